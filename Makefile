@@ -1,0 +1,75 @@
+# The task runner. `make run` shows the product, `make test` is what CI runs, `make check` is the gate of every commit.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .stamps
+PYTEST := $(BIN)/python -m pytest -q
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help system system-run setup run test check format unit contract integration bench soak lock clean
+
+help:           ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+system:         ## Debian packages that are missing: Java, Maven, Node, and what tests and benchmarks need
+	@scripts/system all
+
+system-run:
+	@scripts/system run
+
+setup: $(STAMPS)/python $(STAMPS)/java   ## .venv and Java parts; nothing to do when nothing changed
+
+$(STAMPS)/python: requirements.lock pyproject.toml
+	@mkdir -p $(STAMPS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --no-cache-dir --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMPS)/java: java/pom.xml scripts/jars $(shell find java -name '*.java' 2>/dev/null)
+	@mkdir -p $(STAMPS)
+	scripts/jars
+	@touch $@
+
+run: system-run setup   ## a real Kafka with Headgate in front of it
+	@exec $(BIN)/headgate dev
+
+test: system    ## everything that CI runs
+	scripts/tier setup 6 $(MAKE) --no-print-directory setup
+	scripts/tier check 2 $(MAKE) --no-print-directory check
+	scripts/tier unit 4 $(MAKE) --no-print-directory unit
+	scripts/tier contract 3 $(MAKE) --no-print-directory contract
+	scripts/tier integration 18 $(MAKE) --no-print-directory integration
+
+check: setup    ## format, lint, types, import contracts
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup   ## put the code into its form
+	$(BIN)/ruff format -q .
+	$(BIN)/ruff check -q --fix .
+
+unit: setup     ## pure tests, in parallel
+	$(PYTEST) -n auto tests/unit
+
+contract: setup ## our codec against Kafka's own classes
+	$(PYTEST) tests/contract
+
+integration: setup  ## real Kafka, real clients
+	$(PYTEST) tests/integration
+
+bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
+	$(BIN)/python -m bench
+
+soak: setup     ## long campaigns; MINUTES=10 each
+	$(PYTEST) tests/soak
+
+lock:           ## make the lock file anew from pyproject.toml
+	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -q -o requirements.lock
+
+clean:
+	rm -rf $(VENV) $(STAMPS) java/lib java/target

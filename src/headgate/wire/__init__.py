@@ -1,0 +1,1 @@
+"""Kafka's wire format without input and output: bytes to frozen messages and back."""

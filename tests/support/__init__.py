@@ -1,0 +1,1 @@
+"""What the tests of several tiers share: ports, clusters, clients, recordings."""
