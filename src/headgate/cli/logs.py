@@ -1,0 +1,43 @@
+"""Structured logs on standard error: one line an event, a constant text, then key=value.
+
+Names that clients choose can hold anything, so every value is escaped: a log line never has a line break or a
+control character in it, whoever sent it.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+_ORDER = ("timestamp", "level", "event")
+
+
+def configure(level: str = "info") -> None:
+    """For the whole process; called once, by the command line."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _escape,
+            structlog.processors.LogfmtRenderer(key_order=_ORDER, drop_missing=True),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _escape(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key, value in event.items():
+        event[key] = escaped(str(value))
+    return event
+
+
+def escaped(text: str) -> str:
+    """The text with everything that is not printable written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

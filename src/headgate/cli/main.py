@@ -1,0 +1,46 @@
+"""`headgate`: finds the command, runs it, and turns errors into a sentence and an exit code.
+
+Exit codes: 0 done; 1 the asked-for thing failed, differs or is not there; 2 usage or configuration; 130 interrupted.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import headgate
+from headgate.base.errors import HeadgateError
+from headgate.cli import config, serve
+from headgate.config import ConfigError
+
+INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
+        prog="headgate", description="A gateway in front of a Kafka cluster: a map and a brake for its operators."
+    )
+    root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (serve, config):
+        command.add_parser(commands)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    try:
+        code: int = args.run(args)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"headgate: {problem.path}: {problem.text}", file=sys.stderr)
+        return error.exit_code
+    except HeadgateError as error:
+        print(f"headgate: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""One immutable configuration, validated whole; what is wrong is said all at once, each with its path."""
+
+from headgate.config.addresses import Address
+from headgate.config.loading import check, load
+from headgate.config.model import Config
+from headgate.config.problems import ConfigError, Problem
+
+__all__ = ["Address", "Config", "ConfigError", "Problem", "check", "load"]

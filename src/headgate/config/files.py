@@ -1,0 +1,73 @@
+"""The files that a configuration names: are they there, and what does a secret one say.
+
+One rule: what stands in a secret file goes into a `SecretStr` and nowhere else; no text here shows it, nor the path
+of a secret file, because a password in place of the path is a common slip.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from headgate.base.errors import UsageError
+from headgate.config.model import Config
+from headgate.config.rules import Finding
+
+MAX_SECRET_BYTES = 4096
+
+
+def findings(config: Config) -> Iterator[Finding]:
+    """Every named file that this process cannot read."""
+    plain = {
+        "gateway.tls_cert": config.gateway.tls_cert,
+        "gateway.tls_key": config.gateway.tls_key,
+        "gateway.tls_client_ca": config.gateway.tls_client_ca,
+        "upstream.tls_ca": config.upstream.tls_ca,
+        "web.tls_cert": config.web.tls_cert,
+        "web.tls_key": config.web.tls_key,
+        "web.tokens_file": config.web.tokens_file,
+    }
+    for key, path in plain.items():
+        if path is not None and (trouble := _unreadable(path)) is not None:
+            yield Finding((key,), trouble)
+    if config.upstream.service_password_file is not None:
+        try:
+            read_secret(config.upstream.service_password_file)
+        except UsageError as error:
+            yield Finding(("upstream.service_password_file",), str(error))
+
+
+def read_secret(path: Path) -> SecretStr:
+    """The first line of a secret file; `UsageError` says why there is none."""
+    if (trouble := _unreadable(path)) is not None:
+        raise UsageError(trouble)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES + 1)
+        text = content.decode()
+    except OSError:
+        raise UsageError("the file cannot be read: give this user the right to read it") from None
+    except UnicodeDecodeError:
+        raise UsageError("the file is not UTF-8 text: write the secret alone on its first line") from None
+    if len(content) > MAX_SECRET_BYTES:
+        raise UsageError(f"the file has more than {MAX_SECRET_BYTES} bytes: write the secret alone on its first line")
+    secret, _, rest = text.partition("\n")
+    if rest.strip():
+        raise UsageError("the file has more than one line: write the secret alone on its first line")
+    if not secret.rstrip("\r"):
+        raise UsageError("the file's first line is empty: write the secret there")
+    return SecretStr(secret.rstrip("\r"))
+
+
+def _unreadable(path: Path) -> str | None:
+    try:
+        if not path.exists():
+            return "there is no such file: create it, or mend the path (relative paths start in the working directory)"
+        if path.is_dir():
+            return "is a folder: name the file itself"
+        if not os.access(path, os.R_OK):
+            return "the file cannot be read: give this user the right to read it"
+    except (OSError, ValueError):
+        return "cannot be looked up: mend the path"
+    return None

@@ -1,0 +1,219 @@
+"""The kinds of values that sections are made of: stores, group patterns, durations, names, paths.
+
+One rule: text in, value or `ValueError` out. A value that may hold a secret never shows it, neither in its `repr`
+nor in the text of its error.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, TypeVar, cast, get_args
+from urllib.parse import urlsplit
+
+StoreScheme = Literal["kafka", "memory", "sqlite", "postgresql", "plugin", "none"]
+V = TypeVar("V")
+
+# Kafka's rule for topic names (Topic.validate): these characters, 249 of them at most.
+MAX_TOPIC_NAME = 249
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_STORES = "kafka:, memory:, sqlite:PATH, postgresql://..., plugin:package.module:Class or none"
+
+
+class FrozenMap(Mapping[str, V]):
+    """A mapping that nobody changes; unlike `MappingProxyType` it can be hashed and sent to another process."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, V]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: str) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return f"FrozenMap({self._items!r})"
+
+    def __reduce__(self) -> tuple[type["FrozenMap[V]"], tuple[dict[str, V]]]:
+        return type(self), (self._items,)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where topology descriptions are kept.
+
+    `target` is what stands behind the scheme: a path for sqlite, the whole URL for postgresql (it may hold a
+    password, so it is not shown), `package.module:Class` for plugin, empty for the others.
+    """
+
+    scheme: StoreScheme
+    target: str = field(default="", repr=False)
+
+
+def parse_store(value: object) -> Store:
+    if isinstance(value, Store):
+        return value
+    text = value if isinstance(value, str) else ""
+    if text == "none":
+        return Store("none")
+    scheme, colon, target = text.partition(":")
+    if not colon or scheme not in get_args(StoreScheme):
+        raise ValueError(f"is not a store that Headgate knows; write {_STORES}")
+    match scheme:
+        case "kafka" | "memory":
+            if target:
+                raise ValueError(f"the store {scheme}: takes nothing behind the colon")
+            return Store("kafka" if scheme == "kafka" else "memory")
+        case "sqlite":
+            if not target or "\0" in target:
+                raise ValueError("the store sqlite: needs the path of its file, such as sqlite:/var/lib/headgate/t.db")
+            return Store("sqlite", target)
+        case "postgresql":
+            if not target.startswith("//") or not target.removeprefix("//"):
+                raise ValueError("must be a URL such as postgresql://user@host/database")
+            return Store("postgresql", text)
+        case "plugin":
+            if not _PLUGIN.fullmatch(target):
+                raise ValueError("must name a class, such as plugin:package.module:Class")
+            return Store("plugin", target)
+        case _:
+            raise ValueError('the store none takes no colon; write "none"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPatterns:
+    """Which groups a feature looks at: one of `allow` matches and none of `deny` does.
+
+    `*` stands for any characters and `?` for one; everything else is itself, and case counts.
+    """
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    def matches(self, group: str) -> bool:
+        return _any_matches(self.allow, group) and not _any_matches(self.deny, group)
+
+
+def _any_matches(patterns: tuple[str, ...], name: str) -> bool:
+    # fnmatch compiles without catastrophic backtracking and caches; its "[" is a plain character to us.
+    return any(fnmatch.fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
+
+
+def parse_group_patterns(value: object) -> GroupPatterns:
+    if isinstance(value, GroupPatterns):
+        return value
+    how = 'must be a table such as { allow = ["orders-*"], deny = ["orders-test"] }'
+    if not isinstance(value, Mapping) or not set(value) <= {"allow", "deny"}:
+        raise ValueError(how)
+    for patterns in value.values():
+        if not isinstance(patterns, list | tuple) or not all(isinstance(one, str) and one for one in patterns):
+            raise ValueError(how)
+    allow = tuple(cast("list[str]", value.get("allow", ("*",))))
+    if not allow:
+        raise ValueError("allows no group; leave allow out for every group, or set enable = false")
+    return GroupPatterns(allow=allow, deny=tuple(cast("list[str]", value.get("deny", ()))))
+
+
+def parse_duration(value: object) -> timedelta:
+    """A number and its unit: `500ms`, `30s`, `15m`, `12h`, `7d`; from one second to ten years."""
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError('must be a number with its unit (ms, s, m, h or d) in quotes, such as "7d"')
+    try:
+        duration = timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        duration = timedelta.max
+    if not timedelta(seconds=1) <= duration <= timedelta(days=3650):
+        raise ValueError("must be between 1s and 3650d")
+    return duration
+
+
+def parse_path(value: object) -> Path:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be the path of a file, as text")
+    return Path(value)
+
+
+def topic_name(value: str) -> str:
+    if value in {"", ".", ".."} or len(value) > MAX_TOPIC_NAME or not _TOPIC.fullmatch(value):
+        raise ValueError(f"must be a topic name: 1 to {MAX_TOPIC_NAME} letters, digits, '.', '_' and '-'")
+    return value
+
+
+def topic_prefix(longest_rest: int) -> Callable[[str], str]:
+    """A rule for prefixes that leave room for `longest_rest` more characters of a topic's name."""
+
+    def check(value: str) -> str:
+        if not value or len(value) > MAX_TOPIC_NAME - longest_rest or not _TOPIC.fullmatch(value):
+            raise ValueError(
+                f"must be the beginning of a topic name: 1 to {MAX_TOPIC_NAME - longest_rest} letters, digits, "
+                "'.', '_' and '-'"
+            )
+        if value.startswith("__"):
+            raise ValueError("must not begin with '__': such topics belong to Kafka itself")
+        return value
+
+    return check
+
+
+def http_url(value: str) -> str:
+    """An http or https URL without a user or password in it; no trailing slash in the result."""
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("is not a URL; write it as http://HOST:PORT") from None
+    if parts.scheme not in {"http", "https"} or not host or port == 0 or not value.isprintable() or " " in value:
+        raise ValueError("must be a URL such as http://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or a password: it would show in logs; leave it out of the URL")
+    if parts.query or parts.fragment:
+        raise ValueError("must end with its path: no '?' and no '#'")
+    return value.rstrip("/")
+
+
+def off_is_none(value: object) -> object:
+    """`"off"` says in words what leaving the key out says."""
+    return None if value == "off" else value
+
+
+def auto_is_none(value: object) -> object:
+    return None if value == "auto" else value
+
+
+def flat_settings(value: object) -> object:
+    """Spark settings as text, `{"spark.a.b": "1"}`, whether TOML read the dots as tables or not."""
+    flat: dict[str, str] = {}
+    stack: list[tuple[str, object]] = [("", value)]
+    while stack:
+        prefix, item = stack.pop()
+        if isinstance(item, Mapping):
+            stack.extend((f"{prefix}.{key}" if prefix else str(key), inner) for key, inner in item.items())
+        elif isinstance(item, bool):
+            flat[prefix] = "true" if item else "false"
+        elif isinstance(item, str | int | float):
+            flat[prefix] = str(item)
+        else:
+            how = 'must be a table of texts, such as { "spark.sql.shuffle.partitions" = "4" }'
+            raise ValueError(how)  # noqa: TRY004 - pydantic collects ValueError, and lets TypeError through
+    if not all(key.startswith("spark.") and key.isprintable() for key in flat):
+        raise ValueError("each setting's name must begin with 'spark.'")
+    return flat

@@ -1,0 +1,71 @@
+"""The address map, and the interceptor that keeps the brokers' real addresses from the clients.
+
+Node *i* is advertised on port P+1+i of the advertised host, whatever its real address is. A node that no port can be
+opened for is given an address that nobody listens on: its clients retry, and the real address stays unknown.
+NodeEndpoints of Produce, Fetch and the share calls are replaced by the response stream, with the same map.
+"""
+
+from collections.abc import Callable
+
+from headgate.base.ids import ApiKey, NodeId
+from headgate.config.model import Gateway as GatewayConfig
+from headgate.gateway.interceptor import (
+    Forward,
+    Interceptor,
+    OnRequest,
+    RequestFrame,
+    ResponseFrame,
+    Rewritten,
+    Session,
+)
+from headgate.gateway.routes import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+from headgate.wire import splice
+
+_HIGHEST_PORT = 65535
+_NOBODY = 1  # tcpmux: no gateway and no broker listens there
+
+
+class AddressMap:
+    """What clients are told of each node; `on_unknown` is asked once for each node that has no port yet."""
+
+    def __init__(self, config: GatewayConfig, on_unknown: Callable[[NodeId], None]) -> None:
+        self._config = config
+        self._on_unknown = on_unknown
+        self._addresses: dict[NodeId, splice.Address] = {}
+        for node in config.nodes:
+            self._addresses[node] = self._address(node)
+
+    def lookup(self, node: NodeId) -> splice.Address:
+        address = self._addresses.get(node)
+        if address is None:
+            address = self._addresses[node] = self._address(node)
+            self._on_unknown(node)
+        return address
+
+    def _address(self, node: NodeId) -> splice.Address:
+        port = self._config.listen.port + 1 + node
+        return splice.Address.of(self._config.advertised_host, port if port <= _HIGHEST_PORT else _NOBODY)
+
+
+_SPLICES = {
+    METADATA: splice.metadata,
+    FIND_COORDINATOR: splice.find_coordinator,
+    DESCRIBE_CLUSTER: splice.describe_cluster,
+}
+
+
+class AddressInterceptor(Interceptor):
+    """Replaces the brokers' addresses in the answers that are about nothing else."""
+
+    api_keys = frozenset(map(ApiKey, _SPLICES))
+    fail_closed = True
+
+    def __init__(self, addresses: AddressMap) -> None:
+        self._addresses = addresses
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+        return Forward(context=self)
+
+    def on_response(self, response: ResponseFrame, context: object, session: Session) -> Rewritten:  # noqa: ARG002
+        rewrite = _SPLICES[response.api_key]
+        return Rewritten(rewrite(response.body, response.api_version, self._addresses.lookup))

@@ -1,0 +1,93 @@
+"""ApiVersions: clients are told what the broker has *and* we carry, and, from version 5 on, whether they dialled right.
+
+Version 5 (KIP-1242) carries the cluster and node that the client believes to have dialled. Brokers up to 4.3 do not
+have it, so the gateway checks both itself and asks the broker in the version that it has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.gateway.interceptor import (
+    Answer,
+    Forward,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    RequestFrame,
+    ResponseFrame,
+    Rewritten,
+    Session,
+)
+from headgate.gateway.routes import Routes
+from headgate.wire.apis import APIS
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
+from headgate.wire.registry import API_VERSIONS
+
+_OURS: Final = APIS[API_VERSIONS]
+_UNSUPPORTED_VERSION: Final = 35
+_REBOOTSTRAP_REQUIRED: Final = 129
+_CHECKED_FROM: Final = 5
+
+
+class ApiVersionsInterceptor(Interceptor):
+    """Answers ApiVersions as a broker would that has exactly the calls that this gateway carries to it."""
+
+    api_keys = frozenset((ApiKey(API_VERSIONS),))
+    fail_closed = True
+
+    def __init__(self) -> None:
+        self._routes: Routes | None = None
+
+    def attach(self, routes: Routes) -> None:
+        """The routes know all interceptors, this one too, so they come second."""
+        self._routes = routes
+
+    def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:
+        return {API_VERSIONS: (_OURS.min_version, _OURS.max_version)} if API_VERSIONS in broker else {}
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+        version = request.api_version
+        if not _OURS.carries(version):
+            return Answer(_at_once(_refusal()))
+        asked = decode(ApiVersionsRequest, version, request.body)
+        if version >= _CHECKED_FROM and not _dialled_right(asked, session):
+            return Answer(_at_once(encode(ApiVersionsResponse(error_code=_REBOOTSTRAP_REQUIRED), version)))
+        known = session.broker_versions().get(API_VERSIONS, (0, 0))[1]
+        sent = ApiVersion(min(version, known))
+        if sent == version:
+            return Forward(context=version)
+        return Rewritten(encode(asked, sent), context=version, api_version=sent)
+
+    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
+        assert self._routes is not None
+        assert isinstance(context, int)
+        if int.from_bytes(response.body[:2], "big") == _UNSUPPORTED_VERSION:
+            return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
+        answer = decode(ApiVersionsResponse, response.api_version, response.body)
+        broker = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        session.set_broker_versions(broker)
+        announced = tuple(
+            ApiVersionRange(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(self._routes.announce(broker).items())
+        )
+        return Rewritten(encode(replace(answer, api_keys=announced), context))
+
+
+def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:
+    """True when the client asks for no certain node, or for the one whose port it dialled."""
+    if asked.cluster_id is None and asked.node_id < 0:
+        return True
+    return asked.cluster_id == session.cluster_id and asked.node_id == session.node_id
+
+
+def _refusal() -> bytes:
+    """The answer to a version that we do not know: version 0's form with our own range (KIP-511)."""
+    ours = ApiVersionRange(api_key=API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
+    return encode(ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(ours,)), 0)
+
+
+async def _at_once(body: bytes) -> bytes:
+    return body

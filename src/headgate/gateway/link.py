@@ -1,0 +1,185 @@
+"""One non-blocking socket on the event loop: bytes in through a buffer that all links share, bytes out at once.
+
+A link hands what it received to its owner, who says how many bytes it has used; the rest is kept and shown again in
+front of the next bytes. What the socket does not take at once is kept too, and `backlog` tells the owner to stop
+reading the other side until `on_drained`.
+
+One rule: the received view is valid only during the call. A link must never parse what it carries.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol
+
+from headgate.wire.primitives import Buffer
+
+BUFFER_BYTES: Final = 256 * 1024
+# One buffer for the process: a wake-up reads, walks and sends before the next one begins.
+_SHARED: Final = memoryview(bytearray(BUFFER_BYTES))
+
+
+class LinkOwner(Protocol):
+    """Who gets what a link receives. `on_error` and `on_end` come at most once, and nothing after them."""
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        """Use up to `size` bytes of `view`; the result says how many were used."""
+
+    def on_end(self) -> None:
+        """The peer has closed its side."""
+
+    def on_error(self, error: OSError) -> None: ...
+
+    def on_drained(self) -> None:
+        """What could not be sent at once has been sent."""
+
+
+class LinkMeter:
+    """What links count, summed for the process; read by the metrics page."""
+
+    __slots__ = ("received_bytes", "record_seconds", "sent_bytes", "times_paused")
+
+    def __init__(self, record_seconds: Callable[[float], None]) -> None:
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.times_paused = 0
+        self.record_seconds = record_seconds
+
+
+class Link:
+    """A connected socket; see the module."""
+
+    __slots__ = ("_fd", "_held", "_kept", "_loop", "_meter", "_out", "_owner", "_reading", "_sock", "backlog", "closed")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, owner: LinkOwner, meter: LinkMeter
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._owner = owner
+        self._meter = meter
+        self._kept = b""
+        self._held = False
+        self._reading = False
+        self._out: deque[memoryview] = deque()
+        self.backlog = 0  # bytes that the socket has not taken yet
+        self.closed = False
+
+    def write(self, data: Buffer) -> None:
+        """Send, keeping a copy of what the socket does not take."""
+        if self.closed:
+            return
+        size = len(data)
+        self._meter.sent_bytes += size
+        sent = 0
+        if not self.backlog:
+            try:
+                sent = self._sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as failure:
+                self._fail(failure)
+                return
+            if sent == size:
+                return
+            self._loop.add_writer(self._fd, self._on_writable)
+        self._out.append(memoryview(bytes(memoryview(data)[sent:])))
+        self.backlog += size - sent
+
+    def resume(self) -> None:
+        """Read when there is something; nothing happens if it is already so."""
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    def pause(self) -> None:
+        """Stop reading: the peer's kernel will stop its sender."""
+        if self._reading and not self.closed:
+            self._reading = False
+            self._meter.times_paused += 1
+            self._loop.remove_reader(self._fd)
+
+    def hold_input(self) -> None:
+        """Go on reading, up to one buffer, but show nothing to the owner: the end of the peer is still noticed."""
+        self._held = True
+
+    def release_input(self) -> None:
+        """Show what was kept; called from a fresh stack, never from inside `on_bytes`."""
+        self._held = False
+        if self._kept and not self.closed:
+            size = len(self._kept)
+            _SHARED[:size] = self._kept
+            self._show(size)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._sock.close()
+        self._out.clear()
+        self._kept = b""
+        self.backlog = 0
+
+    def _on_readable(self) -> None:
+        kept = len(self._kept)
+        if kept >= BUFFER_BYTES:  # only while held: what the owner keeps by itself is small
+            self.pause()
+            return
+        try:
+            received = self._sock.recv_into(_SHARED[kept:] if kept else _SHARED)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as failure:
+            self._fail(failure)
+            return
+        if not received:
+            self.pause()
+            self._owner.on_end()
+            return
+        self._meter.received_bytes += received
+        if kept:
+            _SHARED[:kept] = self._kept
+        if self._held:
+            self._kept = bytes(_SHARED[: kept + received])
+            return
+        started = perf_counter()
+        self._show(kept + received)
+        self._meter.record_seconds(perf_counter() - started)
+
+    def _show(self, size: int) -> None:
+        used = self._owner.on_bytes(_SHARED, size)
+        if self.closed:
+            return
+        self._kept = bytes(_SHARED[used:size]) if used < size else b""
+
+    def _on_writable(self) -> None:
+        out = self._out
+        try:
+            while out:
+                sent = self._sock.send(out[0])
+                self.backlog -= sent
+                if sent < len(out[0]):
+                    out[0] = out[0][sent:]
+                    return
+                out.popleft()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as failure:
+            self._fail(failure)
+            return
+        self._loop.remove_writer(self._fd)
+        self._owner.on_drained()
+
+    def _fail(self, failure: OSError) -> None:
+        self.pause()
+        # From a fresh stack: a write fails deep inside the walk of the other side's bytes.
+        self._loop.call_soon(self._report, failure)
+
+    def _report(self, failure: OSError) -> None:
+        if not self.closed:
+            self._owner.on_error(failure)

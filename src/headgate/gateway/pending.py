@@ -1,0 +1,63 @@
+"""What is expected on a connection, in order: each request that went upstream leaves one entry.
+
+An entry is (route, correlation id, purpose). A call that nobody opened has no purpose (None): its answer passes. The
+others say whom the answer is for. The order of entries is the order of answers: Kafka's connections are FIFO.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from headgate.gateway.chain import Contexts
+from headgate.gateway.routes import Route
+
+
+@dataclass(slots=True)
+class Opened:
+    """The answer is gathered and shown to the interceptors; `asked` is the route that the client used."""
+
+    asked: Route
+    contexts: Contexts
+
+
+@dataclass(slots=True)
+class Watched:
+    """The answer passes, and these interceptors see its bytes."""
+
+    contexts: Contexts
+
+
+@dataclass(slots=True)
+class Private:
+    """The answer to a call of our own; the client does not see it."""
+
+    body: asyncio.Future[bytes]
+
+
+@dataclass(slots=True)
+class Local:
+    """An answer of our own that waits for those in front of it."""
+
+    route: Route
+    correlation_id: int
+    body: bytes
+    contexts: Contexts
+
+
+Purpose = Opened | Watched | Private | Local | None
+Entry = tuple[Route | None, int, Purpose]
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place in the client's output whose bytes are still being decided."""
+
+    frame: bytes | None = None
+
+
+@dataclass(slots=True)
+class Behind:
+    """Output that waits behind a held answer."""
+
+    pieces: deque[bytes | Slot] = field(default_factory=deque)
+    size: int = 0

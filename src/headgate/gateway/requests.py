@@ -1,0 +1,257 @@
+"""From the client to the broker: requests are counted, passed, or opened for the interceptors.
+
+Follow `on_bytes`: it walks the headers in the received bytes, and everything that nobody opens goes on in one send.
+While an opened request is held or answered by ourselves, the requests behind it wait, as they would in a broker,
+which handles one request of a connection at a time.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headgate.base.errors import ClusterError, WireError
+from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
+from headgate.gateway.chain import RequestChain
+from headgate.gateway.interceptor import Answer, CloseCause, Hold, RequestFrame
+from headgate.gateway.pending import Opened, Private, Purpose, Watched
+from headgate.gateway.routes import PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, Route
+from headgate.wire import frames
+from headgate.wire.registry import API_VERSIONS
+
+if TYPE_CHECKING:
+    from headgate.gateway.connection import Connection
+
+# Behind these the client may be in the middle of authenticating: a call of ours would break it.
+_HANDSHAKE_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
+_ANSWER_SECONDS = 60.0
+
+
+class RequestStream:
+    """The client's side of a connection; the owner of its link."""
+
+    __slots__ = ("_connection", "_gathered", "_injected", "_last_key", "_needed", "_passing", "blocked")
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._passing = 0  # bytes still to come of a request that passes
+        self._gathered: bytearray | None = None  # a request that is opened, as far as it is here
+        self._needed = 0
+        self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
+        self._last_key = API_VERSIONS
+        self.blocked = False  # a request is held, or we are answering it
+
+    @property
+    def between_requests(self) -> bool:
+        """True when no request is partly through: the place where calls of our own may stand."""
+        return not self._passing and self._gathered is None and not self.blocked
+
+    # The link's owner.
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        connection = self._connection
+        connection.touch()
+        try:
+            used = self._walk(view, size)
+        except WireError as problem:
+            connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
+            return size
+        except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
+            connection.close_on_bug(failure)
+            return size
+        if connection.upstream.backlog:
+            connection.client.pause()
+        if self._injected:
+            self._flush_injected()
+        return used
+
+    def on_end(self) -> None:
+        self._connection.close(CloseCause.CLIENT_CLOSED)
+
+    def on_error(self, error: OSError) -> None:
+        self._connection.close(CloseCause.CLIENT_RESET, detail=str(error))
+
+    def on_drained(self) -> None:
+        self._connection.client_drained()
+
+    # The walk.
+
+    def _walk(self, view: memoryview, size: int) -> int:
+        connection = self._connection
+        table = connection.table
+        pos = begin = 0
+        if self._passing:
+            if self._passing >= size:
+                self._passing -= size
+                connection.upstream.write(view[:size])
+                return size
+            pos = self._passing
+            self._passing = 0
+        elif self._gathered is not None:
+            pos = begin = self._gather(view, size)
+        while size - pos >= frames.REQUEST_START.size and not self.blocked and not connection.draining:
+            length, key, version, correlation_id, _ = frames.REQUEST_START.unpack_from(view, pos)
+            route = table.get(key << 16 | version)
+            if route is None:
+                if key != API_VERSIONS:
+                    connection.close(CloseCause.UNSUPPORTED_CALL, detail=f"api key {key} version {version}")
+                    return size
+                route = connection.routes.api_versions()
+            if length > connection.max_frame_bytes:
+                connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
+                return size
+            if length < frames.SMALLEST_REQUEST:
+                raise WireError(f"a request of {length} bytes")
+            end = pos + 4 + length
+            if route.interceptors:
+                if pos > begin:
+                    connection.upstream.write(view[begin:pos])
+                if end > size:
+                    self._gathered = bytearray(view[pos:size])
+                    self._needed = 4 + length
+                    return size
+                pos = begin = end
+                self._open(bytes(view[end - length - 4 : end]))
+                table = connection.table  # an ApiVersions answer that we gave ourselves may have changed it
+                continue
+            if key != PRODUCE:
+                connection.pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
+            else:
+                acks = frames.produce_acks(view, pos, min(end, size), flexible=route.flexible_request)
+                if acks is None:
+                    if end <= size:
+                        raise WireError("a Produce request that ends before its acks")
+                    break
+                if acks:  # acks=0 has no answer
+                    connection.pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
+            route.calls += 1
+            self._last_key = key
+            pos = end
+            if pos > size:
+                self._passing = pos - size
+                pos = size
+        if pos > begin:
+            connection.upstream.write(view[begin:pos])
+        return pos
+
+    def _gather(self, view: memoryview, size: int) -> int:
+        """Add to the request that is being gathered; the result is where the next one begins."""
+        gathered = self._gathered
+        assert gathered is not None
+        taken = min(self._needed - len(gathered), size)
+        gathered += view[:taken]
+        if len(gathered) == self._needed:
+            self._gathered = None
+            self._open(bytes(gathered))
+        return taken
+
+    def _watch(self, route: Route) -> Purpose:
+        """Who wants to see the bytes of this call's answer."""
+        request = RequestFrame(
+            api_key=route.api_key,
+            api_version=route.api_version,
+            correlation_id=CorrelationId(0),
+            client_id=None,
+            body=b"",
+        )
+        chain = RequestChain(route.watchers, request, self._connection.chain_meter)
+        hold = chain.run(self._connection)
+        assert hold is None, "a call in stream_keys passes: it cannot be held"
+        return Watched(chain.contexts) if chain.contexts else None
+
+    # Opened requests.
+
+    def _open(self, frame: bytes) -> None:
+        connection = self._connection
+        _, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
+        route = connection.table.get(key << 16 | version) or connection.routes.api_versions()
+        header, body_at = frames.request_header(frame, flexible=route.flexible_request)
+        request = RequestFrame(
+            api_key=ApiKey(key),
+            api_version=ApiVersion(version),
+            correlation_id=CorrelationId(header.correlation_id),
+            client_id=None if header.client_id is None else header.client_id.decode(errors="backslashreplace"),
+            body=memoryview(frame)[body_at:],
+        )
+        route.calls += 1
+        route.opened_calls += 1
+        self._last_key = key
+        chain = RequestChain(route.interceptors, request, connection.chain_meter)
+        hold = chain.run(connection)
+        if hold is None and chain.answer is None and chain.split is None:
+            self._forward(chain, route, header, frame if chain.request is request else None)
+            return
+        self.blocked = True
+        connection.client.hold_input()
+        connection.spawn(self._decide(chain, hold, route, header, frame))
+
+    async def _decide(
+        self, chain: RequestChain, hold: Hold | None, route: Route, header: frames.RequestHeader, frame: bytes
+    ) -> None:
+        """See a request through that did not pass at once, then go on with those behind it."""
+        connection = self._connection
+        asked = chain.request
+        while hold is not None:
+            await chain.wait(hold)
+            hold = chain.run(connection)
+        if chain.split is not None:
+            calls = [
+                connection.call(one.api_key, one.api_version, one.body, deadline=_ANSWER_SECONDS)
+                for one in chain.split.calls
+            ]
+            bodies = await asyncio.gather(*calls)
+            connection.responses.answer(route, header.correlation_id, chain.split.merge(bodies), chain.contexts)
+        elif chain.answer is not None:
+            body = await _body_of(chain.answer)
+            connection.responses.answer(route, header.correlation_id, body, chain.contexts)
+        else:
+            self._forward(chain, route, header, frame if chain.request is asked else None)
+        self.blocked = False
+        connection.request_decided()
+
+    def _forward(self, chain: RequestChain, asked: Route, header: frames.RequestHeader, frame: bytes | None) -> None:
+        """Send an opened request on: as it came when nothing changed (`frame`), else put together again."""
+        connection = self._connection
+        request = chain.request
+        route = asked
+        if frame is None:
+            route = connection.routes.route(request.api_key, request.api_version)
+            tags = b"" if not route.flexible_request else header.tags or b"\x00"
+            start = frames.RequestHeader(
+                api_key=request.api_key,
+                api_version=request.api_version,
+                correlation_id=header.correlation_id,
+                client_id=header.client_id,
+                tags=tags,
+            )
+            frame = frames.frame(start.encode(), request.body)
+        purpose = Opened(asked, chain.contexts) if chain.contexts else None
+        connection.pending.append((route, header.correlation_id, purpose))
+        connection.upstream.write(frame)
+
+    # Calls of our own.
+
+    def inject(self, route: Route, frame: bytes, private: Private) -> None:
+        """Send a call of ours as soon as the connection is between two requests and not authenticating."""
+        self._injected.append((route, frame, private))
+        self._flush_injected()
+
+    def abandon(self, reason: ClusterError) -> None:
+        """The upstream has ended: calls that were still waiting for their turn fail."""
+        for _, _, private in self._injected:
+            if not private.body.done():
+                private.body.set_exception(reason)
+        self._injected.clear()
+
+    def _flush_injected(self) -> None:
+        if self._passing or self._last_key in _HANDSHAKE_KEYS:
+            return
+        waiting, self._injected = self._injected, []
+        for route, frame, private in waiting:
+            if not private.body.done():  # its caller may have given up
+                (correlation_id,) = frames.CORRELATION_ID.unpack_from(frame, frames.CORRELATION_ID_AT)
+                self._connection.pending.append((route, correlation_id, private))
+                self._connection.upstream.write(frame)
+
+
+async def _body_of(answer: Answer) -> bytes:
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        return await answer.body

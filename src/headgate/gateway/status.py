@@ -1,0 +1,81 @@
+"""The status pages: `/metrics`, `/healthz` and `/readyz`, over HTTP/1.1 with h11.
+
+`/healthz` says that the process runs; `/readyz` says whether a client that comes now is served, and if not, why.
+One connection is answered at a time, and each within a deadline: these pages are for one collector, not for the world.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+
+import h11
+import structlog
+
+log = structlog.get_logger()
+
+_DEADLINE_SECONDS = 5.0
+_LARGEST_REQUEST = 16 * 1024
+_LARGEST_CROWD = 32
+
+Page = tuple[int, str, bytes]  # status, content type, body
+
+
+class StatusPages:
+    """Serves the pages; `metrics` and `problems` are asked at each request."""
+
+    def __init__(self, metrics: Callable[[], bytes], problems: Callable[[], Mapping[str, str]]) -> None:
+        self._metrics = metrics
+        self._problems = problems
+        self._crowd = 0
+
+    async def serve(self, host: str, port: int) -> asyncio.Server:
+        return await asyncio.start_server(self._serve_one, host, port, limit=_LARGEST_REQUEST)
+
+    def page(self, path: str) -> Page:
+        match path.partition("?")[0]:
+            case "/metrics":
+                return 200, "text/plain; version=0.0.4; charset=utf-8", self._metrics()
+            case "/healthz":
+                return 200, "text/plain", b"ok\n"
+            case "/readyz":
+                problems = self._problems()
+                body = json.dumps({"ready": not problems, "problems": dict(problems)}) + "\n"
+                return (503 if problems else 200), "application/json", body.encode()
+            case _:
+                return 404, "text/plain", b"there are /metrics, /healthz and /readyz\n"
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._crowd += 1
+        try:
+            if self._crowd <= _LARGEST_CROWD:
+                async with asyncio.timeout(_DEADLINE_SECONDS):
+                    await self._answer(reader, writer)
+        except (TimeoutError, OSError, h11.RemoteProtocolError):
+            pass  # a visitor that is slow, gone or no HTTP client is no event
+        finally:
+            self._crowd -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_LARGEST_REQUEST)
+        while True:
+            event = connection.next_event()
+            if isinstance(event, h11.Request):
+                break
+            if event is not h11.NEED_DATA:
+                return
+            connection.receive_data(await reader.read(4096))
+        if event.method in {b"GET", b"HEAD"}:
+            status, content_type, body = self.page(event.target.decode("ascii", "replace"))
+        else:
+            status, content_type, body = 405, "text/plain", b"only GET\n"
+        headers = [
+            ("content-type", content_type),
+            ("content-length", str(len(body))),
+            ("cache-control", "no-store"),
+            ("connection", "close"),
+        ]
+        writer.write(connection.send(h11.Response(status_code=status, headers=headers)) or b"")
+        if event.method != b"HEAD":
+            writer.write(connection.send(h11.Data(data=body)) or b"")
+        await writer.drain()

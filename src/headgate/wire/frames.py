@@ -1,0 +1,106 @@
+"""Where the parts of a frame stand: sizes, request headers, answer headers.
+
+A frame is an int32 size and that many bytes. A request begins with key, version, correlation id and client id, and
+from header version 2 on a tag section; an answer with the correlation id and, from header version 1 on, a tag section.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+
+from headgate.base.errors import WireError
+from headgate.wire.primitives import Buffer, read_uvarint, skip_tags
+
+REQUEST_START = Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
+ANSWER_START = Struct(">ii")  # size, correlation id
+CORRELATION_ID = Struct(">i")
+CORRELATION_ID_AT = 8  # in a request, its size included
+SMALLEST_REQUEST = 10  # what the size of a request covers at least
+SMALLEST_ANSWER = 4
+LONGEST_ACKS_PREFIX = 128 * 1024  # client id and transactional id have int16 lengths; a header's tags are few
+
+_REQUEST_HEADER = Struct(">hhih")
+_SIZE = Struct(">i")
+_I16 = Struct(">h").unpack_from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """A request's header; `tags` is its raw tag section, empty in header version 1."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: bytes | None
+    tags: bytes
+
+    def encode(self) -> bytes:
+        name = self.client_id
+        length = -1 if name is None else len(name)
+        start = _REQUEST_HEADER.pack(self.api_key, self.api_version, self.correlation_id, length)
+        return start + (name or b"") + self.tags
+
+
+def request_header(frame: Buffer, *, flexible: bool) -> tuple[RequestHeader, int]:
+    """The header of a whole frame, its size included, and where the body begins."""
+    _, key, version, correlation_id, length = REQUEST_START.unpack_from(frame, 0)
+    pos = REQUEST_START.size + max(0, length)
+    if pos > len(frame) or length < -1:
+        raise WireError("the client id reaches past the end of the request")
+    client_id = None if length < 0 else bytes(frame[REQUEST_START.size : pos])
+    begin = pos
+    if flexible:
+        pos = skip_tags(frame, pos, len(frame))
+    header = RequestHeader(
+        api_key=key,
+        api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+        tags=bytes(frame[begin:pos]),
+    )
+    return header, pos
+
+
+def frame(*parts: Buffer) -> bytes:
+    """Parts as one frame: the size goes in front."""
+    return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
+
+
+def answer(correlation_id: int, body: Buffer, *, flexible: bool) -> bytes:
+    """An answer as one frame."""
+    return frame(_SIZE.pack(correlation_id), b"\x00" if flexible else b"", body)
+
+
+def answer_body(content: Buffer, *, flexible: bool) -> int:
+    """Where the body of an answer begins, counted from its correlation id."""
+    return skip_tags(content, 4, len(content)) if flexible else 4
+
+
+def produce_acks(view: Buffer, pos: int, end: int, *, flexible: bool) -> int | None:
+    """Acks of the Produce request whose frame begins at `pos`; None when its bytes are not there yet.
+
+    A request with acks=0 has no answer, so that everything behind it would be matched wrongly.
+    """
+    begin = pos
+    try:
+        pos = _skip_string(view, pos + 12, end)
+        if flexible:
+            pos = skip_tags(view, pos, end)
+            length, pos = read_uvarint(view, pos)
+            pos += max(0, length - 1)
+        else:
+            pos = _skip_string(view, pos, end)
+        if pos + 2 <= end:
+            (acks,) = _I16(view, pos)
+            return int(acks)
+    except WireError:
+        pass  # cut off in the middle of a length: the same as not there
+    if end - begin > LONGEST_ACKS_PREFIX:
+        raise WireError("a Produce request without acks in its first bytes")
+    return None
+
+
+def _skip_string(view: Buffer, pos: int, end: int) -> int:
+    if pos + 2 > end:
+        raise WireError("the request ends inside a length")
+    (length,) = _I16(view, pos)
+    return pos + 2 + max(0, int(length))

@@ -1,0 +1,176 @@
+"""The calls of classic groups, and those that list, describe and delete groups of every kind."""
+
+from headgate.wire.schema import (
+    STRING,
+    Message,
+    Struct,
+    array,
+    binary,
+    boolean,
+    int16,
+    int32,
+    message,
+    string,
+    struct,
+)
+
+
+@struct
+class JoinGroupProtocol(Struct):
+    name: str = string("0+")
+    metadata: bytes = binary("0+")
+
+
+@message(api_key=11)
+class JoinGroupRequest(Message):
+    group_id: str = string("0+")
+    session_timeout_ms: int = int32("0+")
+    rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("5+", nullable="5+", default=None)
+    protocol_type: str = string("0+")
+    protocols: tuple[JoinGroupProtocol, ...] = array(JoinGroupProtocol, "0+")
+    reason: str | None = string("8+", nullable="8+", default=None, ignorable=True)
+
+
+@struct
+class JoinGroupMember(Struct):
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    metadata: bytes = binary("0+")
+
+
+@message(api_key=11)
+class JoinGroupResponse(Message):
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    error_code: int = int16("0+")
+    generation_id: int = int32("0+", default=-1)
+    protocol_type: str | None = string("7+", nullable="7+", default=None, ignorable=True)
+    protocol_name: str | None = string("0+", nullable="7+")
+    leader: str = string("0+")
+    skip_assignment: bool = boolean("9+")
+    member_id: str = string("0+")
+    members: tuple[JoinGroupMember, ...] = array(JoinGroupMember, "0+")
+
+
+@message(api_key=12)
+class HeartbeatRequest(Message):
+    group_id: str = string("0+")
+    generation_id: int = int32("0+")
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+@message(api_key=12)
+class HeartbeatResponse(Message):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0+")
+
+
+@struct
+class OffsetDeleteRequestPartition(Struct):
+    partition_index: int = int32("0+")
+
+
+@struct
+class OffsetDeleteRequestTopic(Struct):
+    name: str = string("0+")
+    partitions: tuple[OffsetDeleteRequestPartition, ...] = array(OffsetDeleteRequestPartition, "0+")
+
+
+@message(api_key=47)
+class OffsetDeleteRequest(Message):
+    group_id: str = string("0+")
+    topics: tuple[OffsetDeleteRequestTopic, ...] = array(OffsetDeleteRequestTopic, "0+")
+
+
+@struct
+class OffsetDeleteResponsePartition(Struct):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+@struct
+class OffsetDeleteResponseTopic(Struct):
+    name: str = string("0+")
+    partitions: tuple[OffsetDeleteResponsePartition, ...] = array(OffsetDeleteResponsePartition, "0+")
+
+
+@message(api_key=47)
+class OffsetDeleteResponse(Message):
+    error_code: int = int16("0+")
+    throttle_time_ms: int = int32("0+", ignorable=True)
+    topics: tuple[OffsetDeleteResponseTopic, ...] = array(OffsetDeleteResponseTopic, "0+")
+
+
+@message(api_key=16)
+class ListGroupsRequest(Message):
+    states_filter: tuple[str, ...] = array(STRING, "4+")
+    types_filter: tuple[str, ...] = array(STRING, "5+")
+
+
+@struct
+class ListedGroup(Struct):
+    group_id: str = string("0+")
+    protocol_type: str = string("0+")
+    group_state: str = string("4+", ignorable=True)
+    group_type: str = string("5+", ignorable=True)
+
+
+@message(api_key=16)
+class ListGroupsResponse(Message):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0+")
+    groups: tuple[ListedGroup, ...] = array(ListedGroup, "0+")
+
+
+@message(api_key=15)
+class DescribeGroupsRequest(Message):
+    groups: tuple[str, ...] = array(STRING, "0+")
+    include_authorized_operations: bool = boolean("3+")
+
+
+@struct
+class DescribedGroupMember(Struct):
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    member_metadata: bytes = binary("0+")
+    member_assignment: bytes = binary("0+")
+
+
+@struct
+class DescribedGroup(Struct):
+    error_code: int = int16("0+")
+    error_message: str | None = string("6+", nullable="6+", default=None)
+    group_id: str = string("0+")
+    group_state: str = string("0+")
+    protocol_type: str = string("0+")
+    protocol_data: str = string("0+")
+    members: tuple[DescribedGroupMember, ...] = array(DescribedGroupMember, "0+")
+    authorized_operations: int = int32("3+", default=-2147483648)
+
+
+@message(api_key=15)
+class DescribeGroupsResponse(Message):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    groups: tuple[DescribedGroup, ...] = array(DescribedGroup, "0+")
+
+
+@message(api_key=42)
+class DeleteGroupsRequest(Message):
+    groups_names: tuple[str, ...] = array(STRING, "0+")
+
+
+@struct
+class DeletedGroup(Struct):
+    group_id: str = string("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+
+
+@message(api_key=42)
+class DeleteGroupsResponse(Message):
+    throttle_time_ms: int = int32("0+")
+    results: tuple[DeletedGroup, ...] = array(DeletedGroup, "0+")

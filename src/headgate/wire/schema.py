@@ -1,0 +1,270 @@
+"""The notation of message tables: a frozen dataclass whose defaults say how each field stands on the wire.
+
+    @message(api_key=12)
+    class HeartbeatRequest(Message):
+        group_id: str = string("0+")
+        generation_id: int = int32("0+")
+        group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+The class is the table, so nothing stands twice: fields in wire order, in the versions that carry them. A field that a
+version lacks reads as its default; writing another value there is an error unless the field is `ignorable`. One
+rule: attribute names are Kafka's names in snake case, and defaults are Kafka's. This module must never know how
+bytes are read or written: that is `reading` and `writing`.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
+
+from headgate.wire.apis import APIS
+
+T = TypeVar("T")
+NEWEST = 32767  # versions are int16, so "3+" ends here
+
+
+def versions_of(text: str) -> range:
+    """The versions of `none`, `4`, `0-12` or `3+`."""
+    if text == "none":
+        return range(0)
+    if match := re.fullmatch(r"(\d+)(\+|-(\d+))?", text):
+        low, tail, high = match.groups()
+        return range(int(low), (NEWEST if tail == "+" else int(high or low)) + 1)
+    raise ValueError(f"{text!r} is not a range of versions: write none, 4, 0-12 or 3+")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Generic[T]):
+    """A type without parts; `code` is its `struct` letter when its size is fixed."""
+
+    name: str
+    code: str = ""
+    size: int = 0
+
+
+BOOL: Scalar[bool] = Scalar("bool", "?", 1)
+INT8: Scalar[int] = Scalar("int8", "b", 1)
+INT16: Scalar[int] = Scalar("int16", "h", 2)
+UINT16: Scalar[int] = Scalar("uint16", "H", 2)
+INT32: Scalar[int] = Scalar("int32", "i", 4)
+INT64: Scalar[int] = Scalar("int64", "q", 8)
+UUID: Scalar[bytes] = Scalar("uuid", "16s", 16)
+STRING: Scalar[str] = Scalar("string")
+BYTES: Scalar[bytes] = Scalar("bytes")
+RECORDS: Scalar[bytes] = Scalar("records")
+
+ZERO_UUID = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """Values of one type, preceded by their count."""
+
+    element: "Scalar[Any] | type[Struct]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSpec:
+    """How one field stands on the wire; `tag` moves it into the tag section in all of its versions."""
+
+    name: str = ""
+    type: "Scalar[Any] | ArrayOf | type[Struct]"
+    versions: range
+    nullable: range
+    default: Any
+    ignorable: bool = False
+    tag: int | None = None
+    never_flexible: bool = False  # the client id of request header 2 keeps its old form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The table of one struct, and its draft: a mutable twin that a reader fills and then turns into the struct."""
+
+    fields: tuple[FieldSpec, ...]
+    draft: type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struct:
+    """The base of everything in a message; tags that the table does not know are kept and written back."""
+
+    layout: ClassVar[Layout]
+    unknown_tags: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Struct):
+    """A request, a response or a header: a struct that stands alone and so has versions of its own."""
+
+    valid: ClassVar[range]
+    flexible: ClassVar[range]
+
+
+S = TypeVar("S", bound=Struct)
+M = TypeVar("M", bound=Message)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def struct(cls: type[S]) -> type[S]:
+    """Turn the annotated class into a frozen, slotted dataclass that carries its layout."""
+    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    specs = tuple(
+        dataclasses.replace(cast("FieldSpec", each.metadata["wire"]), name=each.name)
+        for each in dataclasses.fields(made)
+        if "wire" in each.metadata
+    )
+    # The twin differs only in that its attributes can be set, five times quicker than a frozen class is built:
+    # both halves of CPython's attribute slot have to be the plain ones for that. Equal slots over an equal base
+    # are what `draft.__class__ = struct` asks for.
+    body = {"__slots__": made.__slots__, "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+    made.layout = Layout(fields=specs, draft=type(f"{made.__name__}Draft", made.__bases__, body))
+    return made
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def message(*, api_key: int) -> Callable[[type[M]], type[M]]:
+    """A request or response: its versions are those of its call."""
+    api = APIS[api_key]
+    flexible = range(0) if api.first_flexible is None else range(api.first_flexible, NEWEST + 1)
+    return _standing_alone(range(api.min_version, api.max_version + 1), flexible)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def header(*, valid: str, flexible: str) -> Callable[[type[M]], type[M]]:
+    return _standing_alone(versions_of(valid), versions_of(flexible))
+
+
+def _standing_alone(valid: range, flexible: range) -> Callable[[type[M]], type[M]]:
+    def decorate(cls: type[M]) -> type[M]:
+        made = struct(cls)
+        made.valid = valid
+        made.flexible = flexible
+        return made
+
+    return decorate
+
+
+def _spec(
+    kind: "Scalar[Any] | ArrayOf | type[Struct]",
+    versions: str,
+    default: Any,
+    *,
+    nullable: str = "none",
+    ignorable: bool = False,
+    tag: int | None = None,
+    never_flexible: bool = False,
+) -> Any:
+    spec = FieldSpec(
+        type=kind,
+        versions=versions_of(versions),
+        nullable=versions_of(nullable),
+        default=default,
+        ignorable=ignorable,
+        tag=tag,
+        never_flexible=never_flexible,
+    )
+    return field(default=default, metadata={"wire": spec})
+
+
+def boolean(versions: str, *, default: bool = False, ignorable: bool = False, tag: int | None = None) -> bool:
+    return cast("bool", _spec(BOOL, versions, default, ignorable=ignorable, tag=tag))
+
+
+def int8(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
+    return cast("int", _spec(INT8, versions, default, ignorable=ignorable))
+
+
+def int16(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
+    return cast("int", _spec(INT16, versions, default, ignorable=ignorable))
+
+
+def uint16(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
+    return cast("int", _spec(UINT16, versions, default, ignorable=ignorable))
+
+
+def int32(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
+    return cast("int", _spec(INT32, versions, default, ignorable=ignorable))
+
+
+def int64(versions: str, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+    return cast("int", _spec(INT64, versions, default, ignorable=ignorable, tag=tag))
+
+
+def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> bytes:
+    """Sixteen bytes; Kafka's text form of them is URL-safe base64 without padding."""
+    return cast("bytes", _spec(UUID, versions, ZERO_UUID, ignorable=ignorable, tag=tag))
+
+
+@overload
+def string(versions: str, *, ignorable: bool = False) -> str: ...
+@overload
+def string(
+    versions: str,
+    *,
+    nullable: str,
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+    never_flexible: bool = False,
+) -> str | None: ...
+def string(
+    versions: str,
+    *,
+    nullable: str = "none",
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+    never_flexible: bool = False,
+) -> str | None:
+    made = _spec(
+        STRING, versions, default, nullable=nullable, ignorable=ignorable, tag=tag, never_flexible=never_flexible
+    )
+    return cast("str | None", made)
+
+
+def binary(versions: str) -> bytes:
+    return cast("bytes", _spec(BYTES, versions, b""))
+
+
+def records(versions: str, *, nullable: str) -> bytes | None:
+    """A record set, opaque here (`headgate.wire.records` opens it); None by default, as in Kafka."""
+    return cast("bytes | None", _spec(RECORDS, versions, None, nullable=nullable))
+
+
+@overload
+def array(
+    element: Scalar[T] | type[T], versions: str, *, ignorable: bool = False, tag: int | None = None
+) -> tuple[T, ...]: ...
+@overload
+def array(
+    element: Scalar[T] | type[T],
+    versions: str,
+    *,
+    nullable: str,
+    default: tuple[()] | None = (),
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> tuple[T, ...] | None: ...
+def array(
+    element: Scalar[T] | type[T],
+    versions: str,
+    *,
+    nullable: str = "none",
+    default: tuple[()] | None = (),
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> tuple[T, ...] | None:
+    kind = ArrayOf(cast("Scalar[Any] | type[Struct]", element))
+    made = _spec(kind, versions, default, nullable=nullable, ignorable=ignorable, tag=tag)
+    return cast("tuple[T, ...] | None", made)
+
+
+def nested(cls: type[S], versions: str, *, tag: int | None = None) -> S:
+    """A struct that is always there; its default has the defaults of its fields."""
+    return cast("S", _spec(cls, versions, cls(), tag=tag))
+
+
+def nested_or_null(cls: type[S], versions: str, *, nullable: str) -> S | None:
+    return cast("S | None", _spec(cls, versions, None, nullable=nullable))

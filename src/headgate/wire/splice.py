@@ -1,0 +1,239 @@
+"""Broker addresses, replaced inside an answer without decoding the rest of it.
+
+Each function takes the bytes of one answer and a `Lookup` that gives the new address of a node, and returns the
+answer with only host and port of the brokers changed: every other byte, unknown tagged fields too, stays.
+The layouts are Metadata, FindCoordinator (both shapes), DescribeCluster, and the NodeEndpoints of KIP-951.
+
+One rule: what cannot be walked raises `WireError`; an answer never leaves with an address that was not looked at.
+"""
+
+from collections.abc import Callable
+from struct import Struct, error
+from typing import Final, NamedTuple, Protocol
+
+from headgate.base.errors import WireError
+from headgate.base.ids import NodeId
+from headgate.wire.primitives import Buffer, read_uvarint, skip_tags, write_uvarint
+
+_I16 = Struct(">h").unpack_from
+_I32 = Struct(">i").unpack_from
+_NODE_ENDPOINTS: Final = 0  # tag of Produce v10+ and Fetch v16+
+_PADDING_TAG: Final = 10_000  # Kafka's own tags go to 3; see KIP-482 on unknown tags
+_PADDING_TAG_SHORT: Final = 127  # the largest tag number of one byte
+
+
+class Address(NamedTuple):
+    """Host and port, ready to be written: `classic` with an int16 length, `compact` with a varint one."""
+
+    classic: bytes
+    compact: bytes
+
+    @classmethod
+    def of(cls, host: str, port: int) -> "Address":
+        name = host.encode()
+        number = Struct(">i").pack(port)
+        return cls(Struct(">h").pack(len(name)) + name + number, write_uvarint(len(name) + 1) + name + number)
+
+
+Lookup = Callable[[NodeId], Address]
+
+
+class TailSplice(Protocol):
+    """Replaces the addresses in the tail of an answer; with `keep_length` the result is as long as the tail."""
+
+    def __call__(self, tail: Buffer, lookup: Lookup, *, keep_length: bool) -> bytes: ...
+
+
+class _Splicer:
+    """A cursor over an answer: what is skipped is copied, what is replaced is not."""
+
+    def __init__(self, buf: Buffer, *, flexible: bool, lookup: Lookup) -> None:
+        self.buf = buf
+        self.end = len(buf)
+        self.flexible = flexible
+        self.lookup = lookup
+        self.pos = 0
+        self.copied = 0
+        self.parts: list[Buffer] = []
+
+    def int32(self) -> int:
+        try:
+            (value,) = _I32(self.buf, self.pos)
+        except error:
+            raise WireError("the answer ends inside a number") from None
+        self.pos += 4
+        return int(value)
+
+    def string(self) -> None:
+        if self.flexible:
+            length, self.pos = read_uvarint(self.buf, self.pos)
+            length -= 1
+        else:
+            try:
+                (length,) = _I16(self.buf, self.pos)
+            except error:
+                raise WireError("the answer ends inside a length") from None
+            self.pos += 2
+        self.skip(max(0, length))
+
+    def skip(self, size: int) -> None:
+        self.pos += size
+        if self.pos > self.end:
+            raise WireError("a length inside the answer reaches past its end")
+
+    def count(self) -> int:
+        if not self.flexible:
+            return self.int32()
+        count, self.pos = read_uvarint(self.buf, self.pos)
+        return count - 1
+
+    def tags(self) -> None:
+        if self.flexible:
+            self.pos = skip_tags(self.buf, self.pos, self.end)
+
+    def node(self) -> None:
+        """A node id with its host and port: the last two are replaced, unless the id says that there is no node."""
+        node = self.int32()
+        begin = self.pos
+        self.string()
+        self.skip(4)
+        if node >= 0:
+            address = self.lookup(NodeId(node))
+            self.parts.append(self.buf[self.copied : begin])
+            self.parts.append(address.compact if self.flexible else address.classic)
+            self.copied = self.pos
+
+    def result(self) -> bytes:
+        self.parts.append(self.buf[self.copied :])
+        return b"".join(self.parts)
+
+
+def metadata(body: Buffer, version: int, lookup: Lookup) -> bytes:
+    """A Metadata answer's body, 0 to 13: only its brokers are walked."""
+    at = _Splicer(body, flexible=version >= 9, lookup=lookup)
+    if version >= 3:
+        at.skip(4)  # ThrottleTimeMs
+    for _ in range(at.count()):
+        at.node()
+        if version >= 1:
+            at.string()  # Rack
+        at.tags()
+    return at.result()
+
+
+def find_coordinator(body: Buffer, version: int, lookup: Lookup) -> bytes:
+    """A FindCoordinator answer's body: one coordinator up to version 3, an array of them from 4 on."""
+    at = _Splicer(body, flexible=version >= 3, lookup=lookup)
+    if version >= 1:
+        at.skip(4)  # ThrottleTimeMs
+    if version <= 3:
+        at.skip(2)  # ErrorCode
+        if version >= 1:
+            at.string()  # ErrorMessage
+        at.node()
+        return at.result()
+    for _ in range(at.count()):
+        at.string()  # Key
+        at.node()
+        at.skip(2)  # ErrorCode
+        at.string()  # ErrorMessage
+        at.tags()
+    return at.result()
+
+
+def describe_cluster(body: Buffer, version: int, lookup: Lookup) -> bytes:
+    at = _Splicer(body, flexible=True, lookup=lookup)
+    at.skip(4 + 2)  # ThrottleTimeMs, ErrorCode
+    at.string()  # ErrorMessage
+    if version >= 1:
+        at.skip(1)  # EndpointType
+    at.string()  # ClusterId
+    at.skip(4)  # ControllerId
+    for _ in range(at.count()):
+        at.node()
+        at.string()  # Rack
+        if version >= 2:
+            at.skip(1)  # IsFenced
+        at.tags()
+    return at.result()
+
+
+def plain_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> bytes:
+    """The tail of a ShareFetch or ShareAcknowledge answer: the NodeEndpoints array and the tag section.
+
+    With `keep_length` the frame's size has already gone out: the array is emptied and its bytes become the filling
+    of a tagged field that no client knows, so that clients ask Metadata instead (KIP-951 allows both).
+    """
+    at = _Splicer(tail, flexible=True, lookup=lookup)
+    count = at.count()
+    if count <= 0:
+        return bytes(tail)
+    for _ in range(count):
+        at.node()
+        at.string()  # Rack
+        at.tags()
+    if not keep_length:
+        return at.result()
+    tags, behind = read_uvarint(tail, at.pos)
+    kept = bytes(tail[behind:])
+    head = b"\x01" + write_uvarint(tags + 1)
+    return head + kept + _padding(len(tail) - len(head) - len(kept))
+
+
+def _padding(size: int) -> bytes:
+    """A tagged field of exactly `size` bytes that no client knows."""
+    tag = write_uvarint(_PADDING_TAG)
+    filling = size - len(tag) - 1
+    if filling < 0x80:
+        return tag + write_uvarint(filling) + bytes(filling)
+    filling -= 1
+    while len(write_uvarint(filling)) + len(tag) + filling > size:
+        filling -= 1
+    length = write_uvarint(filling)
+    if len(tag) + len(length) + filling < size:  # between two lengths of varints: a longer form of the same number
+        length = length[:-1] + bytes((length[-1] | 0x80, 0))
+    return tag + length + bytes(filling)
+
+
+def tagged_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> bytes:
+    """The tag section that ends a Produce v10+ or Fetch v16+ answer, where NodeEndpoints is tag 0.
+
+    With `keep_length` the frame's size has already gone out: the field gets another number, its content is blanked,
+    and clients ask Metadata instead.
+    """
+    if tail == b"\x00":
+        return b"\x00"
+    count, pos = read_uvarint(tail, 0)
+    fields: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        tag, pos = read_uvarint(tail, pos)
+        size, pos = read_uvarint(tail, pos)
+        if pos + size > len(tail):
+            raise WireError("a tagged field reaches past the end of the answer")
+        fields.append((tag, bytes(tail[pos : pos + size])))
+        pos += size
+    if pos != len(tail):
+        raise WireError("bytes behind the last field of the answer")
+    if not any(tag == _NODE_ENDPOINTS for tag, _ in fields):
+        return bytes(tail)
+    changed = []
+    for tag, content in fields:
+        if tag != _NODE_ENDPOINTS:
+            changed.append((tag, content))
+        elif keep_length:
+            changed.append((_PADDING_TAG_SHORT, bytes(len(content))))
+        else:
+            changed.append((tag, _endpoints_field(content, lookup)))
+    changed.sort(key=lambda field: field[0])
+    return write_uvarint(count) + b"".join(
+        write_uvarint(tag) + write_uvarint(len(content)) + content for tag, content in changed
+    )
+
+
+def _endpoints_field(content: bytes, lookup: Lookup) -> bytes:
+    at = _Splicer(content, flexible=True, lookup=lookup)
+    for _ in range(at.count()):
+        at.node()
+        at.string()  # Rack
+        at.tags()
+    return at.result()

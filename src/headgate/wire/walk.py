@@ -1,0 +1,328 @@
+"""Walking through a Produce, Fetch or ShareFetch frame while it passes, without storing it.
+
+A `Walker` is fed the pieces of one frame as they arrive and says up to where they may go on: everything but an
+incomplete length or name (a few bytes, fed again with the next piece), and the *tail*, which begins where broker
+addresses may stand. Records are jumped over by their length and never read.
+
+One rule: the walker's own memory does not depend on the frame. It must never decode a record, and never let the
+first byte of the tail out.
+"""
+
+from functools import cache
+from struct import Struct
+from typing import Final
+
+from headgate.base.errors import WireError
+from headgate.wire.primitives import Buffer
+
+# Operations of a program. A step is (operation, argument); arrays are flat: ARRAY .. END with jumps.
+_SKIP: Final = 0  # the argument is a number of bytes
+_END: Final = 1  # of an array's element; the argument is where the element begins
+_TAIL: Final = 2
+_TAG: Final = 3  # one tagged field
+_TOPIC_ID: Final = 4
+_ARRAY_I32: Final = 5  # the argument of the arrays is where the program goes on behind them
+_ARRAY_COMPACT: Final = 6
+_ARRAY_TAGS: Final = 7  # a tag section is an array of tagged fields
+_STRING: Final = 8
+_BYTES: Final = 9
+_COMPACT: Final = 10  # string or bytes with a compact length
+_TOPIC_STRING: Final = 11
+_TOPIC_COMPACT: Final = 12
+
+Step = tuple[int, int]
+Program = tuple[Step, ...]
+
+_ARRAYS = frozenset((_ARRAY_I32, _ARRAY_COMPACT, _ARRAY_TAGS))
+_TOPICS = frozenset((_TOPIC_STRING, _TOPIC_COMPACT))
+_I16 = Struct(">h").unpack_from
+_I32 = Struct(">i").unpack_from
+_LONGEST_NAME = 4096  # Kafka's topic names have 249 bytes at most
+_INCOMPLETE = (0, -1)
+
+
+class Walker:
+    """One frame's walk: `left` counts the bytes not yet walked; `at_tail` is set once only the tail is left."""
+
+    __slots__ = ("_counts", "_pc", "_program", "_skip", "at_tail", "left", "topics")
+
+    def __init__(self, program: Program, size: int, *, topics: list[bytes] | None = None) -> None:
+        self._program = program
+        self._pc = 0
+        self._skip = 0
+        self._counts: list[int] = []  # elements still to come of each open array, the innermost last
+        self.left = size
+        self.at_tail = False
+        self.topics = topics  # names or ids are appended here, when somebody wants them
+
+    def feed(self, buf: Buffer, pos: int, end: int) -> int:
+        """Walk `buf[pos:end]`, bytes of this frame; the result is from where they must be kept and fed again."""
+        begin = pos
+        if self._skip >= end - pos:
+            self._skip -= end - pos
+            kept = end
+        else:
+            pos += self._skip
+            self._skip = 0
+            kept = self._walk(buf, pos, end)
+            if kept > end:
+                self._skip = kept - end
+                kept = end
+        self.left -= kept - begin
+        if self._skip > self.left:
+            raise WireError("a length inside the frame reaches past the end of the frame")
+        if not self.left and not self.at_tail and self._program[self._pc][0] != _TAIL:
+            raise WireError("the frame ends before its last field")
+        return kept
+
+    def _walk(self, buf: Buffer, pos: int, end: int) -> int:
+        program = self._program
+        counts = self._counts
+        pc = self._pc
+        while True:
+            operation, argument = program[pc]
+            if operation == _END:
+                counts[-1] -= 1
+                if counts[-1]:
+                    pc = argument
+                    continue
+                counts.pop()
+                pc += 1
+                continue
+            if operation == _TAIL:
+                self.at_tail = pos <= end
+                break
+            if pos >= end:
+                break
+            if operation == _SKIP:
+                pos += argument
+                pc += 1
+                continue
+            if operation == _TOPIC_ID:
+                if end - pos < 16:
+                    break
+                if self.topics is not None:
+                    self.topics.append(bytes(buf[pos : pos + 16]))
+                pos += 16
+                pc += 1
+                continue
+            if operation == _TAG:
+                _, after = _length(_ARRAY_TAGS, buf, pos, end)
+                length, after = _length(_ARRAY_TAGS, buf, after, end) if after > 0 else _INCOMPLETE
+            else:
+                length, after = _length(operation, buf, pos, end)
+            if after < 0:
+                break
+            if operation in _ARRAYS:
+                pos = after
+                if length > 0:
+                    counts.append(length)
+                    pc += 1
+                else:
+                    pc = argument
+                continue
+            if operation in _TOPICS:
+                if length > _LONGEST_NAME:
+                    raise WireError(f"a topic name of {length} bytes")
+                if after + length > end:
+                    break
+                if self.topics is not None:
+                    self.topics.append(bytes(buf[after : after + length]))
+            pos = after + max(0, length)
+            pc += 1
+        self._pc = pc
+        return pos
+
+
+def _length(operation: int, buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """The length or count at `pos`, -1 for null, and the position behind it: -1 when it is not all there yet."""
+    if operation in (_STRING, _TOPIC_STRING):
+        if end - pos < 2:
+            return _INCOMPLETE
+        (length,) = _I16(buf, pos)
+        pos += 2
+    elif operation in (_BYTES, _ARRAY_I32):
+        if end - pos < 4:
+            return _INCOMPLETE
+        (length,) = _I32(buf, pos)
+        pos += 4
+    else:
+        length = shift = 0
+        while True:
+            if pos >= end:
+                return _INCOMPLETE
+            byte = buf[pos]
+            pos += 1
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 28:
+                raise WireError("a length of more than five bytes")
+        if operation != _ARRAY_TAGS:
+            length -= 1
+    if length < -1:
+        raise WireError(f"a negative length ({length})")
+    return length, pos
+
+
+class _Layout:
+    """Builds a program from the fields of one message at one version."""
+
+    def __init__(self, *, flexible: bool) -> None:
+        self.flexible = flexible
+        self.steps: list[Step] = []
+
+    def skip(self, size: int) -> None:
+        if self.steps and self.steps[-1][0] == _SKIP:
+            size += self.steps.pop()[1]
+        self.steps.append((_SKIP, size))
+
+    def string(self) -> None:
+        self.steps.append((_COMPACT if self.flexible else _STRING, 0))
+
+    def records(self) -> None:
+        self.steps.append((_COMPACT if self.flexible else _BYTES, 0))
+
+    def topic(self, *, by_id: bool) -> None:
+        named = _TOPIC_COMPACT if self.flexible else _TOPIC_STRING
+        self.steps.append((_TOPIC_ID if by_id else named, 0))
+
+    def array(self) -> int:
+        """Open an array; the result is handed to `end`."""
+        self.steps.append((_ARRAY_COMPACT if self.flexible else _ARRAY_I32, 0))
+        return len(self.steps)
+
+    def end(self, begin: int) -> None:
+        """Close the array's element, whose last field is its tag section."""
+        self.tags()
+        self._close(begin)
+
+    def tags(self) -> None:
+        if self.flexible:
+            self.steps.append((_ARRAY_TAGS, 0))
+            begin = len(self.steps)
+            self.steps.append((_TAG, 0))
+            self._close(begin)
+
+    def _close(self, begin: int) -> None:
+        self.steps.append((_END, begin))
+        self.steps[begin - 1] = (self.steps[begin - 1][0], len(self.steps))
+
+    def tail(self) -> Program:
+        self.steps.append((_TAIL, 0))
+        return tuple(self.steps)
+
+
+@cache
+def produce_request(version: int) -> Program:
+    """ProduceRequest behind its header; the tail is its tag section."""
+    layout = _Layout(flexible=version >= 9)
+    layout.string()  # TransactionalId
+    layout.skip(2 + 4)  # Acks, TimeoutMs
+    topics = layout.array()
+    layout.topic(by_id=version >= 13)
+    partitions = layout.array()
+    layout.skip(4)  # Index
+    layout.records()
+    layout.end(partitions)
+    layout.end(topics)
+    return layout.tail()
+
+
+@cache
+def produce_response(version: int) -> Program:
+    """A ProduceResponse frame from its correlation id on; the tail is its tag section, where NodeEndpoints is tag 0."""
+    layout = _Layout(flexible=version >= 9)
+    layout.skip(4)
+    layout.tags()
+    topics = layout.array()
+    layout.topic(by_id=version >= 13)
+    partitions = layout.array()
+    layout.skip(4 + 2 + 8 + 8)  # Index, ErrorCode, BaseOffset, LogAppendTimeMs
+    if version >= 5:
+        layout.skip(8)  # LogStartOffset
+    if version >= 8:
+        errors = layout.array()
+        layout.skip(4)  # BatchIndex
+        layout.string()
+        layout.end(errors)
+        layout.string()  # ErrorMessage
+    layout.end(partitions)
+    layout.end(topics)
+    layout.skip(4)  # ThrottleTimeMs
+    return layout.tail()
+
+
+@cache
+def fetch_response(version: int) -> Program:
+    """A FetchResponse frame from its correlation id on; the tail is its tag section, where NodeEndpoints is tag 0."""
+    layout = _Layout(flexible=version >= 12)
+    layout.skip(4)
+    layout.tags()
+    layout.skip(4 + (6 if version >= 7 else 0))  # ThrottleTimeMs, ErrorCode, SessionId
+    topics = layout.array()
+    layout.topic(by_id=version >= 13)
+    partitions = layout.array()
+    layout.skip(4 + 2 + 8 + 8)  # PartitionIndex, ErrorCode, HighWatermark, LastStableOffset
+    if version >= 5:
+        layout.skip(8)  # LogStartOffset
+    aborted = layout.array()
+    layout.skip(8 + 8)  # ProducerId, FirstOffset
+    layout.end(aborted)
+    if version >= 11:
+        layout.skip(4)  # PreferredReadReplica
+    layout.records()
+    layout.end(partitions)
+    layout.end(topics)
+    return layout.tail()
+
+
+@cache
+def share_fetch_response(version: int) -> Program:
+    """A ShareFetchResponse frame from its correlation id on; the tail is NodeEndpoints, a plain array, and the tags."""
+    layout = _Layout(flexible=True)
+    layout.skip(4)
+    layout.tags()
+    layout.skip(4 + 2)  # ThrottleTimeMs, ErrorCode
+    layout.string()  # ErrorMessage
+    if version >= 1:
+        layout.skip(4)  # AcquisitionLockTimeoutMs
+    topics = layout.array()
+    layout.topic(by_id=True)
+    partitions = layout.array()
+    layout.skip(4 + 2)  # PartitionIndex, ErrorCode
+    layout.string()
+    layout.skip(2)  # AcknowledgeErrorCode
+    layout.string()
+    layout.skip(4 + 4)  # CurrentLeader
+    layout.tags()
+    layout.records()
+    acquired = layout.array()
+    layout.skip(8 + 8 + 2)  # FirstOffset, LastOffset, DeliveryCount
+    layout.end(acquired)
+    layout.end(partitions)
+    layout.end(topics)
+    return layout.tail()
+
+
+@cache
+def share_acknowledge_response(version: int) -> Program:
+    """A ShareAcknowledgeResponse frame; its tail is that of ShareFetchResponse."""
+    layout = _Layout(flexible=True)
+    layout.skip(4)
+    layout.tags()
+    layout.skip(4 + 2)  # ThrottleTimeMs, ErrorCode
+    layout.string()  # ErrorMessage
+    if version >= 2:
+        layout.skip(4)  # AcquisitionLockTimeoutMs
+    topics = layout.array()
+    layout.topic(by_id=True)
+    partitions = layout.array()
+    layout.skip(4 + 2)  # PartitionIndex, ErrorCode
+    layout.string()
+    layout.skip(4 + 4)  # CurrentLeader
+    layout.tags()
+    layout.end(partitions)
+    layout.end(topics)
+    return layout.tail()
