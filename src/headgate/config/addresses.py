@@ -12,10 +12,12 @@ from headgate.base.ids import NodeId
 
 MAX_PORT = 65535
 MAX_NODES = 1000
+MAX_NODE_ID = 2**31 - 1
 MAX_HOST = 253
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_PORT = re.compile(r"\d{1,5}")
+# [0-9], because \d is a digit of any script.
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_PORT = re.compile(r"[0-9]{1,5}")
 
 
 class Address(NamedTuple):
@@ -80,8 +82,8 @@ def parse_nodes(value: object) -> tuple[NodeId, ...]:
         raise ValueError('names no node; write the ids of the brokers, such as "0-2"')
     if len(ids) > MAX_NODES:
         raise ValueError(f"names {len(ids)} nodes, and at most {MAX_NODES} ports are opened; name only real brokers")
-    if min(ids) < 0:
-        raise ValueError("a node id cannot be negative; write the brokers' node.id")
+    if min(ids) < 0 or max(ids) > MAX_NODE_ID:
+        raise ValueError(f"a node id cannot be negative or above {MAX_NODE_ID}; write the brokers' node.id")
     if len(set(ids)) != len(ids):
         raise ValueError("names a node twice; each node has one port")
     return tuple(NodeId(node) for node in sorted(ids))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Union, get_args, get_origin
 
 from headgate.config.model import Config, Connect, Section
-from headgate.config.problems import Problem, did_you_mean, shown
+from headgate.config.problems import Problem, nearest, shown
 from headgate.config.values import GroupPatterns
 
 PREFIX = "HEADGATE_"
@@ -26,6 +26,7 @@ RESERVED = (
     "HEADGATE_DATA_DIR",
     "HEADGATE_LOG_FORMAT",
     "HEADGATE_LOG_LEVEL",
+    "HEADGATE_SEED",
     "HEADGATE_VERSION",
 )
 RESERVED_PATTERNS = (
@@ -34,7 +35,7 @@ RESERVED_PATTERNS = (
     re.compile(r"HEADGATE_(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"),
 )
 _CONNECT_NAME = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}")
-_NUMBER = re.compile(r"[+-]?\d{1,18}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -115,11 +116,11 @@ def _connect_path(variable: str, connect_names: Collection[str]) -> tuple[str, s
     return None
 
 
-def _hint(variable: str, known: Mapping[str, object]) -> str:
+def _hint(variable: str, known: Collection[str]) -> str:
     if variable.startswith(CONNECT_PREFIX):
         return f"write HEADGATE_CONNECT_<NAME>_<KEY>, where a key is one of {', '.join(Connect.model_fields)}"
-    near = did_you_mean(variable, known)
-    return near if near.startswith("did") else "write HEADGATE_<SECTION>_<KEY>, or take it away"
+    meant = nearest(variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in known])
+    return f"did you mean {PREFIX}{meant}?" if meant else "write HEADGATE_<SECTION>_<KEY>, or take it away"
 
 
 def _kinds(annotation: object) -> set[object]:

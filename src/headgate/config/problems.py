@@ -21,6 +21,7 @@ _SENTENCES = {
     "string_too_short": "must not be empty",
     "tuple_type": "must be a list, in square brackets",
     "frozen_set_type": "must be a list, in square brackets",
+    "dict_type": "must be a table",
     "mapping_type": "must be a table",
     "model_type": "must be a table of keys",
 }
@@ -65,10 +66,10 @@ def path_text(loc: Sequence[str | int]) -> str:
     return text
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest known ones, or all of them."""
-    near = difflib.get_close_matches(name[:_PRINTED], known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that was probably meant."""
+    found = difflib.get_close_matches(name[:_PRINTED], known, n=1, cutoff=0.6)
+    return found[0] if found else None
 
 
 def sentence(error: ErrorDetails, known: Collection[str], *, in_file: bool) -> str:
@@ -78,7 +79,8 @@ def sentence(error: ErrorDetails, known: Collection[str], *, in_file: bool) -> s
         case "extra_forbidden":
             where = path_text(error["loc"][:-1])
             what = f"is not a key of [{where}]" if where else "is not a section"
-            return f"{what}; {did_you_mean(str(error['loc'][-1]), known)}"
+            meant = nearest(str(error["loc"][-1]), known)
+            return f"{what}; did you mean {meant}?" if meant else f"{what}; known are {', '.join(sorted(known))}"
         case "value_error":
             text = str(context["error"])
         case "greater_than_equal":

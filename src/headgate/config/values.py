@@ -19,7 +19,7 @@ V = TypeVar("V")
 # Kafka's rule for topic names (Topic.validate): these characters, 249 of them at most.
 MAX_TOPIC_NAME = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
-_DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _STORES = "kafka:, memory:, sqlite:PATH, postgresql://..., plugin:package.module:Class or none"

@@ -1,0 +1,93 @@
+"""A secret is read when it is needed, and shown nowhere."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import UsageError
+from headgate.config import ConfigError, load
+from headgate.config.files import MAX_SECRET_BYTES, read_secret
+
+PASSWORD = "hunter2"
+
+
+def test_the_secret_is_the_files_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    for content in (f"{PASSWORD}", f"{PASSWORD}\n", f"{PASSWORD}\r\n", f"{PASSWORD}\n \n"):
+        file.write_bytes(content.encode())
+        secret = read_secret(file)
+        assert secret.get_secret_value() == PASSWORD
+        assert PASSWORD not in repr(secret)
+        assert PASSWORD not in str(secret)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "empty"),
+        (b"\n" + PASSWORD.encode(), "more than one line"),
+        (b"a\nb\n", "more than one line"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"x" * (MAX_SECRET_BYTES + 1), "more than 4096 bytes"),
+    ],
+)
+def test_a_file_without_one_secret_is_refused_without_showing_it(content: bytes, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=text) as caught:
+        read_secret(file)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_missing_or_forbidden_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        read_secret(tmp_path / "none")
+    with pytest.raises(UsageError, match="folder"):
+        read_secret(tmp_path)
+    if os.geteuid() != 0:
+        file = tmp_path / "password"
+        file.write_text(PASSWORD)
+        file.chmod(0)
+        with pytest.raises(UsageError, match="right to read"):
+            read_secret(file)
+
+
+def test_nothing_of_a_secret_is_in_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    config = load(
+        None,
+        {
+            "HEADGATE_UPSTREAM_SERVICE_USER": "headgate",
+            "HEADGATE_UPSTREAM_SERVICE_PASSWORD_FILE": str(file),
+            "HEADGATE_TOPOLOGIES_STORE": f"postgresql://u:{PASSWORD}@h/db",
+            "HEADGATE_PIPELINE_SPARK": f'{{"spark.hadoop.fs.s3a.secret.key": "{PASSWORD}"}}',
+        },
+    )
+    assert config.topologies.store.target.count(PASSWORD) == 1
+    assert PASSWORD not in repr(config)
+    assert PASSWORD not in str(config)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("upstream.service_password_file", "upstream.service_password", "upstream.service_mechanism", "upstream.tls"),
+        *(
+            "upstream.bootstrap",
+            "topologies.store",
+            "topologies.owner",
+            "web.tokens_file",
+            "web.listen",
+            "gateway.nodes",
+        ),
+        *("gateway.workers", "gateway.listen", "activity.quiet_after", "facts.replication", "pipeline.spark", "replay"),
+        *("connect", "connect.a", "connect.a.rest_urls", "web.openlineage", "gateway.advertised_host"),
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_not_shown(path: str) -> None:
+    for value in (f"{PASSWORD} {PASSWORD}", [f"x://u:{PASSWORD}@h"], {"a": PASSWORD}):
+        with pytest.raises(ConfigError) as caught:
+            load(None, {}, {path: value})
+        assert PASSWORD not in str(caught.value)
