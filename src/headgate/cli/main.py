@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import headgate
 from headgate.base.errors import HeadgateError
-from headgate.cli import config, serve
+from headgate.cli import config, dev, kafka, serve
+from headgate.cli.waiting import INTERRUPTED
 from headgate.config import ConfigError
-
-INTERRUPTED = 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (serve, config):
+    for command in (dev, serve, kafka, config):
         command.add_parser(commands)
     return root
 

@@ -68,7 +68,8 @@ class ApiVersionsInterceptor(Interceptor):
             return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
         answer = decode(ApiVersionsResponse, response.api_version, response.body)
         broker = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-        session.set_broker_versions(broker)
+        if not answer.error_code:
+            session.set_broker_versions(broker)
         announced = tuple(
             ApiVersionRange(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(self._routes.announce(broker).items())

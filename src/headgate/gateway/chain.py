@@ -5,7 +5,9 @@ interceptor holds, nearly all, never leave the wake-up in which they came.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import Final, TypeVar, assert_never
 
 import structlog
 
@@ -27,7 +29,9 @@ from headgate.gateway.interceptor import (
 
 log = structlog.get_logger()
 
+ANSWER_SECONDS: Final = 60.0  # what an interceptor may take to answer a call itself
 Contexts = list[tuple[Interceptor, object]]
+T = TypeVar("T")
 
 
 class ChainMeter:
@@ -45,13 +49,42 @@ class ChainMeter:
             log.warning("interceptor failed, call passed", interceptor=kind[0], call=call, error=repr(failure))
 
 
-async def outcome_of(hold: Hold) -> Outcome:
-    """What a hold comes to; a deadline that passes is `Forward`."""
+class _NotInTimeError(Exception):
+    """The deadline that an interceptor named has passed."""
+
+
+async def _outcome(work: Awaitable[T], deadline: float) -> T:
+    """What an interceptor's work comes to; that it was cancelled, and not by us, is an error like any other."""
     try:
-        async with asyncio.timeout(hold.deadline):
-            return await hold.outcome
-    except TimeoutError:
-        return Forward()
+        async with asyncio.timeout(deadline) as limit:
+            return await work
+    except TimeoutError as failure:
+        if limit.expired():
+            raise _NotInTimeError(f"not decided within {deadline:g} s") from failure
+        raise
+    except asyncio.CancelledError as failure:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the awaited work was cancelled") from failure
+
+
+def watch(
+    interceptors: tuple[Interceptor, ...], request: RequestFrame, session: Session, meter: ChainMeter
+) -> Contexts:
+    """The interceptors that want to see the bytes of this call's answer; the call itself passes in any case."""
+    contexts: Contexts = []
+    for interceptor in interceptors:
+        try:
+            outcome = interceptor.on_request(request, session)
+            if not isinstance(outcome, Forward):
+                raise TypeError(f"{type(outcome).__name__} for a call in stream_keys, which can only pass")  # noqa: TRY301
+        except Exception as failure:  # noqa: BLE001 - see RequestChain.run
+            meter.failed(interceptor, "on_request", failure)
+        else:
+            if outcome.context is not None:
+                contexts.append((interceptor, outcome.context))
+    return contexts
 
 
 class RequestChain:
@@ -73,26 +106,39 @@ class RequestChain:
         while self._asked < len(self._interceptors) and self.answer is None and self.split is None:
             interceptor = self._interceptors[self._asked]
             self._asked += 1
-            outcome: OnRequest
             try:
-                outcome = interceptor.on_request(self.request, session)
-            except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                outcome: OnRequest = interceptor.on_request(self.request, session)
+                if isinstance(outcome, Hold):
+                    return outcome
+                self._apply(interceptor, outcome)
+            except Exception as failure:
+                if interceptor.fail_closed:
+                    raise
                 self._meter.failed(interceptor, "on_request", failure)
-                continue
-            if isinstance(outcome, Hold):
-                return outcome
-            self._apply(interceptor, outcome)
         return None
 
     async def wait(self, hold: Hold) -> None:
-        """Await the outcome of the interceptor that was asked last."""
+        """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
         interceptor = self._interceptors[self._asked - 1]
         try:
-            outcome = await outcome_of(hold)
-        except Exception as failure:  # noqa: BLE001 - see run()
+            self._apply(interceptor, await _outcome(hold.outcome, hold.deadline))
+        except _NotInTimeError:
+            pass
+        except Exception as failure:
+            if interceptor.fail_closed:
+                raise
             self._meter.failed(interceptor, "hold of a request", failure)
-            return
-        self._apply(interceptor, outcome)
+
+    async def answer_body(self, answer: Answer) -> bytes | None:
+        """The body that the interceptor that was asked last gives; None when it fails: then the call passes."""
+        interceptor = self._interceptors[self._asked - 1]
+        try:
+            return await _outcome(answer.body, ANSWER_SECONDS)
+        except Exception as failure:
+            if interceptor.fail_closed:
+                raise
+            self._meter.failed(interceptor, "answer", failure)
+            return None
 
     def _apply(self, interceptor: Interceptor, outcome: Outcome) -> None:
         match outcome:
@@ -107,6 +153,8 @@ class RequestChain:
             case Answer():
                 self.answer = outcome
                 return
+            case _:
+                assert_never(outcome)
         if context is not None:
             self.contexts.append((interceptor, context))
 
@@ -125,30 +173,34 @@ class ResponseChain:
     def run(self, session: Session) -> Hold | None:
         while self._left:
             interceptor, context = self._left.pop()
-            outcome: OnResponse
             try:
-                outcome = interceptor.on_response(self.response, context, session)
+                outcome: OnResponse = interceptor.on_response(self.response, context, session)
+                if isinstance(outcome, Hold):
+                    self._asked = interceptor
+                    return outcome
+                self._apply(outcome)
             except Exception as failure:
                 if interceptor.fail_closed:
                     raise
                 self._meter.failed(interceptor, "on_response", failure)
-                continue
-            if isinstance(outcome, Hold):
-                self._asked = interceptor
-                return outcome
-            self._apply(outcome)
         return None
 
     async def wait(self, hold: Hold) -> None:
+        """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
         try:
-            outcome = await outcome_of(hold)
-        except Exception as failure:  # noqa: BLE001 - see RequestChain.run
-            self._meter.failed(self._asked, "hold of an answer", failure)
-            return
-        if isinstance(outcome, Forward | Rewritten):
-            self._apply(outcome)
+            self._apply(await _outcome(hold.outcome, hold.deadline))
+        except Exception as failure:
+            if self._asked.fail_closed:
+                raise
+            if not isinstance(failure, _NotInTimeError):
+                self._meter.failed(self._asked, "hold of an answer", failure)
 
-    def _apply(self, outcome: Forward | Rewritten) -> None:
-        if isinstance(outcome, Rewritten):
-            version = self.response.api_version if outcome.api_version is None else outcome.api_version
-            self.response = replace(self.response, body=outcome.body, api_version=ApiVersion(version))
+    def _apply(self, outcome: Outcome) -> None:
+        match outcome:
+            case Forward():
+                pass
+            case Rewritten(body, _, api_version):
+                version = self.response.api_version if api_version is None else api_version
+                self.response = replace(self.response, body=body, api_version=ApiVersion(version))
+            case _:
+                raise TypeError(f"{type(outcome).__name__} cannot be the outcome of an answer")

@@ -13,8 +13,12 @@ import structlog
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ClusterId, NodeId
 from headgate.config.addresses import Address
+from headgate.config.files import read_secret
+from headgate.config.model import Config, Upstream
 from headgate.gateway.routes import METADATA, Versions
+from headgate.gateway.tls import Certificates
 from headgate.kafka.caller import Caller
+from headgate.kafka.sasl import Credentials, authenticate
 from headgate.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -34,9 +38,11 @@ _RETRY_SECONDS = 0.5
 class Cluster:
     """The cluster as it was last seen; `problem` is None while it answers."""
 
-    def __init__(self, bootstrap: tuple[Address, ...], *, timeout: float, on_seen: Callable[[], None]) -> None:
-        self._bootstrap = bootstrap
-        self._timeout = timeout
+    def __init__(self, config: Config, *, tls: Certificates | None, on_seen: Callable[[], None]) -> None:
+        self._bootstrap = config.upstream.bootstrap
+        self._timeout = config.gateway.connect_timeout_ms / 1000
+        self._tls = tls
+        self._credentials = _credentials(config.upstream)
         self._on_seen = on_seen
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
@@ -111,8 +117,10 @@ class Cluster:
         return False
 
     async def _ask(self, address: Address) -> None:
-        caller = await Caller.connect(*address, timeout=self._timeout)
+        caller = await self._call_on(address)
         try:
+            if self._credentials is not None:
+                await authenticate(caller, self._credentials)
             request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
             answer = await caller.call(METADATA, request, MetadataResponse, _METADATA_VERSION)
         finally:
@@ -133,6 +141,10 @@ class Cluster:
         self.seen.set()
         self._on_seen()
 
+    async def _call_on(self, address: Address) -> Caller:
+        context = None if self._tls is None else self._tls.context
+        return await Caller.connect(*address, timeout=self._timeout, tls=context)
+
     def _check_id(self, address: Address, cluster_id: str | None) -> None:
         if self.cluster_id is None:
             self.cluster_id = ClusterId(cluster_id or "")
@@ -144,13 +156,21 @@ class Cluster:
             )
 
     async def _ask_versions(self, address: Address) -> Versions:
-        caller = await Caller.connect(*address, timeout=self._timeout)
+        caller = await self._call_on(address)
         try:
             request = ApiVersionsRequest(client_software_name="headgate", client_software_version="1")
             answer = await caller.call(API_VERSIONS, request, ApiVersionsResponse, _API_VERSIONS_VERSION)
         finally:
             caller.close()
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+
+def _credentials(upstream: Upstream) -> Credentials | None:
+    """The service account, its password read once."""
+    if upstream.service_user is None or upstream.service_password_file is None:
+        return None
+    password = read_secret(upstream.service_password_file).get_secret_value()
+    return Credentials(user=upstream.service_user, password=password, mechanism=upstream.service_mechanism)
 
 
 def _shared(all_versions: list[Versions]) -> Versions:

@@ -5,30 +5,43 @@ when (back-pressure), the tasks of held calls, draining, and the one place where
 """
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
+from headgate.gateway.ends import End
 from headgate.gateway.interceptor import CloseCause, Interceptor
-from headgate.gateway.link import Link
 from headgate.gateway.pending import Entry, Private
 from headgate.gateway.requests import RequestStream
 from headgate.gateway.responses import ResponseStream
 from headgate.gateway.routes import Versions
 from headgate.wire import frames
+from headgate.wire.registry import API_VERSIONS
 
 if TYPE_CHECKING:
     from headgate.gateway.server import Gateway
 
 log = structlog.get_logger()
 
-_CLIENT_ID = b"headgate"
-_BEFORE_CLOSE_SECONDS = 2.0
+_CLIENT_ID: Final = b"headgate"
+_BEFORE_CLOSE_SECONDS: Final = 2.0
+# A client that has so much open is not read until some of it is answered and taken: an answer of our own costs the
+# client nothing, so only these bound what it can make us keep.
+_MOST_PENDING: Final = 4096
+_LARGEST_BACKLOG: Final = 1024 * 1024
+# Behind these the broker's answers cannot be told apart any more, or do not come.
+_UPSTREAM_IS_LOST: Final = frozenset(
+    (
+        CloseCause.UPSTREAM_CLOSED,
+        CloseCause.UPSTREAM_RESET,
+        CloseCause.BAD_ANSWER,
+        CloseCause.INTERNAL,
+    )
+)
 
 
 class Connection:
@@ -37,10 +50,9 @@ class Connection:
     def __init__(
         self,
         gateway: "Gateway",
-        client: socket.socket,
-        upstream: socket.socket,
+        client: End,
+        upstream: End,
         *,
-        peer: str,
         node_id: NodeId | None,
         versions: Versions,
     ) -> None:
@@ -56,16 +68,17 @@ class Connection:
         self.closed: CloseCause | None = None
         self.last_active = loop.time()
         self._versions = versions
-        self._peer = peer
+        self._peer = client.host
         self._node_id = node_id
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
         self._correlation_id = 0
         self._closing: tuple[CloseCause, str] | None = None  # upstream is gone, the client still has to get its bytes
+        self._flush_timer: asyncio.TimerHandle | None = None
         self.requests = RequestStream(self)
         self.responses = ResponseStream(self)
-        self.client = Link(loop, client, self.requests, gateway.metrics.client_meter)
-        self.upstream = Link(loop, upstream, self.responses, gateway.metrics.upstream_meter)
+        self.client = client.link(loop, self.requests, gateway.metrics.client_meter)
+        self.upstream = upstream.link(loop, self.responses, gateway.metrics.upstream_meter)
 
     def start(self) -> None:
         for interceptor in self.routes.interceptors:
@@ -97,9 +110,16 @@ class Connection:
         self._versions = versions
         self.table = self.routes.table(versions)
 
+    def carries(self, api_key: int, api_version: int) -> bool:
+        """True when the broker has this call: it closes the socket at one that it has not."""
+        low, high = self._versions.get(api_key, (0, -1))
+        return low <= api_version <= high or api_key == API_VERSIONS
+
     async def call(self, api_key: ApiKey, api_version: ApiVersion, body: bytes, *, deadline: float = 5.0) -> bytes:
-        if self.upstream.closed:
+        if self.upstream.closed or self.upstream.ended:
             raise ClusterError("the connection to the broker has ended")
+        if not self.carries(api_key, api_version):
+            raise ClusterError(f"the broker does not have api key {api_key} version {api_version}")
         route = self.routes.route(api_key, api_version)
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = frames.RequestHeader(
@@ -122,23 +142,39 @@ class Connection:
     def touch(self) -> None:
         self.last_active = self._loop.time()
 
-    def client_drained(self) -> None:
-        """The client took what it had not taken: go on reading the broker, or end what was to end."""
+    def drained(self) -> None:
+        """One of the sides took what it had not taken."""
+        self.touch()
+        self.regulate()
+
+    def regulate(self) -> None:
+        """Decide who is read; called whenever a backlog, the pending calls or the held answers may have changed.
+
+        A side is not read while what it sends cannot go on. An end that waited for this comes now.
+        """
+        if self.closed is not None:
+            return
+        client, upstream = self.client, self.upstream
         if self._closing is not None:
-            self.close(self._closing[0], detail=self._closing[1])
+            if not client.backlog and self.responses.is_released:
+                self.close(*self._closing)
+            return
+        if self.draining and self.is_drained:
+            self.close(CloseCause.DRAINED)
+            return
+        if (
+            upstream.backlog
+            or client.backlog > _LARGEST_BACKLOG
+            or len(self.pending) > _MOST_PENDING
+            or (self.draining and self.requests.between_requests)
+        ):
+            client.pause()
         else:
-            self.upstream.resume()
-
-    def upstream_drained(self) -> None:
-        if not self.draining:
-            self.client.resume()
-
-    def output_released(self) -> None:
-        """A held answer is through, and what stood behind it."""
-        if not self.client.backlog:
-            self.upstream.resume()
-        if self.draining:
-            self.close_if_drained()
+            client.resume()
+        if client.backlog or self.responses.is_crowded:
+            upstream.pause()
+        else:
+            upstream.resume()
 
     def request_decided(self) -> None:
         """A held request is through: those behind it are next, from a fresh stack."""
@@ -148,10 +184,7 @@ class Connection:
         if self.closed is not None:
             return
         self.client.release_input()
-        if self.draining:
-            self.close_if_drained()
-        elif not self.upstream.backlog:
-            self.client.resume()
+        self.regulate()
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run a held call's work; it ends with the connection."""
@@ -161,7 +194,7 @@ class Connection:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        if not task.cancelled() and (failure := task.exception()) is not None and self.closed is None:
             if isinstance(failure, HeadgateError | TimeoutError):
                 self.close(CloseCause.BAD_ANSWER, detail=str(failure))
             else:
@@ -171,29 +204,29 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
+        """No call is under way. Half a request is none: it may never become one."""
+        return not self.pending and not self.requests.blocked and self.responses.is_quiet
+
+    @property
+    def is_drained(self) -> bool:
         """Nothing is under way in either direction."""
-        return not self.pending and self.requests.between_requests and self.responses.is_quiet
+        nothing_to_send = not self.client.backlog and not self.upstream.backlog
+        return self.is_idle and self.requests.between_requests and nothing_to_send
 
     def drain(self) -> None:
         """Take no more requests; end when those under way are answered."""
         self.draining = True
-        if self.requests.between_requests:
-            self.client.pause()
-        self.close_if_drained()
-
-    def close_if_drained(self) -> None:
-        if self.is_idle and not self.client.backlog:
-            self.close(CloseCause.DRAINED)
+        self.regulate()
 
     def close_when_flushed(self, cause: CloseCause, detail: str = "") -> None:
         """The broker is gone: the client still gets what the broker had said."""
-        self.upstream.pause()
-        if self.client.backlog and self._closing is None:
+        if self.closed is None and self._closing is None:
             self._closing = (cause, detail)
             self.client.pause()
-            self._loop.call_later(self.gateway.config.gateway.drain_ms / 1000, self.close, cause)
+            self._flush_timer = self._loop.call_later(self.gateway.config.gateway.drain_ms / 1000, self.close, cause)
+            self.regulate()
         else:
-            self.close(cause, detail=detail)
+            self._close_upstream()
 
     def close_on_bug(self, failure: BaseException) -> None:
         log.error("connection ended by a defect of the gateway", peer=self.peer, exc_info=failure)
@@ -202,7 +235,12 @@ class Connection:
     def close(self, cause: CloseCause, detail: str = "") -> None:
         """End it; the first cause counts."""
         if self.closed is not None:
+            self._close_upstream()  # it was still open for farewells
             return
+        if self._closing is not None:
+            cause, detail = self._closing
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
         self.closed = cause
         if detail:
             log.info("connection ended", cause=cause.value, peer=self.peer, node=self.node_id, detail=detail)
@@ -210,8 +248,7 @@ class Connection:
         for task in list(self._tasks):
             task.cancel()
         farewells = [one for one in self.routes.interceptors if _has_farewell(one)]
-        upstream_lives = cause not in {CloseCause.UPSTREAM_CLOSED, CloseCause.UPSTREAM_RESET}
-        if farewells and upstream_lives and not self.upstream.closed:
+        if farewells and cause not in _UPSTREAM_IS_LOST:
             self.gateway.see_off(self._say_farewell(farewells, cause))
         else:
             self._close_upstream()

@@ -26,6 +26,7 @@ class CloseCause(enum.Enum):
     UPSTREAM_CLOSED = "upstream_closed"
     UPSTREAM_RESET = "upstream_reset"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    HANDSHAKE_FAILED = "handshake_failed"
     BAD_REQUEST = "bad_request"
     BAD_ANSWER = "bad_answer"
     FRAME_TOO_LARGE = "frame_too_large"

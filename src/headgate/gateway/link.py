@@ -22,7 +22,7 @@ _SHARED: Final = memoryview(bytearray(BUFFER_BYTES))
 
 
 class LinkOwner(Protocol):
-    """Who gets what a link receives. `on_error` and `on_end` come at most once, and nothing after them."""
+    """Who gets what a link receives. One of `on_end` and `on_error` comes, once, and no bytes after it."""
 
     def on_bytes(self, view: memoryview, size: int) -> int:
         """Use up to `size` bytes of `view`; the result says how many were used."""
@@ -30,7 +30,11 @@ class LinkOwner(Protocol):
     def on_end(self) -> None:
         """The peer has closed its side."""
 
-    def on_error(self, error: OSError) -> None: ...
+    def on_error(self, error: OSError) -> None:
+        """The connection is broken, and all that had come has been shown."""
+
+    def on_unwritable(self, error: OSError) -> None:
+        """Nothing more can be sent. What the peer had sent is still shown, then `on_error` comes."""
 
     def on_drained(self) -> None:
         """What could not be sent at once has been sent."""
@@ -51,7 +55,21 @@ class LinkMeter:
 class Link:
     """A connected socket; see the module."""
 
-    __slots__ = ("_fd", "_held", "_kept", "_loop", "_meter", "_out", "_owner", "_reading", "_sock", "backlog", "closed")
+    __slots__ = (
+        "_failure",
+        "_fd",
+        "_held",
+        "_kept",
+        "_loop",
+        "_meter",
+        "_out",
+        "_owner",
+        "_reading",
+        "_sock",
+        "backlog",
+        "closed",
+        "ended",
+    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, owner: LinkOwner, meter: LinkMeter
@@ -65,12 +83,14 @@ class Link:
         self._held = False
         self._reading = False
         self._out: deque[memoryview] = deque()
+        self._failure: OSError | None = None  # of a send: nothing goes out any more
         self.backlog = 0  # bytes that the socket has not taken yet
+        self.ended = False  # the peer has said all that it will say
         self.closed = False
 
     def write(self, data: Buffer) -> None:
-        """Send, keeping a copy of what the socket does not take."""
-        if self.closed:
+        """Send, keeping what the socket does not take."""
+        if self.closed or self._failure is not None:
             return
         size = len(data)
         self._meter.sent_bytes += size
@@ -86,21 +106,25 @@ class Link:
             if sent == size:
                 return
             self._loop.add_writer(self._fd, self._on_writable)
-        self._out.append(memoryview(bytes(memoryview(data)[sent:])))
+        rest = memoryview(data)[sent:]
+        self._out.append(rest if type(data) is bytes else memoryview(bytes(rest)))
         self.backlog += size - sent
 
     def resume(self) -> None:
-        """Read when there is something; nothing happens if it is already so."""
-        if not self._reading and not self.closed:
+        """Read when there is something and room for it; nothing happens if it is already so."""
+        if not self._reading and not self.ended and not self.closed and len(self._kept) < BUFFER_BYTES:
             self._reading = True
             self._loop.add_reader(self._fd, self._on_readable)
 
     def pause(self) -> None:
         """Stop reading: the peer's kernel will stop its sender."""
         if self._reading and not self.closed:
-            self._reading = False
             self._meter.times_paused += 1
-            self._loop.remove_reader(self._fd)
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        self._reading = False
+        self._loop.remove_reader(self._fd)
 
     def hold_input(self) -> None:
         """Go on reading, up to one buffer, but show nothing to the owner: the end of the peer is still noticed."""
@@ -127,19 +151,18 @@ class Link:
 
     def _on_readable(self) -> None:
         kept = len(self._kept)
-        if kept >= BUFFER_BYTES:  # only while held: what the owner keeps by itself is small
+        if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
             self.pause()
             return
         try:
-            received = self._sock.recv_into(_SHARED[kept:] if kept else _SHARED)
+            received = self._receive(_SHARED[kept:] if kept else _SHARED)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as failure:
-            self._fail(failure)
+            self._end(failure)
             return
         if not received:
-            self.pause()
-            self._owner.on_end()
+            self._end(self._failure)
             return
         self._meter.received_bytes += received
         if kept:
@@ -150,6 +173,9 @@ class Link:
         started = perf_counter()
         self._show(kept + received)
         self._meter.record_seconds(perf_counter() - started)
+
+    def _receive(self, into: memoryview) -> int:
+        return self._sock.recv_into(into)
 
     def _show(self, size: int) -> None:
         used = self._owner.on_bytes(_SHARED, size)
@@ -175,11 +201,23 @@ class Link:
         self._loop.remove_writer(self._fd)
         self._owner.on_drained()
 
+    def _end(self, failure: OSError | None) -> None:
+        self.ended = True
+        self._stop_reading()
+        if failure is None:
+            self._owner.on_end()
+        else:
+            self._owner.on_error(failure)
+
     def _fail(self, failure: OSError) -> None:
-        self.pause()
+        """A send failed: the peer is gone or broken, but what it had said may still wait to be read."""
+        self._failure = failure
+        self._out.clear()
+        self.backlog = 0
+        self._loop.remove_writer(self._fd)
         # From a fresh stack: a write fails deep inside the walk of the other side's bytes.
         self._loop.call_soon(self._report, failure)
 
     def _report(self, failure: OSError) -> None:
-        if not self.closed:
-            self._owner.on_error(failure)
+        if not self.closed and not self.ended:
+            self._owner.on_unwritable(failure)

@@ -27,6 +27,8 @@ from headgate.gateway.routes import Route
 
 _BOUNDS: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1.0)
 
+_BUCKETS: Final = (*map(str, _BOUNDS), "+Inf")
+
 
 class Histogram:
     """Counts of durations by upper bound."""
@@ -41,14 +43,10 @@ class Histogram:
         self.counts[bisect_left(_BOUNDS, seconds)] += 1
         self.total += seconds
 
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts, as Prometheus wants them."""
-        cumulated = 0
-        rows: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, _BOUNDS), "+Inf"), self.counts, strict=True):
-            cumulated += count
-            rows.append((bound, cumulated))
-        return rows
+
+# A sample is a family's name and its label values; a histogram has one for each bucket, and one for its sum.
+Sample = tuple[str, tuple[str, ...]]
+Snapshot = dict[Sample, float]
 
 
 class Metrics:
@@ -63,6 +61,83 @@ class Metrics:
         self.accepted = 0
         self.ended: Counter[CloseCause] = Counter(dict.fromkeys(CloseCause, 0))
 
+    def snapshot(
+        self, *, open_connections: int, routes: Iterable[Route], certificate_expires_at: float | None
+    ) -> Snapshot:
+        """Everything that has been counted; snapshots of several workers can be added up."""
+        samples: Snapshot = {
+            ("headgate_connections", ()): open_connections,
+            ("headgate_connections_accepted", ()): self.accepted,
+            ("headgate_interceptor_failures", ()): self.chain_meter.failures,
+        }
+        if certificate_expires_at is not None:
+            samples["headgate_certificate_expiry_seconds", ()] = certificate_expires_at
+        for cause, count in self.ended.items():
+            samples["headgate_connections_ended", (cause.value,)] = count
+        for side, meter in (("client", self.client_meter), ("upstream", self.upstream_meter)):
+            samples["headgate_bytes", (side, "received")] = meter.received_bytes
+            samples["headgate_bytes", (side, "sent")] = meter.sent_bytes
+            samples["headgate_reads_paused", (side,)] = meter.times_paused
+        for route in routes:
+            label = (route.name, str(route.api_version))
+            samples["headgate_calls", (*label, "opened")] = route.opened_calls
+            samples["headgate_calls", (*label, "passed")] = route.calls - route.opened_calls
+            if route.tail_program is not None:
+                samples["headgate_calls_spliced", label] = route.spliced_calls
+        for direction, histogram in (("request", self.request_seconds), ("answer", self.answer_seconds)):
+            for bound, count in zip(_BUCKETS, histogram.counts, strict=True):
+                samples["headgate_added_seconds", (direction, bound)] = count
+            samples["headgate_added_seconds", (direction, "sum")] = histogram.total
+        return samples
+
+
+_FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
+    "headgate_connections": (GaugeMetricFamily, "Client connections that are open", ()),
+    "headgate_connections_accepted": (CounterMetricFamily, "Client connections accepted", ()),
+    "headgate_connections_ended": (CounterMetricFamily, "Client connections by cause of end", ("cause",)),
+    "headgate_bytes": (CounterMetricFamily, "Bytes by side and direction", ("side", "direction")),
+    "headgate_reads_paused": (CounterMetricFamily, "Times that reading stopped for back-pressure", ("side",)),
+    "headgate_calls": (
+        CounterMetricFamily,
+        "Calls by api and version: passed as they are, opened for interceptors",
+        ("api", "version", "way"),
+    ),
+    "headgate_calls_spliced": (
+        CounterMetricFamily,
+        "Passing answers whose node addresses were replaced",
+        ("api", "version"),
+    ),
+    "headgate_added_seconds": (
+        HistogramMetricFamily,
+        "Time from received to sent, for what one wake-up of the event loop received",
+        ("direction",),
+    ),
+    "headgate_interceptor_failures": (CounterMetricFamily, "Calls that passed because an interceptor failed", ()),
+    "headgate_certificate_expiry_seconds": (
+        GaugeMetricFamily,
+        "When the listener's certificate expires, in seconds since 1970",
+        (),
+    ),
+    "headgate_worker_restarts": (CounterMetricFamily, "Workers that ended unasked and were started again", ()),
+}
+
+
+def add(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """The sum of what several workers counted; of a certificate's expiry, the earliest."""
+    total: Snapshot = {}
+    for snapshot in snapshots:
+        for sample, value in snapshot.items():
+            if sample[0] == "headgate_certificate_expiry_seconds":
+                total[sample] = min(total.get(sample, value), value)
+            else:
+                total[sample] = total.get(sample, 0) + value
+    return total
+
+
+def counters_of(snapshot: Snapshot) -> Snapshot:
+    """What still counts of a worker that has ended: not what it had open."""
+    return {sample: value for sample, value in snapshot.items() if _FAMILIES[sample[0]][0] is not GaugeMetricFamily}
+
 
 class _Page(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
@@ -72,66 +147,40 @@ class _Page(Collector):
         return self._families
 
 
-def page(metrics: Metrics, *, open_connections: int, routes: Iterable[Route], ready: bool) -> bytes:
+def page(snapshot: Snapshot, *, ready: bool) -> bytes:
     """The text of `/metrics`."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Page(list(_families(metrics, open_connections, routes, ready=ready))))
+    registry.register(_Page(list(_families(snapshot, ready=ready))))
     return generate_latest(registry)
 
 
-def _families(metrics: Metrics, open_connections: int, routes: Iterable[Route], *, ready: bool) -> Iterator[Metric]:
+def _families(snapshot: Snapshot, *, ready: bool) -> Iterator[Metric]:
     info = InfoMetricFamily("headgate_build", "Version of the gateway")
     info.add_metric([], {"version": headgate.__version__})
     yield info
     yield GaugeMetricFamily("headgate_ready", "1 when /readyz says so", value=float(ready))
-    yield GaugeMetricFamily("headgate_connections", "Client connections that are open", value=open_connections)
-    yield CounterMetricFamily("headgate_connections_accepted", "Client connections accepted", value=metrics.accepted)
-    ended = CounterMetricFamily("headgate_connections_ended", "Client connections by cause of end", labels=["cause"])
-    for cause, count in metrics.ended.items():
-        ended.add_metric([cause.value], count)
-    yield ended
-    yield from _traffic(metrics)
-    yield from _calls(routes)
-    added = HistogramMetricFamily(
-        "headgate_added_seconds",
-        "Time from received to sent, for what one wake-up of the event loop received",
-        labels=["direction"],
-    )
-    for direction, histogram in (("request", metrics.request_seconds), ("answer", metrics.answer_seconds)):
-        added.add_metric([direction], histogram.buckets(), histogram.total)
-    yield added
-    yield CounterMetricFamily(
-        "headgate_interceptor_failures", "Calls that passed because an interceptor failed", metrics.chain_meter.failures
-    )
+    by_name: dict[str, dict[tuple[str, ...], float]] = {}
+    for (name, labels), value in snapshot.items():
+        by_name.setdefault(name, {})[labels] = value
+    for name, samples in by_name.items():
+        kind, text, label_names = _FAMILIES[name]
+        if kind is HistogramMetricFamily:
+            yield _histogram(name, text, samples)
+            continue
+        family = kind(name, text, labels=label_names)  # type: ignore[call-arg]
+        for labels, value in samples.items():
+            family.add_metric(labels, value)  # type: ignore[attr-defined]
+        yield family
 
 
-def _traffic(metrics: Metrics) -> Iterator[Metric]:
-    moved = CounterMetricFamily("headgate_bytes", "Bytes by side and direction", labels=["side", "direction"])
-    paused = CounterMetricFamily(
-        "headgate_reads_paused", "Times that reading stopped for back-pressure", labels=["side"]
-    )
-    for side, meter in (("client", metrics.client_meter), ("upstream", metrics.upstream_meter)):
-        moved.add_metric([side, "received"], meter.received_bytes)
-        moved.add_metric([side, "sent"], meter.sent_bytes)
-        paused.add_metric([side], meter.times_paused)
-    yield moved
-    yield paused
-
-
-def _calls(routes: Iterable[Route]) -> Iterator[Metric]:
-    calls = CounterMetricFamily(
-        "headgate_calls",
-        "Calls by api and version: passed as they are, opened for interceptors",
-        labels=["api", "version", "way"],
-    )
-    spliced = CounterMetricFamily(
-        "headgate_calls_spliced", "Passing answers whose node addresses were replaced", labels=["api", "version"]
-    )
-    for route in routes:
-        label = [route.name, str(route.api_version)]
-        calls.add_metric([*label, "opened"], route.opened_calls)
-        calls.add_metric([*label, "passed"], route.calls - route.opened_calls)
-        if route.tail_program is not None:
-            spliced.add_metric(label, route.spliced_calls)
-    yield calls
-    yield spliced
+def _histogram(name: str, text: str, samples: dict[tuple[str, ...], float]) -> Metric:
+    """Cumulative counts, as Prometheus wants them."""
+    family = HistogramMetricFamily(name, text, labels=["direction"])
+    for direction in sorted({labels[0] for labels in samples}):
+        cumulated = 0.0
+        buckets: list[tuple[str, float]] = []
+        for bound in _BUCKETS:
+            cumulated += samples[direction, bound]
+            buckets.append((bound, cumulated))
+        family.add_metric([direction], buckets, samples[direction, "sum"])
+    return family

@@ -39,7 +39,7 @@ class Local:
     """An answer of our own that waits for those in front of it."""
 
     route: Route
-    correlation_id: int
+    head: bytes
     body: bytes
     contexts: Contexts
 
@@ -50,14 +50,15 @@ Entry = tuple[Route | None, int, Purpose]
 
 @dataclass(slots=True)
 class Slot:
-    """A place in the client's output whose bytes are still being decided."""
+    """A place in the client's output whose bytes are still being decided; `size` is of what the broker sent."""
 
+    size: int
     frame: bytes | None = None
 
 
 @dataclass(slots=True)
 class Behind:
-    """Output that waits behind a held answer."""
+    """A held answer and the output that waits behind it."""
 
     pieces: deque[bytes | Slot] = field(default_factory=deque)
     size: int = 0

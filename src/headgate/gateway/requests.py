@@ -6,12 +6,13 @@ which handles one request of a connection at a time.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.gateway.chain import RequestChain
-from headgate.gateway.interceptor import Answer, CloseCause, Hold, RequestFrame
+from headgate.gateway.chain import ANSWER_SECONDS, RequestChain, watch
+from headgate.gateway.interceptor import CloseCause, Hold, RequestFrame
 from headgate.gateway.pending import Opened, Private, Purpose, Watched
 from headgate.gateway.routes import PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, Route
 from headgate.wire import frames
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 # Behind these the client may be in the middle of authenticating: a call of ours would break it.
 _HANDSHAKE_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
-_ANSWER_SECONDS = 60.0
 
 
 class RequestStream:
@@ -57,10 +57,9 @@ class RequestStream:
         except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
             connection.close_on_bug(failure)
             return size
-        if connection.upstream.backlog:
-            connection.client.pause()
         if self._injected:
             self._flush_injected()
+        connection.regulate()
         return used
 
     def on_end(self) -> None:
@@ -69,8 +68,10 @@ class RequestStream:
     def on_error(self, error: OSError) -> None:
         self._connection.close(CloseCause.CLIENT_RESET, detail=str(error))
 
+    on_unwritable = on_error
+
     def on_drained(self) -> None:
-        self._connection.client_drained()
+        self._connection.drained()
 
     # The walk.
 
@@ -89,6 +90,8 @@ class RequestStream:
             pos = begin = self._gather(view, size)
         while size - pos >= frames.REQUEST_START.size and not self.blocked and not connection.draining:
             length, key, version, correlation_id, _ = frames.REQUEST_START.unpack_from(view, pos)
+            if length < frames.SMALLEST_REQUEST:
+                raise WireError(f"a request of {length} bytes")
             route = table.get(key << 16 | version)
             if route is None:
                 if key != API_VERSIONS:
@@ -98,8 +101,6 @@ class RequestStream:
             if length > connection.max_frame_bytes:
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
-            if length < frames.SMALLEST_REQUEST:
-                raise WireError(f"a request of {length} bytes")
             end = pos + 4 + length
             if route.interceptors:
                 if pos > begin:
@@ -152,10 +153,8 @@ class RequestStream:
             client_id=None,
             body=b"",
         )
-        chain = RequestChain(route.watchers, request, self._connection.chain_meter)
-        hold = chain.run(self._connection)
-        assert hold is None, "a call in stream_keys passes: it cannot be held"
-        return Watched(chain.contexts) if chain.contexts else None
+        contexts = watch(route.watchers, request, self._connection, self._connection.chain_meter)
+        return Watched(contexts) if contexts else None
 
     # Opened requests.
 
@@ -175,44 +174,49 @@ class RequestStream:
         route.opened_calls += 1
         self._last_key = key
         chain = RequestChain(route.interceptors, request, connection.chain_meter)
+        opened = _OpenedRequest(route, request, header, frame)
         hold = chain.run(connection)
         if hold is None and chain.answer is None and chain.split is None:
-            self._forward(chain, route, header, frame if chain.request is request else None)
+            self._forward(chain, opened)
             return
         self.blocked = True
         connection.client.hold_input()
-        connection.spawn(self._decide(chain, hold, route, header, frame))
+        connection.spawn(self._decide(chain, hold, opened))
 
-    async def _decide(
-        self, chain: RequestChain, hold: Hold | None, route: Route, header: frames.RequestHeader, frame: bytes
-    ) -> None:
+    async def _decide(self, chain: RequestChain, hold: Hold | None, opened: "_OpenedRequest") -> None:
         """See a request through that did not pass at once, then go on with those behind it."""
         connection = self._connection
-        asked = chain.request
         while hold is not None:
             await chain.wait(hold)
             hold = chain.run(connection)
+        body: bytes | None = None
         if chain.split is not None:
             calls = [
-                connection.call(one.api_key, one.api_version, one.body, deadline=_ANSWER_SECONDS)
+                connection.call(one.api_key, one.api_version, one.body, deadline=ANSWER_SECONDS)
                 for one in chain.split.calls
             ]
-            bodies = await asyncio.gather(*calls)
-            connection.responses.answer(route, header.correlation_id, chain.split.merge(bodies), chain.contexts)
+            body = chain.split.merge(await asyncio.gather(*calls))
         elif chain.answer is not None:
-            body = await _body_of(chain.answer)
-            connection.responses.answer(route, header.correlation_id, body, chain.contexts)
-        else:
-            self._forward(chain, route, header, frame if chain.request is asked else None)
+            body = await chain.answer_body(chain.answer)
+        if connection.closed is not None:
+            return  # an interceptor may have swallowed that it was cancelled
+        if body is None:
+            self._forward(chain, opened)
+        elif _is_answered(opened.route, opened.frame):
+            connection.responses.answer(opened.route, opened.header.correlation_id, body, chain.contexts)
         self.blocked = False
         connection.request_decided()
 
-    def _forward(self, chain: RequestChain, asked: Route, header: frames.RequestHeader, frame: bytes | None) -> None:
-        """Send an opened request on: as it came when nothing changed (`frame`), else put together again."""
+    def _forward(self, chain: RequestChain, opened: "_OpenedRequest") -> None:
+        """Send an opened request on: as it came when nothing changed, else put together again."""
         connection = self._connection
-        request = chain.request
-        route = asked
-        if frame is None:
+        request, header = chain.request, opened.header
+        route, frame = opened.route, opened.frame
+        if not connection.carries(request.api_key, request.api_version):
+            text = f"{route.name} version {request.api_version}, which only an interceptor has"
+            connection.close(CloseCause.UNSUPPORTED_CALL, detail=text)
+            return
+        if request is not opened.request:
             route = connection.routes.route(request.api_key, request.api_version)
             tags = b"" if not route.flexible_request else header.tags or b"\x00"
             start = frames.RequestHeader(
@@ -223,8 +227,9 @@ class RequestStream:
                 tags=tags,
             )
             frame = frames.frame(start.encode(), request.body)
-        purpose = Opened(asked, chain.contexts) if chain.contexts else None
-        connection.pending.append((route, header.correlation_id, purpose))
+        if _is_answered(route, frame):
+            purpose = Opened(opened.route, chain.contexts) if chain.contexts else None
+            connection.pending.append((route, header.correlation_id, purpose))
         connection.upstream.write(frame)
 
     # Calls of our own.
@@ -252,6 +257,21 @@ class RequestStream:
                 self._connection.upstream.write(frame)
 
 
-async def _body_of(answer: Answer) -> bytes:
-    async with asyncio.timeout(_ANSWER_SECONDS):
-        return await answer.body
+@dataclass(frozen=True, slots=True)
+class _OpenedRequest:
+    """A request as it came from the client."""
+
+    route: Route
+    request: RequestFrame
+    header: frames.RequestHeader
+    frame: bytes
+
+
+def _is_answered(route: Route, frame: bytes) -> bool:
+    """False for Produce with acks=0, the one call that has no answer."""
+    if route.api_key != PRODUCE:
+        return True
+    acks = frames.produce_acks(frame, 0, len(frame), flexible=route.flexible_request)
+    if acks is None:
+        raise WireError("a Produce request that ends before its acks")
+    return acks != 0

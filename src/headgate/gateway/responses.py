@@ -24,6 +24,7 @@ _SIZE = Struct(">i")
 _SMALL_ANSWER: Final = 64 * 1024  # a split answer up to here is gathered: then a new address may have another length
 _LARGEST_TAIL: Final = 1024 * 1024
 _LARGEST_BEHIND: Final = 1024 * 1024  # then the broker is not read until the held answer is decided
+_HELD_ANSWER: Final = 1024  # what holding an answer costs beside its body
 
 
 class ResponseStream:
@@ -55,7 +56,17 @@ class ResponseStream:
     @property
     def is_quiet(self) -> bool:
         """No answer is partly through, and none is held."""
-        return self._is_between_answers() and self._behind is None
+        return self._is_between_answers() and self.is_released
+
+    @property
+    def is_released(self) -> bool:
+        """No answer is held."""
+        return self._behind is None
+
+    @property
+    def is_crowded(self) -> bool:
+        """So much waits behind a held answer that no more should come."""
+        return self._behind is not None and self._behind.size > _LARGEST_BEHIND
 
     def _is_between_answers(self) -> bool:
         return not self._passing and self._gathered is None and self._walker is None
@@ -73,10 +84,7 @@ class ResponseStream:
         except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
             connection.close_on_bug(failure)
             return size
-        if connection.client.backlog or self._is_crowded():
-            connection.upstream.pause()
-        if connection.draining:
-            connection.close_if_drained()
+        connection.regulate()
         return used
 
     def on_end(self) -> None:
@@ -85,8 +93,11 @@ class ResponseStream:
     def on_error(self, error: OSError) -> None:
         self._connection.close_when_flushed(CloseCause.UPSTREAM_RESET, detail=str(error))
 
+    def on_unwritable(self, error: OSError) -> None:
+        """What the broker had said is still to be read: its end comes behind it."""
+
     def on_drained(self) -> None:
-        self._connection.upstream_drained()
+        self._connection.drained()
 
     # The walk.
 
@@ -243,15 +254,17 @@ class ResponseStream:
                 content = frame[4:]
                 purpose.body.set_result(bytes(content[frames.answer_body(content, flexible=route.flexible_answer) :]))
         else:
+            self._show(frame)
             changed = self._splice(frame) if route.tail_program is not None else None
             frame = frame if changed is None else memoryview(changed)
             if isinstance(purpose, Opened):
                 content = frame[4:]
-                (correlation_id,) = _SIZE.unpack_from(content, 0)
-                body = content[frames.answer_body(content, flexible=route.flexible_answer) :]
-                self._open(route, purpose.asked, correlation_id, bytes(body), purpose.contexts)
+                body_at = frames.answer_body(content, flexible=route.flexible_answer)
+                head = bytes(content[:body_at])
+                if route.flexible_answer != purpose.asked.flexible_answer:
+                    head = frames.answer_header(head[:4], flexible=purpose.asked.flexible_answer)
+                self._open(route, head, bytes(content[body_at:]), purpose.contexts)
             else:
-                self._show(frame)
                 self._emit(frame)
         self._finish()
 
@@ -259,7 +272,8 @@ class ResponseStream:
         """An answer of our own, behind those that are still to come from the broker."""
         pending = self._connection.pending
         idle = not pending and self._is_between_answers()
-        pending.append((None, correlation_id, Local(route, correlation_id, body, contexts)))
+        head = frames.answer_header(_SIZE.pack(correlation_id), flexible=route.flexible_answer)
+        pending.append((None, correlation_id, Local(route, head, body, contexts)))
         if idle:
             self._answer_local()
 
@@ -267,28 +281,28 @@ class ResponseStream:
         pending = self._connection.pending
         while pending and isinstance(local := pending[0][2], Local):
             pending.popleft()
-            self._open(local.route, local.route, local.correlation_id, local.body, local.contexts)
+            self._open(local.route, local.head, local.body, local.contexts)
 
-    def _open(self, route: Route, asked: Route, correlation_id: int, body: bytes, contexts: Contexts) -> None:
+    def _open(self, route: Route, head: bytes, body: bytes, contexts: Contexts) -> None:
+        """Ask the interceptors about an answer; `head` is the header that the client gets."""
         response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
         chain = ResponseChain(contexts, response, self._connection.chain_meter)
         hold = chain.run(self._connection)
         if hold is None:
-            self._emit(_answer(asked, correlation_id, chain))
+            self._emit(frames.frame(head, chain.response.body))
             return
-        slot = Slot()
+        slot = Slot(_HELD_ANSWER + len(body))
         if self._behind is None:
             self._behind = Behind()
         self._behind.pieces.append(slot)
-        self._connection.spawn(self._decide(chain, hold, slot, asked, correlation_id))
+        self._behind.size += slot.size
+        self._connection.spawn(self._decide(chain, hold, slot, head))
 
-    async def _decide(
-        self, chain: ResponseChain, hold: Hold | None, slot: Slot, asked: Route, correlation_id: int
-    ) -> None:
+    async def _decide(self, chain: ResponseChain, hold: Hold | None, slot: Slot, head: bytes) -> None:
         while hold is not None:
             await chain.wait(hold)
             hold = chain.run(self._connection)
-        slot.frame = _answer(asked, correlation_id, chain)
+        slot.frame = frames.frame(head, chain.response.body)
         self._release()
 
     # Output, in order.
@@ -313,23 +327,17 @@ class ResponseStream:
                 if piece.frame is None:
                     break
                 client.write(piece.frame)
+                behind.size -= piece.size
             else:
                 client.write(piece)
                 behind.size -= len(piece)
             behind.pieces.popleft()
         else:
             self._behind = None
-        self._connection.output_released()
-
-    def _is_crowded(self) -> bool:
-        return self._behind is not None and self._behind.size > _LARGEST_BEHIND
+        self._connection.regulate()
 
     def _finish(self) -> None:
         """An answer is through: an empty piece tells its watchers."""
         if self._purpose is not None:
             self._show(memoryview(b""))
             self._purpose = None
-
-
-def _answer(asked: Route, correlation_id: int, chain: ResponseChain) -> bytes:
-    return frames.answer(correlation_id, chain.response.body, flexible=asked.flexible_answer)

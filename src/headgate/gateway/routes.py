@@ -18,6 +18,7 @@ SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 Versions = Mapping[int, tuple[int, int]]  # api key to lowest and highest version
+_MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
 
 
 class Route:
@@ -89,7 +90,7 @@ class Routes:
             high = min(highest, api.max_version)
             if low <= high:
                 announced[key] = (low, high)
-        if SASL_HANDSHAKE in announced:
+        if announced.pop(SASL_HANDSHAKE, (0, 0))[1]:
             announced[SASL_HANDSHAKE] = (1, 1)  # behind version 0 come tokens without headers
         for interceptor in self.interceptors:
             for key, (low, high) in interceptor.adds(broker).items():
@@ -107,6 +108,8 @@ class Routes:
             for key, (low, high) in self.announce(broker).items():
                 for version in range(max(low, APIS[key].min_version), high + 1):
                     table[key << 16 | version] = self.route(ApiKey(key), ApiVersion(version))
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
             self._tables[signature] = table
         return table
 

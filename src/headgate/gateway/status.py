@@ -6,10 +6,14 @@ One connection is answered at a time, and each within a deadline: these pages ar
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import h11
 import structlog
+
+from headgate.base.errors import PlatformError
+from headgate.config.addresses import Address
 
 log = structlog.get_logger()
 
@@ -28,8 +32,19 @@ class StatusPages:
         self._problems = problems
         self._crowd = 0
 
-    async def serve(self, host: str, port: int) -> asyncio.Server:
-        return await asyncio.start_server(self._serve_one, host, port, limit=_LARGEST_REQUEST)
+    @asynccontextmanager
+    async def serving(self, listen: Address) -> AsyncIterator[None]:
+        """The pages, as long as the block runs."""
+        try:
+            server = await asyncio.start_server(self._serve_one, listen.host, listen.port, limit=_LARGEST_REQUEST)
+        except OSError as failure:
+            raise PlatformError(
+                f"cannot listen on {listen} for the status pages: {failure.strerror}. Choose another metrics.listen"
+            ) from None
+        try:
+            yield
+        finally:
+            server.close()
 
     def page(self, path: str) -> Page:
         match path.partition("?")[0]:

@@ -5,6 +5,7 @@ client go on the client's own connection.
 """
 
 import asyncio
+import ssl
 from typing import Self, TypeVar
 
 from headgate.base.errors import ClusterError, WireError
@@ -29,10 +30,17 @@ class Caller:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, timeout: float) -> Self:  # noqa: ASYNC109 - one deadline a call
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        timeout: float,  # noqa: ASYNC109 - one deadline for this and for each call
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await asyncio.open_connection(host, port)
+                reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         except TimeoutError:
             raise ClusterError(f"no connection to {host}:{port} within {timeout:g} s") from None
         except OSError as failure:

@@ -16,7 +16,8 @@ CORRELATION_ID = Struct(">i")
 CORRELATION_ID_AT = 8  # in a request, its size included
 SMALLEST_REQUEST = 10  # what the size of a request covers at least
 SMALLEST_ANSWER = 4
-LONGEST_ACKS_PREFIX = 128 * 1024  # client id and transactional id have int16 lengths; a header's tags are few
+LONGEST_ACKS_PREFIX = 128 * 1024  # client id and transactional id have int16 lengths
+MOST_HEADER_TAGS = 100  # Kafka's own request headers have none; millions of them would keep the event loop
 
 _REQUEST_HEADER = Struct(">hhih")
 _SIZE = Struct(">i")
@@ -49,7 +50,7 @@ def request_header(frame: Buffer, *, flexible: bool) -> tuple[RequestHeader, int
     client_id = None if length < 0 else bytes(frame[REQUEST_START.size : pos])
     begin = pos
     if flexible:
-        pos = skip_tags(frame, pos, len(frame))
+        pos = skip_tags(frame, pos, len(frame), most=MOST_HEADER_TAGS)
     header = RequestHeader(
         api_key=key,
         api_version=version,
@@ -65,9 +66,9 @@ def frame(*parts: Buffer) -> bytes:
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
 
 
-def answer(correlation_id: int, body: Buffer, *, flexible: bool) -> bytes:
-    """An answer as one frame."""
-    return frame(_SIZE.pack(correlation_id), b"\x00" if flexible else b"", body)
+def answer_header(correlation_id: bytes, *, flexible: bool) -> bytes:
+    """The header of an answer of our own."""
+    return correlation_id + b"\x00" if flexible else correlation_id
 
 
 def answer_body(content: Buffer, *, flexible: bool) -> int:
@@ -84,7 +85,7 @@ def produce_acks(view: Buffer, pos: int, end: int, *, flexible: bool) -> int | N
     try:
         pos = _skip_string(view, pos + 12, end)
         if flexible:
-            pos = skip_tags(view, pos, end)
+            pos = skip_tags(view, pos, end, most=MOST_HEADER_TAGS)
             length, pos = read_uvarint(view, pos)
             pos += max(0, length - 1)
         else:

@@ -44,9 +44,11 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """The position behind the tag section at `pos`, which must end at or before `end`."""
+def skip_tags(buf: Buffer, pos: int, end: int, *, most: int | None = None) -> int:
+    """The position behind the tag section at `pos`, which ends at or before `end` and has `most` fields at most."""
     count, pos = read_uvarint(buf, pos)
+    if most is not None and count > most:
+        raise WireError(f"tag section of {count} fields, more than {most}")
     for _ in range(count):
         if pos >= end:
             raise WireError(f"tag section announces {count} fields, but the message ends before them")

@@ -16,6 +16,7 @@ from headgate.wire.primitives import read_uvarint
 from headgate.wire.schema import STRING, UUID, ArrayOf, FieldSpec, Message, Scalar, Struct
 from headgate.wire.source import Generated, Source
 
+FEW = 9  # shorter arrays of numbers have an unpacker made beforehand
 MAX_STRING = 32767  # Kafka's own classes refuse longer ones in the compact form as well
 
 
@@ -66,7 +67,7 @@ class _Reader:
         run: list[FieldSpec] = []
         for spec in cls.layout.fields:
             if self.version not in spec.versions or spec.tag is not None:
-                self._default(made, spec)
+                out.line(f"{made}.{spec.name} = {out.constant(spec.default)}")
             elif isinstance(spec.type, Scalar) and spec.type.size:
                 run.append(spec)
             else:
@@ -77,11 +78,6 @@ class _Reader:
         self._tags(made, cls)
         out.line(f"{made}.__class__ = {out.bind(cls, cls.__name__)}")
         return made
-
-    def _default(self, made: str, spec: FieldSpec) -> None:
-        plain = spec.default is None or isinstance(spec.default, bool | int | str)
-        default = repr(spec.default) if plain else self.out.bind(spec.default, "default")
-        self.out.line(f"{made}.{spec.name} = {default}")
 
     def _run(self, made: str, run: list[FieldSpec]) -> None:
         if not run:
@@ -199,20 +195,11 @@ class _Reader:
 
     def _tag_section(self, made: str, known: list[FieldSpec]) -> None:
         out = self.out
-        uvarint = out.bind(read_uvarint, "uvarint")
-        tag, stop, last, unknown = (out.fresh(stem) for stem in ("tag", "stop", "last", "unknown"))
+        spans, tag, stop, after, unknown = (out.fresh(s) for s in ("spans", "tag", "stop", "after", "unknown"))
         with out.at("unknown_tags"):
-            out.line(f"n, pos = {uvarint}(buf, pos)")
-            out.line(f"{last} = -1")
-            out.line(f"{unknown} = []")
-        with out.block("for _ in range(n):"):
-            with out.at("unknown_tags"):
-                out.line(f"{tag}, pos = {uvarint}(buf, pos)")
-                out.line(f"if {tag} <= {last}: {out.bind(_disorder, 'disorder')}({tag}, {last})")
-                out.line(f"{last} = {tag}")
-                out.line(f"n, pos = {uvarint}(buf, pos)")
-                out.line(f"{stop} = pos + n")
-                out.line(f"if {stop} > end: {out.bind(_too_long, 'too_long')}(n, end - pos)")
+            out.line(f"{spans}, {after} = {out.bind(_tag_spans, 'tag_spans')}(buf, pos, end)")
+        out.line(f"{unknown} = []")
+        with out.block(f"for {tag}, pos, {stop} in {spans}:"):
             for spec in known:
                 with out.block(f"if {tag} == {spec.tag}:"):
                     self._one(made, spec)
@@ -220,7 +207,7 @@ class _Reader:
                         out.line(f"if pos != {stop}: {out.bind(_misfit, 'misfit')}({stop} - pos)")
                     out.line("continue")
             out.line(f"{unknown}.append(({tag}, buf[pos:{stop}]))")
-            out.line(f"pos = {stop}")
+        out.line(f"pos = {after}")
         out.line(f"{made}.unknown_tags = tuple({unknown})")
 
     def _one(self, made: str, spec: FieldSpec) -> None:
@@ -234,7 +221,6 @@ class _Reader:
         return self.out.bind(_unpackers(layout), "unpack")
 
 
-FEW = 9  # array lengths whose unpacker is made beforehand
 _UNPACKERS: dict[str, Any] = {}
 _FEW: dict[str, tuple[Any, ...]] = {}
 
@@ -263,6 +249,24 @@ def _array_count(buf: bytes, pos: int) -> tuple[int, int]:
     return count - 1, pos
 
 
+def _tag_spans(buf: bytes, pos: int, end: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Tag, start and stop of each field of a tag section, and the position behind it."""
+    count, pos = read_uvarint(buf, pos)
+    spans: list[tuple[int, int, int]] = []
+    last = -1
+    for _ in range(count):
+        tag, pos = read_uvarint(buf, pos)
+        if tag <= last:
+            raise WireError(f"tag {tag} behind tag {last}: tags ascend")
+        size, pos = read_uvarint(buf, pos)
+        if size > end - pos:
+            _too_long(size, end - pos)
+        spans.append((tag, pos, pos + size))
+        pos += size
+        last = tag
+    return spans, pos
+
+
 def _null(length: int) -> NoReturn:
     raise WireError("null, where this version has no null" if length >= -1 else f"length {length}")
 
@@ -281,10 +285,6 @@ def _too_many(count: int, least: int, left: int) -> NoReturn:
 
 def _bad_presence(byte: int) -> NoReturn:
     raise WireError(f"a struct that may be null begins with 1 or -1, not with byte {byte}")
-
-
-def _disorder(tag: int, last: int) -> NoReturn:
-    raise WireError(f"tag {tag} behind tag {last}: tags ascend")
 
 
 def _misfit(left: int) -> NoReturn:

@@ -55,6 +55,7 @@ BYTES: Scalar[bytes] = Scalar("bytes")
 RECORDS: Scalar[bytes] = Scalar("records")
 
 ZERO_UUID = bytes(16)
+NOT_ASKED = -(2**31)  # authorized operations that the request did not ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +87,21 @@ class Layout:
     draft: type
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Struct:
     """The base of everything in a message; tags that the table does not know are kept and written back."""
 
     layout: ClassVar[Layout]
     unknown_tags: tuple[tuple[int, bytes], ...] = ()
 
+    def __repr__(self) -> str:
+        """The call that makes it, with what differs from the defaults: messages are long and mostly defaults."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in dataclasses.fields(self)}
+        told = ", ".join(f"{name}={value!r}" for name, (value, default) in values.items() if value != default)
+        return f"{type(self).__name__}({told})"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Message(Struct):
     """A request, a response or a header: a struct that stands alone and so has versions of its own."""
 
@@ -109,7 +116,7 @@ M = TypeVar("M", bound=Message)
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def struct(cls: type[S]) -> type[S]:
     """Turn the annotated class into a frozen, slotted dataclass that carries its layout."""
-    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    made = dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
     specs = tuple(
         dataclasses.replace(cast("FieldSpec", each.metadata["wire"]), name=each.name)
         for each in dataclasses.fields(made)

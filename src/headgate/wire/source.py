@@ -16,7 +16,8 @@ class Source:
 
     def __init__(self, title: str, signature: str) -> None:
         self.title = title
-        self._lines: list[str] = [f"def generated({signature}):"]
+        self._signature = signature
+        self._lines: list[str] = [""]
         self._paths: list[str] = [""]
         self._depth = 1
         self._path: list[str] = []
@@ -56,12 +57,18 @@ class Source:
             self._bound[name] = value
         return name
 
+    def constant(self, value: Any) -> str:
+        """A default as the generated code writes it: plain values in place, the others by name."""
+        plain = value is None or isinstance(value, bool | int | str)
+        return repr(value) if plain else self.bind(value, "default")
+
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
 
     def build(self) -> "Generated":
-        # Bound objects are keyword defaults, so that the code reads them as locals and not as globals.
-        self._lines[0] = self._lines[0].replace("):", ", *, " + ", ".join(f"{n}={n}" for n in self._bound) + "):", 1)
+        # Bound objects are defaults of parameters, so that the code reads them as locals and not as globals.
+        given = ", ".join((self._signature, *(f"{name}={name}" for name in self._bound)))
+        self._lines[0] = f"def generated({given}):"
         scope = dict(self._bound)
         exec(compile(self.text(), self.title, "exec"), scope)  # noqa: S102 - see the rule of this module
         return Generated(function=scope["generated"], title=self.title, paths=tuple(self._paths))

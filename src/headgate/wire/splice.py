@@ -19,7 +19,7 @@ _I16 = Struct(">h").unpack_from
 _I32 = Struct(">i").unpack_from
 _NODE_ENDPOINTS: Final = 0  # tag of Produce v10+ and Fetch v16+
 _PADDING_TAG: Final = 10_000  # Kafka's own tags go to 3; see KIP-482 on unknown tags
-_PADDING_TAG_SHORT: Final = 127  # the largest tag number of one byte
+_PADDING_TAG_SHORT: Final = 127  # the largest tag number of one byte, as short as that of NodeEndpoints
 
 
 class Address(NamedTuple):
@@ -174,15 +174,16 @@ def plain_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> bytes
         at.tags()
     if not keep_length:
         return at.result()
-    tags, behind = read_uvarint(tail, at.pos)
-    kept = bytes(tail[behind:])
-    head = b"\x01" + write_uvarint(tags + 1)
-    return head + kept + _padding(len(tail) - len(head) - len(kept))
+    fields = _fields(tail, at.pos)
+    kept = b"".join(map(_field, fields))
+    head = b"\x01" + write_uvarint(len(fields) + 1)
+    highest = max((tag for tag, _ in fields), default=0)  # tags ascend, so the filling stands last
+    return head + kept + _padding(len(tail) - len(head) - len(kept), max(_PADDING_TAG, highest + 1))
 
 
-def _padding(size: int) -> bytes:
+def _padding(size: int, number: int) -> bytes:
     """A tagged field of exactly `size` bytes that no client knows."""
-    tag = write_uvarint(_PADDING_TAG)
+    tag = write_uvarint(number)
     filling = size - len(tag) - 1
     if filling < 0x80:
         return tag + write_uvarint(filling) + bytes(filling)
@@ -203,17 +204,7 @@ def tagged_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> byte
     """
     if tail == b"\x00":
         return b"\x00"
-    count, pos = read_uvarint(tail, 0)
-    fields: list[tuple[int, bytes]] = []
-    for _ in range(count):
-        tag, pos = read_uvarint(tail, pos)
-        size, pos = read_uvarint(tail, pos)
-        if pos + size > len(tail):
-            raise WireError("a tagged field reaches past the end of the answer")
-        fields.append((tag, bytes(tail[pos : pos + size])))
-        pos += size
-    if pos != len(tail):
-        raise WireError("bytes behind the last field of the answer")
+    fields = _fields(tail, 0)
     if not any(tag == _NODE_ENDPOINTS for tag, _ in fields):
         return bytes(tail)
     changed = []
@@ -225,9 +216,31 @@ def tagged_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> byte
         else:
             changed.append((tag, _endpoints_field(content, lookup)))
     changed.sort(key=lambda field: field[0])
-    return write_uvarint(count) + b"".join(
-        write_uvarint(tag) + write_uvarint(len(content)) + content for tag, content in changed
-    )
+    whole = write_uvarint(len(changed)) + b"".join(map(_field, changed))
+    if keep_length and len(whole) != len(tail):
+        raise WireError("a tag section that is not written in its shortest form")
+    return whole
+
+
+def _fields(tail: Buffer, pos: int) -> list[tuple[int, bytes]]:
+    """The fields of the tag section that stands between `pos` and the end."""
+    count, pos = read_uvarint(tail, pos)
+    fields: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        tag, pos = read_uvarint(tail, pos)
+        size, pos = read_uvarint(tail, pos)
+        if pos + size > len(tail):
+            raise WireError("a tagged field reaches past the end of the answer")
+        fields.append((tag, bytes(tail[pos : pos + size])))
+        pos += size
+    if pos != len(tail):
+        raise WireError("bytes behind the last field of the answer")
+    return fields
+
+
+def _field(field: tuple[int, bytes]) -> bytes:
+    tag, content = field
+    return write_uvarint(tag) + write_uvarint(len(content)) + content
 
 
 def _endpoints_field(content: bytes, lookup: Lookup) -> bytes:

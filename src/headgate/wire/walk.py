@@ -58,7 +58,8 @@ class Walker:
     def feed(self, buf: Buffer, pos: int, end: int) -> int:
         """Walk `buf[pos:end]`, bytes of this frame; the result is from where they must be kept and fed again."""
         begin = pos
-        if self._skip >= end - pos:
+        is_last = end - pos == self.left
+        if self._skip > end - pos:
             self._skip -= end - pos
             kept = end
         else:
@@ -71,7 +72,7 @@ class Walker:
         self.left -= kept - begin
         if self._skip > self.left:
             raise WireError("a length inside the frame reaches past the end of the frame")
-        if not self.left and not self.at_tail and self._program[self._pc][0] != _TAIL:
+        if is_last and not self.at_tail:
             raise WireError("the frame ends before its last field")
         return kept
 

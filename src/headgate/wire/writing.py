@@ -16,7 +16,6 @@ from headgate.wire.schema import STRING, UUID, ArrayOf, FieldSpec, Message, Scal
 from headgate.wire.source import Generated, Source
 
 ONE_BYTE = tuple(bytes((value,)) for value in range(128))
-BIGGEST_ARRAY = 0x7FFFFFFF
 
 
 def compile_writer(cls: type[Message], version: int) -> Generated:
@@ -51,13 +50,9 @@ class _Writer:
         self._run(run, value, add)
         self._tags(cls, value, add)
 
-    def _default(self, spec: FieldSpec) -> str:
-        plain = spec.default is None or isinstance(spec.default, bool | int | str)
-        return repr(spec.default) if plain else self.out.bind(spec.default, "default")
-
     def _differs(self, spec: FieldSpec, value: str) -> str:
         comparison = "is not" if spec.default is None else "!="
-        return f"{value}.{spec.name} {comparison} {self._default(spec)}"
+        return f"{value}.{spec.name} {comparison} {self.out.constant(spec.default)}"
 
     def _must_be_default(self, spec: FieldSpec, value: str) -> None:
         with self.out.at(spec.name):

@@ -5,6 +5,7 @@ The gateway rewrites the addresses in these answers, so they are the messages th
 
 from headgate.wire.schema import (
     INT32,
+    NOT_ASKED,
     STRING,
     Message,
     Struct,
@@ -23,6 +24,8 @@ from headgate.wire.schema import (
 
 @message(api_key=18)
 class ApiVersionsRequest(Message):
+    """Cluster and node id (KIP-1242) come together or not at all: they say whom the client believes to have dialled."""
+
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
     cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
@@ -52,6 +55,8 @@ class FinalizedFeature(Struct):
 
 @message(api_key=18)
 class ApiVersionsResponse(Message):
+    """Error 35 comes in version 0, whatever version was asked for."""
+
     error_code: int = int16("0+")
     api_keys: tuple[ApiVersionRange, ...] = array(ApiVersionRange, "0+")
     throttle_time_ms: int = int32("1+", ignorable=True)
@@ -69,6 +74,8 @@ class MetadataRequestTopic(Struct):
 
 @message(api_key=3)
 class MetadataRequest(Message):
+    """No topics at all means all of them in version 0; from version 1 on null means that."""
+
     topics: tuple[MetadataRequestTopic, ...] | None = array(MetadataRequestTopic, "0+", nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
     include_cluster_authorized_operations: bool = boolean("8-10")
@@ -101,7 +108,7 @@ class MetadataTopic(Struct):
     topic_id: bytes = uuid("10+", ignorable=True)
     is_internal: bool = boolean("1+", ignorable=True)
     partitions: tuple[MetadataPartition, ...] = array(MetadataPartition, "0+")
-    topic_authorized_operations: int = int32("8+", default=-2147483648)
+    topic_authorized_operations: int = int32("8+", default=NOT_ASKED)
 
 
 @message(api_key=3)
@@ -111,7 +118,7 @@ class MetadataResponse(Message):
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
     controller_id: int = int32("1+", default=-1, ignorable=True)
     topics: tuple[MetadataTopic, ...] = array(MetadataTopic, "0+")
-    cluster_authorized_operations: int = int32("8-10", default=-2147483648)
+    cluster_authorized_operations: int = int32("8-10", default=NOT_ASKED)
     error_code: int = int16("13+", ignorable=True)
 
 
@@ -168,4 +175,4 @@ class DescribeClusterResponse(Message):
     cluster_id: str = string("0+")
     controller_id: int = int32("0+", default=-1)
     brokers: tuple[DescribeClusterBroker, ...] = array(DescribeClusterBroker, "0+")
-    cluster_authorized_operations: int = int32("0+", default=-2147483648)
+    cluster_authorized_operations: int = int32("0+", default=NOT_ASKED)

@@ -76,6 +76,8 @@ class ProduceTopicResponse(Struct):
 
 @struct
 class NodeEndpoint(Struct):
+    """Where a new leader is found (KIP-951): an address in an answer of the data plane."""
+
     node_id: int = int32("0+")
     host: str = string("0+")
     port: int = int32("0+")

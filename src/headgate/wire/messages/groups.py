@@ -1,6 +1,7 @@
 """The calls of classic groups, and those that list, describe and delete groups of every kind."""
 
 from headgate.wire.schema import (
+    NOT_ASKED,
     STRING,
     Message,
     Struct,
@@ -149,7 +150,7 @@ class DescribedGroup(Struct):
     protocol_type: str = string("0+")
     protocol_data: str = string("0+")
     members: tuple[DescribedGroupMember, ...] = array(DescribedGroupMember, "0+")
-    authorized_operations: int = int32("3+", default=-2147483648)
+    authorized_operations: int = int32("3+", default=NOT_ASKED)
 
 
 @message(api_key=15)

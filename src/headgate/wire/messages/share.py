@@ -4,6 +4,7 @@ from headgate.wire.messages.data import NodeEndpoint
 from headgate.wire.schema import (
     INT8,
     INT32,
+    NOT_ASKED,
     STRING,
     Message,
     Struct,
@@ -93,7 +94,7 @@ class DescribedShareGroup(Struct):
     assignment_epoch: int = int32("0+")
     assignor_name: str = string("0+")
     members: tuple[ShareGroupMember, ...] = array(ShareGroupMember, "0+")
-    authorized_operations: int = int32("0+", default=-2147483648)
+    authorized_operations: int = int32("0+", default=NOT_ASKED)
 
 
 @message(api_key=77)
@@ -104,6 +105,8 @@ class ShareGroupDescribeResponse(Message):
 
 @struct
 class AcknowledgementBatch(Struct):
+    """One type for the whole range or one for each offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew (v2)."""
+
     first_offset: int = int64("0+")
     last_offset: int = int64("0+")
     acknowledge_types: tuple[int, ...] = array(INT8, "0+")
@@ -130,6 +133,8 @@ class ShareForgottenTopic(Struct):
 
 @message(api_key=78)
 class ShareFetchRequest(Message):
+    """Session epoch 0 opens the session and -1 closes it; ShareAcknowledge counts on the same epochs."""
+
     group_id: str | None = string("0+", nullable="0+", default=None)
     member_id: str | None = string("0+", nullable="0+")
     share_session_epoch: int = int32("0+")
@@ -152,6 +157,8 @@ class ShareLeader(Struct):
 
 @struct
 class AcquiredRecords(Struct):
+    """Offsets that the member holds now, and how often they have been delivered."""
+
     first_offset: int = int64("0+")
     last_offset: int = int64("0+")
     delivery_count: int = int16("0+")

@@ -6,6 +6,7 @@ Structs that requests and responses spell alike are one class here.
 from headgate.wire.schema import (
     INT16,
     INT32,
+    NOT_ASKED,
     STRING,
     Message,
     Struct,
@@ -83,6 +84,12 @@ class TaskOffset(Struct):
 
 @message(api_key=88)
 class StreamsGroupHeartbeatRequest(Message):
+    """Member epoch 0 joins, -1 leaves, -2 leaves as a static member; null means "as I said before".
+
+    A broker of version 0 refuses task offsets, which a client of version 1 sends: going down takes more than a
+    version number.
+    """
+
     group_id: str = string("0+")
     member_id: str = string("0+")
     member_epoch: int = int32("0+")
@@ -104,6 +111,12 @@ class StreamsGroupHeartbeatRequest(Message):
 
 @struct
 class StreamsGroupStatus(Struct):
+    """What keeps the group from working as it should.
+
+    0 stale topology, 1 missing source topics, 2 incorrectly partitioned topics, 3 missing internal topics,
+    4 shutdown of the application, 5 assignment delayed, 6 missing client tags (v1).
+    """
+
     status_code: int = int8("0+")
     status_detail: str = string("0+")
 
@@ -123,6 +136,8 @@ class EndpointPartitions(Struct):
 
 @message(api_key=88)
 class StreamsGroupHeartbeatResponse(Message):
+    """Version 1 widens the acceptable lag, elsewhere in the message, and can ask for the topology's description."""
+
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+", default=None)
@@ -195,6 +210,8 @@ class StreamsGroupMember(Struct):
 
 @struct
 class TopologyDescriptionNode(Struct):
+    """A source, a processor or a sink; the lists that its type does not use are empty."""
+
     name: str = string("0+")
     node_type: int = int8("0+")
     source_topics: tuple[str, ...] = array(STRING, "0+")
@@ -231,7 +248,7 @@ class DescribedStreamsGroup(Struct):
     assignment_epoch: int = int32("0+")
     topology: DescribedTopology | None = nested_or_null(DescribedTopology, "0+", nullable="0+")
     members: tuple[StreamsGroupMember, ...] = array(StreamsGroupMember, "0+")
-    authorized_operations: int = int32("0+", default=-2147483648)
+    authorized_operations: int = int32("0+", default=NOT_ASKED)
     topology_description: TopologyDescription | None = nested_or_null(TopologyDescription, "1+", nullable="1+")
     topology_description_status: int = int8("1+")
     assignor_name: str | None = string("1+", nullable="1+", default=None, ignorable=True)

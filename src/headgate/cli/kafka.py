@@ -1,0 +1,96 @@
+"""`headgate kafka`: a real cluster on this machine, until it is told to end or one of its nodes does.
+
+stdout carries the one line `ready kafka=HOST:PORT[,HOST:PORT...]`; everything said to a person goes to stderr.
+"""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from headgate.base.errors import ClusterError, UsageError
+from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka, Patience, StartGivenUpError
+from headgate.kafka.embedded.properties import parse_setting
+
+_POLL_S = 0.1
+
+
+# argparse gives the type of add_subparsers() no public name.
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "kafka",
+        help="run a real Kafka cluster of one to three brokers on this machine",
+        description="Run a real Kafka cluster on this machine. Its nodes have the ids 0, 1 and 2.",
+    )
+    parser.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="where the cluster keeps its data")
+    parser.add_argument("--port", type=int, default=19092, help="port of node 0; the others follow (default 19092)")
+    parser.add_argument("--brokers", type=int, default=1, help="1 to 3 (default 1)")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="key=value",
+        help="a setting of Kafka's server.properties; may be repeated",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until SIGINT, SIGTERM or the death of a node; the exit code says which."""
+    spec = ClusterSpec(data_dir=args.data_dir, port=args.port, brokers=args.brokers, settings=_settings(args.settings))
+    kafka = EmbeddedKafka(spec)
+    with _caught_signals() as caught:
+        try:
+            kafka.start(Patience(progress=_say, give_up=lambda: bool(caught)))
+            print(f"ready kafka={kafka.bootstrap}", flush=True)
+            while not caught and not kafka.deaths:
+                time.sleep(_POLL_S)
+        except StartGivenUpError:
+            pass
+        finally:
+            if spec.brokers > 1:
+                _say("stopping Kafka; its last node takes some seconds")
+            kafka.stop()
+    if caught:
+        return 130 if caught[0] == signal.SIGINT else 0
+    death = kafka.deaths[0]
+    for line in death.tail:
+        print(f"  {line}", file=sys.stderr)
+    raise ClusterError(f"{death}, whose last lines stand above")
+
+
+def _settings(texts: list[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for key, value in map(parse_setting, texts):
+        if key in settings:
+            raise UsageError(f"--set names {key} twice: keep one of them")
+        settings[key] = value
+    return settings
+
+
+def _say(text: str) -> None:
+    print(f"headgate: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _caught_signals() -> Iterator[list[int]]:
+    """The signals that ask for an end, in the order in which they came.
+
+    The handler only notes them: an exception out of it could leave a child half started. The loops above look often.
+    """
+    caught: list[int] = []
+
+    def note(signum: int, _: FrameType | None) -> None:
+        caught.append(signum)
+
+    before = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

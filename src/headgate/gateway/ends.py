@@ -1,0 +1,106 @@
+"""The two ends of a connection before it is one: a client that has arrived, a broker that has been dialled.
+
+Arriving is the PROXY protocol's header, if one is expected, and the TLS handshake; dialling is the broker's address
+and its handshake. Both have one deadline, and an end that fails leaves no socket behind.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from headgate.base.errors import WireError
+from headgate.config.addresses import Address
+from headgate.config.model import Config
+from headgate.gateway.link import Link, LinkMeter, LinkOwner
+from headgate.gateway.proxy_protocol import read_source
+from headgate.gateway.tls import Certificates, TlsLink, TlsSession
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A connected socket, encrypted when it has a TLS session."""
+
+    sock: socket.socket
+    host: str  # who is at the other side
+    tls: TlsSession | None = None
+
+    def link(self, loop: asyncio.AbstractEventLoop, owner: LinkOwner, meter: LinkMeter) -> Link:
+        if self.tls is None:
+            return Link(loop, self.sock, owner, meter)
+        return TlsLink(loop, self.sock, owner, meter, self.tls)
+
+
+class Ends:
+    """Makes ends, with the certificates of both sides."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timeout = config.gateway.connect_timeout_ms / 1000
+        self._proxy_protocol = config.gateway.proxy_protocol
+        gateway, upstream = config.gateway, config.upstream
+        self.listener_tls: Certificates | None = None
+        if gateway.tls_cert is not None and gateway.tls_key is not None:
+            files = (gateway.tls_cert, gateway.tls_key)
+            self.listener_tls = Certificates("gateway.tls_cert", files, server=True, ca=gateway.tls_client_ca)
+        self.upstream_tls: Certificates | None = None
+        if upstream.tls:
+            self.upstream_tls = Certificates("upstream.tls_ca", (), server=False, ca=upstream.tls_ca)
+
+    def refresh(self) -> None:
+        """Read certificates that have changed."""
+        for certificates in (self.listener_tls, self.upstream_tls):
+            if certificates is not None:
+                certificates.refresh()
+
+    async def arrive(self, client: socket.socket, host: str) -> End:
+        """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
+        async with asyncio.timeout(self._timeout):
+            if self._proxy_protocol:
+                host = await read_source(client, self._loop) or host
+            if self.listener_tls is None:
+                return End(client, host)
+            tls = TlsSession(self.listener_tls.context, server_hostname=None)
+            await tls.handshake(client, self._loop)
+            return End(client, host, tls)
+
+    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> End | None:
+        """The first of these brokers that can be reached."""
+        for address in addresses:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await self._dial_one(address)
+            except (OSError, TimeoutError) as failure:
+                log.warning("broker cannot be reached", address=str(address), problem=str(failure) or "no answer")
+                on_failure()
+        return None
+
+    async def _dial_one(self, address: Address) -> End:
+        found = await self._loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, target = found[0]
+        upstream = socket.socket(family, kind, protocol)
+        try:
+            prepare(upstream)
+            await self._loop.sock_connect(upstream, target)
+            if self.upstream_tls is None:
+                return End(upstream, address.host)
+            tls = TlsSession(self.upstream_tls.context, server_hostname=address.host)
+            await tls.handshake(upstream, self._loop)
+        except BaseException:
+            upstream.close()
+            raise
+        return End(upstream, address.host, tls)
+
+
+def prepare(sock: socket.socket) -> None:
+    """What every socket of the data plane has."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+ARRIVAL_FAILURES = (OSError, TimeoutError, WireError)

@@ -1,0 +1,93 @@
+"""The ports that clients dial: one for bootstrap, one for each node.
+
+They are bound before anything else starts, all or none. With several workers the supervisor binds them and hands them
+down, so that a port stays open, and clients wait in its queue, while a worker is replaced. All workers accept on the
+bootstrap port; a node's port belongs to one of them (node id modulo workers), so that a broker's share sessions and
+coordinator traffic live in one process.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headgate.base.errors import PlatformError
+from headgate.base.ids import NodeId
+from headgate.config.addresses import Address
+from headgate.config.model import Gateway as GatewayConfig
+
+_BACKLOG = 1024
+_HIGHEST_PORT = 65535
+
+
+def bind_all(config: GatewayConfig) -> dict[NodeId | None, socket.socket]:
+    """Listening sockets by node, None for bootstrap; on the first that cannot be had the others are closed again."""
+    listeners: dict[NodeId | None, socket.socket] = {}
+    try:
+        listeners[None] = _bind(config.listen, "the bootstrap port")
+        for node in config.nodes:
+            listeners[node] = _bind(config.node_address(node), f"node {node}")
+    except PlatformError:
+        for listener in listeners.values():
+            listener.close()
+        raise
+    return listeners
+
+
+def _bind(address: Address, whose: str, *, shared: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(_BACKLOG)
+    except OSError as failure:
+        listener.close()
+        raise PlatformError(
+            f"cannot listen on {address} for {whose}: {failure.strerror}. Choose another gateway.listen "
+            "(node i needs its port + 1 + i), or end the program that has the port"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+@dataclass(slots=True)
+class Ports:
+    """The ports of one worker."""
+
+    config: GatewayConfig
+    listeners: dict[NodeId | None, socket.socket]
+    worker: int = 0
+    workers: int = 1
+    unreachable: dict[NodeId, str] = field(default_factory=dict)  # nodes that have no port, and why
+
+    @classmethod
+    def inherited(
+        cls, config: GatewayConfig, listeners: Mapping[NodeId | None, socket.socket], worker: int, workers: int
+    ) -> "Ports":
+        """The part of the listeners that this worker accepts on."""
+        own = {node: listener for node, listener in listeners.items() if node is None or node % workers == worker}
+        return cls(config, own, worker, workers)
+
+    def open_node(self, node: NodeId) -> socket.socket | None:
+        """A port for a node outside `gateway.nodes`; None when it is another worker's, or cannot be had."""
+        if node % self.workers != self.worker:
+            return None
+        port = self.config.listen.port + 1 + node
+        if port > _HIGHEST_PORT:
+            self.unreachable[node] = f"node {node} would need port {port}: choose a lower gateway.listen"
+            return None
+        try:
+            # Shared, because the worker that replaces this one binds it before this one has drained.
+            listener = _bind(self.config.node_address(node), f"node {node}", shared=self.workers > 1)
+            self.listeners[node] = listener
+        except PlatformError as problem:
+            self.unreachable[node] = str(problem)
+            return None
+        return listener
+
+    def close(self) -> None:
+        for listener in self.listeners.values():
+            listener.close()
+        self.listeners.clear()

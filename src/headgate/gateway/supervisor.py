@@ -1,0 +1,249 @@
+"""The supervisor: holds the ports, starts the workers, starts a dead one again, and adds up what they count.
+
+It carries no client bytes. Each worker is a process of its own that inherits the listening sockets and a piece of
+shared memory for the caps, and reports over a socket pair what it counts and what is wrong with it. Workers are
+replaced one after the other: the new one serves before the old one drains, so that no client is refused.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from mmap import mmap
+
+import structlog
+
+from headgate.base.ids import NodeId
+from headgate.config.model import Config
+from headgate.gateway.caps import Caps, table_bytes
+from headgate.gateway.metrics import Snapshot, add, counters_of, page
+from headgate.gateway.ports import bind_all
+from headgate.gateway.status import StatusPages
+
+log = structlog.get_logger()
+
+_LARGEST_REPORT = 1024 * 1024
+_FIRST_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 5.0
+_STEADY_SECONDS = 30.0  # a worker that lived so long is started again at once
+_READY_SECONDS = 30.0  # how long a replacement may take before the old worker drains all the same
+_KILL_AFTER_DRAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inheritance:
+    """What a worker is given at birth; file descriptors keep their numbers."""
+
+    config: Config
+    worker: int
+    caps_row: int
+    listeners: Mapping[NodeId | None, int]
+    caps: int
+    reports: int
+
+
+def encode_report(samples: Snapshot, problems: Mapping[str, str]) -> bytes:
+    """What a worker tells its supervisor: one line of JSON."""
+    rows = [[name, labels, value] for (name, labels), value in samples.items()]
+    return json.dumps({"samples": rows, "problems": dict(problems)}).encode() + b"\n"
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One worker process and what it last reported."""
+
+    index: int
+    caps_row: int
+    process: asyncio.subprocess.Process
+    started: float
+    samples: Snapshot = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=lambda: {"worker": "is starting"})
+    serves: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, line: bytes) -> None:
+        report = json.loads(line)
+        self.samples = {(name, tuple(labels)): value for name, labels, value in report["samples"]}
+        self.problems = report["problems"]
+        if not self.problems:
+            self.serves.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place among the workers: `turn` asks for another worker there, `exchanged` says that it serves."""
+
+    index: int
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    exchanged: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Supervisor:
+    """The life of all workers; `run` ends when `stopped` is set and every worker has drained."""
+
+    def __init__(self, config: Config, command: Sequence[str]) -> None:
+        self._config = config
+        self._command = command  # starts a worker, which reads its `Inheritance` from standard input
+        self._listeners: dict[NodeId | None, socket.socket] = {}
+        self._caps_fd = -1
+        self._caps_memory: mmap | None = None
+        self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
+        self._workers: set[_Worker] = set()
+        self._retired: Snapshot = {("headgate_worker_restarts", ()): 0}
+        self._listening: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def problems(self) -> Mapping[str, str]:
+        """Why a client that comes now may not be served: what any worker says, and workers that are missing."""
+        serving = {worker.index for worker in self._workers if worker.serves.is_set()}
+        missing = set(range(self._config.gateway.workers)) - serving
+        problems = {f"worker {index}": "does not serve yet" for index in missing}
+        for worker in self._workers:
+            problems |= worker.problems
+        return problems
+
+    def snapshot(self) -> Snapshot:
+        return add([self._retired, *(worker.samples for worker in self._workers)])
+
+    async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
+        """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
+        async with AsyncExitStack() as stack:
+            self._listeners = bind_all(self._config.gateway)
+            stack.callback(self._let_go)
+            self._share_memory()
+            pages = StatusPages(lambda: page(self.snapshot(), ready=not self.problems()), self.problems)
+            await stack.enter_async_context(pages.serving(self._config.metrics.listen))
+            async with asyncio.TaskGroup() as group:
+                places = [_Place(index) for index in range(self._config.gateway.workers)]
+                tasks = [group.create_task(self._keep(place)) for place in places]
+                tasks.append(group.create_task(_take_turns(replace, places)))
+                await stopped.wait()
+                for task in tasks:
+                    task.cancel()
+
+    # One place among the workers, and who holds it.
+
+    async def _keep(self, place: _Place) -> None:
+        """Keep a worker at a place, and exchange it when its turn comes."""
+        pause = _FIRST_RETRY_SECONDS
+        worker = await self._start(place.index)
+        try:
+            while True:
+                if await _happens_first(place.turn.wait(), worker.process.wait()):
+                    place.turn.clear()
+                    worker = await self._exchange(worker)
+                    place.exchanged.set()
+                    continue
+                log.error("worker ended, starting another", worker=place.index, exit_code=worker.process.returncode)
+                self._retired["headgate_worker_restarts", ()] += 1
+                steady = self._loop.time() - worker.started > _STEADY_SECONDS
+                pause = _FIRST_RETRY_SECONDS if steady else min(pause * 2, _LONGEST_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                worker = await self._start(place.index)
+        finally:
+            await asyncio.shield(self._end(worker))
+
+    async def _exchange(self, old: _Worker) -> _Worker:
+        new = await self._start(old.index)
+        if not await _happens_first(new.serves.wait(), asyncio.sleep(_READY_SECONDS)):
+            log.warning("replacement does not serve yet, draining the old worker", problems=dict(new.problems))
+        await self._end(old)
+        return new
+
+    async def _start(self, index: int) -> _Worker:
+        ours, theirs = socket.socketpair()
+        row = self._free_rows.pop()
+        inheritance = Inheritance(
+            config=self._config,
+            worker=index,
+            caps_row=row,
+            listeners={node: listener.fileno() for node, listener in self._listeners.items()},
+            caps=self._caps_fd,
+            reports=theirs.fileno(),
+        )
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            pass_fds=(*inheritance.listeners.values(), self._caps_fd, theirs.fileno()),
+        )
+        theirs.close()
+        worker = _Worker(index, row, process, self._loop.time())
+        self._workers.add(worker)
+        assert process.stdin is not None
+        process.stdin.write(pickle.dumps(inheritance))
+        process.stdin.close()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_REPORT)
+        task = self._loop.create_task(self._listen_to(worker, reader, writer))
+        self._listening.add(task)
+        task.add_done_callback(self._listening.discard)
+        return worker
+
+    async def _listen_to(self, worker: _Worker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a worker's reports until it ends."""
+        try:
+            while line := await reader.readline():
+                worker.take(line)
+        except (OSError, ValueError) as failure:
+            log.warning("report of a worker cannot be read", worker=worker.index, problem=str(failure))
+        finally:
+            writer.close()
+            await worker.process.wait()
+            self._workers.discard(worker)
+            self._retired = add([self._retired, counters_of(worker.samples)])
+            Caps(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
+            self._free_rows.add(worker.caps_row)
+
+    async def _end(self, worker: _Worker) -> None:
+        """Let it drain, and end it by force when it does not."""
+        if worker.process.returncode is None:
+            worker.process.send_signal(signal.SIGTERM)
+        patience = self._config.gateway.drain_ms / 1000 + _KILL_AFTER_DRAIN_SECONDS
+        if not await _happens_first(worker.process.wait(), asyncio.sleep(patience)):
+            log.error("worker does not end, killing it", worker=worker.index)
+            worker.process.kill()
+            await worker.process.wait()
+
+    # What they share.
+
+    def _share_memory(self) -> None:
+        size = table_bytes(self._config.gateway, rows=len(self._free_rows))
+        self._caps_fd = os.memfd_create("headgate-caps")
+        os.ftruncate(self._caps_fd, size)
+        self._caps_memory = mmap(self._caps_fd, size)
+
+    def _memory(self) -> memoryview:
+        assert self._caps_memory is not None
+        return memoryview(self._caps_memory)
+
+    def _let_go(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        if self._caps_fd >= 0:
+            os.close(self._caps_fd)
+
+
+async def _take_turns(replace: asyncio.Event, places: Sequence[_Place]) -> None:
+    """Exchange all workers, one after the other, whenever it is asked for."""
+    while True:
+        await replace.wait()
+        replace.clear()
+        for place in places:
+            place.exchanged.clear()
+            place.turn.set()
+            await place.exchanged.wait()
+        log.info("all workers replaced")
+
+
+async def _happens_first(one: Awaitable[object], other: Awaitable[object]) -> bool:
+    """Wait for whichever comes first; True when it is `one`."""
+    first, second = asyncio.ensure_future(one), asyncio.ensure_future(other)
+    try:
+        await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+        return first.done()
+    finally:
+        first.cancel()
+        second.cancel()

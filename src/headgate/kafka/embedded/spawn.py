@@ -1,0 +1,68 @@
+"""Children that cannot outlive us: started so that the kernel kills them when this process ends in any way.
+
+The kernel ties such a child to the *thread* that started it (prctl(2), PR_SET_PDEATHSIG), and a thread may end long
+before its process. All children are therefore started by one thread that lives as long as the process. The request
+itself is made by the child, in `tether.py`, before it becomes the program: code between fork and exec in this
+process would run in a copy of a threaded interpreter.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import SimpleQueue
+
+from headgate.base.errors import PlatformError
+
+_TETHER = Path(__file__).with_name("tether.py")
+
+
+class _Spawner:
+    """The one long-lived thread, made when it is first needed and anew in a forked process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._wanted: SimpleQueue[tuple[list[str], Path, Future[subprocess.Popen[bytes]]]] = SimpleQueue()
+
+    def start(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
+        started: Future[subprocess.Popen[bytes]] = Future()
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid, self._wanted = os.getpid(), SimpleQueue()
+                threading.Thread(target=self._serve, args=(self._wanted,), name="spawner", daemon=True).start()
+            self._wanted.put((command, output, started))
+        return started.result()
+
+    @staticmethod
+    def _serve(wanted: "SimpleQueue[tuple[list[str], Path, Future[subprocess.Popen[bytes]]]]") -> None:
+        while True:
+            command, output, started = wanted.get()
+            try:
+                with output.open("ab") as sink:
+                    # Its own session: Ctrl-C at the terminal is for us, and we stop our children in order.
+                    # A UTF-8 locale: under the C locale Java cannot open a path that is not ASCII.
+                    child = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=sink,
+                        stderr=sink,
+                        start_new_session=True,
+                        env={**os.environ, "LC_ALL": "C.UTF-8"},
+                    )
+            except OSError as error:
+                started.set_exception(PlatformError(f"{command[-1]} cannot be started: {error}"))
+            else:
+                started.set_result(child)
+
+
+_SPAWNER = _Spawner()
+
+
+def start_tethered(command: Sequence[str | Path], *, output: Path) -> subprocess.Popen[bytes]:
+    """Start `command` with stdout and stderr appended to `output`; it is killed when this process ends."""
+    tether = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid())]
+    return _SPAWNER.start([*tether, *map(str, command)], output)

@@ -1,0 +1,136 @@
+"""Real clusters for tests: every listener side by side, users, ACLs, and Kafka's waits cut short.
+
+`start_test_cluster` gives the cluster that a run shares: use names that nobody else has, and leave its settings alone.
+Plaintext clients are super users there; `alice` and `bob` may do nothing until an ACL lets them.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.kafka.embedded import Access, ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
+from headgate.kafka.embedded.properties import QUICK_SETTINGS
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.ports import port_block
+
+USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
+SUPER_USERS = ("ANONYMOUS", "admin")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MODULES = {"PLAIN": "plain.PlainLoginModule"}
+_SCRAM_MODULE = "scram.ScramLoginModule"
+
+ClientConfig = dict[str, Any]  # librdkafka's: texts, numbers and call-backs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A running cluster, and how its clients are configured."""
+
+    kafka: EmbeddedKafka
+    certificates: Certificates
+
+    @property
+    def bootstrap(self) -> str:
+        """The plaintext addresses."""
+        return self.kafka.bootstrap
+
+    def client_config(
+        self,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        *,
+        user: str = "admin",
+        password: str | None = None,
+        mechanism: str = "SCRAM-SHA-256",
+        bootstrap: str | None = None,
+    ) -> ClientConfig:
+        """For librdkafka; `bootstrap` replaces the cluster's own addresses, `password` the right one."""
+        config: ClientConfig = {
+            "bootstrap.servers": bootstrap or self.kafka.bootstrap_of(protocol),
+            "security.protocol": str(protocol),
+        }
+        if _is_sasl(protocol):
+            config |= {
+                "sasl.mechanism": mechanism,
+                "sasl.username": user,
+                "sasl.password": USERS[user] if password is None else password,
+            }
+        if _is_tls(protocol):
+            config |= {"ssl.ca.location": str(self.certificates.ca)}
+        return config
+
+    def java_config(
+        self,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        *,
+        user: str = "admin",
+        mechanism: str = "SCRAM-SHA-256",
+        bootstrap: str | None = None,
+    ) -> dict[str, str]:
+        """The same for Java clients."""
+        config = {
+            "bootstrap.servers": bootstrap or self.kafka.bootstrap_of(protocol),
+            "security.protocol": str(protocol),
+        }
+        if _is_sasl(protocol):
+            module = f"org.apache.kafka.common.security.{_MODULES.get(mechanism, _SCRAM_MODULE)}"
+            login = f'{module} required username="{user}" password="{USERS[user]}";'
+            config |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+        if _is_tls(protocol):
+            config |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.certificates.ca)}
+        return config
+
+
+def full_spec(
+    data_dir: Path,
+    certificates: Certificates,
+    *,
+    brokers: int = 1,
+    super_users: tuple[str, ...] = SUPER_USERS,
+    advertised_host: str = "127.0.0.1",
+    settings: Mapping[str, str] | None = None,
+) -> ClusterSpec:
+    """All four listeners, the authorizer and the quick settings, on blocks of ports of its own.
+
+    `advertised_host` is what every listener announces, with the port that it listens on at 127.0.0.1: a recorder at
+    that address stands between the clients and the broker.
+    """
+    port = port_block()
+    protocols = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+    return ClusterSpec(
+        data_dir=data_dir,
+        port=port,
+        brokers=brokers,
+        advertised_host=advertised_host,
+        listeners=tuple(
+            Listener(protocol=protocol, port=port + place * brokers, advertised_host=advertised_host)
+            for place, protocol in enumerate(protocols, 1)
+        ),
+        # Four listeners of three nodes leave too little room in one block for the cluster's own ports.
+        private_port=port_block(),
+        tls=TlsFiles(keystore=certificates.server_keystore, truststore=certificates.ca),
+        access=Access(users=USERS, authorizer=True, super_users=super_users),
+        settings={**QUICK_SETTINGS, **(settings or {})},
+    )
+
+
+@contextmanager
+def start_test_cluster(
+    tmp_path_factory: pytest.TempPathFactory, *, brokers: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A running cluster of `brokers` nodes until the block ends; for fixtures of a run or a module."""
+    folder = tmp_path_factory.mktemp(f"kafka-{brokers}")
+    certificates = make_certificates(folder / "certificates")
+    with EmbeddedKafka(full_spec(folder / "data", certificates, brokers=brokers, settings=settings)) as kafka:
+        yield Cluster(kafka=kafka, certificates=certificates)
+
+
+def _is_sasl(protocol: SecurityProtocol) -> bool:
+    return protocol in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+def _is_tls(protocol: SecurityProtocol) -> bool:
+    return protocol in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
