@@ -4,12 +4,13 @@ Exit codes: 0 done; 1 the asked-for thing failed, differs or is not there; 2 usa
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 import headgate
 from headgate.base.errors import HeadgateError
-from headgate.cli import config, dev, kafka, serve
+from headgate.cli import config, dev, doctor, kafka, serve
 from headgate.cli.waiting import INTERRUPTED
 from headgate.config import ConfigError
 
@@ -20,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (dev, serve, kafka, config):
+    for command in (dev, serve, kafka, config, doctor):
         command.add_parser(commands)
     return root
 
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return code
 
 

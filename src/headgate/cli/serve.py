@@ -42,10 +42,10 @@ async def _serve(config: Config) -> int:
     replace = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, replace.set)
     supervisor = Supervisor(config, _WORKER)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(supervisor.run(stopped.event, replace))
-        announcing = group.create_task(_announce(config, supervisor, stopped))
-        await running
+    announcing = asyncio.create_task(_announce(config, supervisor, stopped))
+    try:
+        await supervisor.run(stopped.event, replace)
+    finally:
         announcing.cancel()
     return stopped.exit_code
 

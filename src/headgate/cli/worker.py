@@ -10,10 +10,12 @@ import pickle
 import signal
 import socket
 import sys
+from contextlib import suppress
 from mmap import mmap
 
 import uvloop
 
+from headgate.base.errors import HeadgateError
 from headgate.cli import logs
 from headgate.gateway.caps import Caps
 from headgate.gateway.ports import Ports
@@ -21,15 +23,20 @@ from headgate.gateway.server import Gateway
 from headgate.gateway.supervisor import Inheritance, encode_report
 
 _REPORT_SECONDS = 0.5
+_LAST_WORD_SECONDS = 1.0
 
 
 def main() -> int:
+    # A terminal's Ctrl-C reaches the whole process group: the supervisor decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logs.configure()
     inheritance: Inheritance = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        # A terminal's Ctrl-C reaches the whole process group: the supervisor decides what it means.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return runner.run(_serve(inheritance))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(inheritance))
+    except HeadgateError as error:
+        print(f"headgate: worker {inheritance.worker}: {error}", file=sys.stderr)
+        return error.exit_code
 
 
 async def _serve(inheritance: Inheritance) -> int:
@@ -38,38 +45,40 @@ async def _serve(inheritance: Inheritance) -> int:
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     config = inheritance.config
     listeners = {node: socket.socket(fileno=number) for node, number in inheritance.listeners.items()}
-    ports = Ports.inherited(config.gateway, listeners, inheritance.worker, config.gateway.workers)
+    ports = Ports(config.gateway, listeners, inheritance.worker)
     caps = Caps(config.gateway, memory=memoryview(mmap(inheritance.caps, 0)), row=inheritance.caps_row)
     gateway = Gateway(config, ports=ports, caps=caps)
     reports = socket.socket(fileno=inheritance.reports)
     reports.setblocking(False)
     loop.add_reader(reports, stopped.set)  # a supervisor says nothing: this is its end, and its ports must go with it
     freeze()
-    async with gateway.running():
-        reporting = asyncio.create_task(_report(gateway, reports, stopped))
-        await stopped.wait()
-        loop.remove_reader(reports)
-        reporting.cancel()
-    reports.setblocking(True)
-    reports.settimeout(1.0)
+    drained = asyncio.Event()
+    reporting = asyncio.create_task(_report(gateway, reports, drained))
     try:
-        reports.sendall(encode_report(gateway.snapshot(), gateway.problems()))  # the last word
-    except OSError:
-        return 0
+        async with gateway.running():
+            await stopped.wait()
+            loop.remove_reader(reports)
+    finally:
+        drained.set()
+        await asyncio.wait((reporting,), timeout=_LAST_WORD_SECONDS)
+        reporting.cancel()
     return 0
 
 
-async def _report(gateway: Gateway, reports: socket.socket, stopped: asyncio.Event) -> None:
-    """Tell the supervisor, sooner while there are problems."""
+async def _report(gateway: Gateway, reports: socket.socket, drained: asyncio.Event) -> None:
+    """Tell the supervisor, sooner while there are problems; the last word comes when all connections have ended."""
     loop = asyncio.get_running_loop()
-    while True:
+    is_last = False
+    while not is_last:
+        is_last = drained.is_set()
         problems = gateway.problems()
         try:
             await loop.sock_sendall(reports, encode_report(gateway.snapshot(), problems))
         except OSError:
-            stopped.set()
-            return
-        await asyncio.sleep(_REPORT_SECONDS / 10 if problems else _REPORT_SECONDS)
+            return  # the supervisor is gone
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REPORT_SECONDS / 10 if problems else _REPORT_SECONDS):
+                await drained.wait()
 
 
 def freeze() -> None:

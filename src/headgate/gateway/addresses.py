@@ -23,28 +23,34 @@ from headgate.wire import splice
 
 _HIGHEST_PORT = 65535
 _NOBODY = 1  # tcpmux: no gateway and no broker listens there
+_MOST_NODES = 2000  # a broken broker could make them up, and each costs a port
 
 
 class AddressMap:
-    """What clients are told of each node; `on_unknown` is asked once for each node that has no port yet."""
+    """What clients are told of each node; `open_node` is asked for one that has no port yet, and says if it has now."""
 
-    def __init__(self, config: GatewayConfig, on_unknown: Callable[[NodeId], None]) -> None:
+    def __init__(self, config: GatewayConfig, open_node: Callable[[NodeId], bool]) -> None:
         self._config = config
-        self._on_unknown = on_unknown
-        self._addresses: dict[NodeId, splice.Address] = {}
-        for node in config.nodes:
-            self._addresses[node] = self._address(node)
+        self._open_node = open_node
+        self._nobody = splice.Address.of(config.advertised_host, _NOBODY)
+        self._addresses: dict[NodeId, splice.Address] = {node: self._address(node) for node in config.nodes}
 
     def lookup(self, node: NodeId) -> splice.Address:
         address = self._addresses.get(node)
         if address is None:
-            address = self._addresses[node] = self._address(node)
-            self._on_unknown(node)
+            if len(self._addresses) >= _MOST_NODES:
+                return self._nobody
+            address = self._addresses[node] = self._address(node) if self._open_node(node) else self._nobody
         return address
+
+    def forget_unopened(self) -> None:
+        """Nodes without a port are asked for again when they are looked up."""
+        for node in [node for node, address in self._addresses.items() if address is self._nobody]:
+            del self._addresses[node]
 
     def _address(self, node: NodeId) -> splice.Address:
         port = self._config.listen.port + 1 + node
-        return splice.Address.of(self._config.advertised_host, port if port <= _HIGHEST_PORT else _NOBODY)
+        return self._nobody if port > _HIGHEST_PORT else splice.Address.of(self._config.advertised_host, port)
 
 
 _SPLICES = {

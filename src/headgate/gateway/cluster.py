@@ -33,6 +33,7 @@ _API_VERSIONS_VERSION = 3  # brokers answer it since 2.4
 _METADATA_VERSION = 12
 _QUIET_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
+_WANTS_MORE = ". A listener with SASL or TLS does so: set upstream.service_user for the one, upstream.tls for the other"
 
 
 class Cluster:
@@ -74,7 +75,7 @@ class Cluster:
         """
         try:
             async with asyncio.timeout(self._timeout):
-                while self.cluster_id is None or (node_id is not None and node_id not in self.nodes):
+                while node_id not in self.nodes if node_id is not None else not self.nodes:
                     self._changed.clear()
                     self.refresh_soon()
                     await self._changed.wait()
@@ -108,6 +109,9 @@ class Cluster:
                 await self._ask(address)
             except ClusterError as problem:
                 problems.append(str(problem))
+            except Exception as failure:  # the watch must outlive whatever a broker answers
+                log.exception("asking the cluster failed", address=str(address))
+                problems.append(f"{address}: {failure!r}")
             else:
                 return True
         reason = "; ".join(problems)
@@ -123,16 +127,16 @@ class Cluster:
                 await authenticate(caller, self._credentials)
             request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
             answer = await caller.call(METADATA, request, MetadataResponse, _METADATA_VERSION)
+        except ClusterError as problem:
+            hint = _WANTS_MORE if self._credentials is None else ""
+            raise ClusterError(f"{address}: {problem}{hint}") from None
         finally:
             caller.close()
         self._check_id(address, answer.cluster_id)
-        nodes = {NodeId(one.node_id): Address(one.host, one.port) for one in answer.brokers}
+        nodes = {NodeId(one.node_id): Address(one.host, one.port) for one in answer.brokers if one.node_id >= 0}
         if not nodes:
             raise ClusterError(f"{address} names no brokers")
-        for node in nodes.items():
-            if node not in self._versions:
-                self._versions[node] = await self._ask_versions(node[1])
-        self._versions = {node: self._versions[node] for node in nodes.items()}
+        self._versions = await self._versions_of(nodes)
         if nodes != self.nodes:
             log.info("cluster seen", cluster=self.cluster_id, nodes=sorted(nodes))
         self.nodes = nodes
@@ -140,6 +144,22 @@ class Cluster:
         self._changed.set()
         self.seen.set()
         self._on_seen()
+
+    async def _versions_of(self, nodes: Mapping[NodeId, Address]) -> dict[tuple[NodeId, Address], Versions]:
+        """What each node has, asked once; a node that is listed but cannot be reached must not hide the others."""
+        versions: dict[tuple[NodeId, Address], Versions] = {}
+        problems = []
+        for node in nodes.items():
+            known = self._versions.get(node)
+            try:
+                versions[node] = await self._ask_versions(node[1]) if known is None else known
+            except ClusterError as problem:
+                problems.append(f"node {node[0]}: {problem}")
+        if not versions:
+            raise ClusterError("; ".join(problems))
+        if problems and nodes != self.nodes:
+            log.warning("some nodes do not answer", problems="; ".join(problems))
+        return versions
 
     async def _call_on(self, address: Address) -> Caller:
         context = None if self._tls is None else self._tls.context

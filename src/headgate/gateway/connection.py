@@ -29,6 +29,7 @@ log = structlog.get_logger()
 
 _CLIENT_ID: Final = b"headgate"
 _BEFORE_CLOSE_SECONDS: Final = 2.0
+_BEFORE_PROOF_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
 # A client that has so much open is not read until some of it is answered and taken: an answer of our own costs the
 # client nothing, so only these bound what it can make us keep.
 _MOST_PENDING: Final = 4096
@@ -63,6 +64,8 @@ class Connection:
         self.lookup = gateway.addresses.lookup
         self.chain_meter = gateway.metrics.chain_meter
         self.max_frame_bytes = gateway.config.gateway.max_frame_bytes
+        self.is_proved = False  # the broker has answered more than the handshake: it knows who this is
+        self.max_gathered_bytes = min(_BEFORE_PROOF_BYTES, self.max_frame_bytes)
         self.pending: deque[Entry] = deque()
         self.draining = False
         self.closed: CloseCause | None = None
@@ -88,6 +91,11 @@ class Connection:
                 self.chain_meter.failed(interceptor, "on_open", failure)
         self.client.resume()
         self.upstream.resume()
+
+    def prove(self) -> None:
+        """The broker has answered a call that it answers only to clients that it knows."""
+        self.is_proved = True
+        self.max_gathered_bytes = self.max_frame_bytes
 
     # What interceptors see.
 
@@ -162,29 +170,32 @@ class Connection:
         if self.draining and self.is_drained:
             self.close(CloseCause.DRAINED)
             return
-        if (
-            upstream.backlog
-            or client.backlog > _LARGEST_BACKLOG
-            or len(self.pending) > _MOST_PENDING
-            or (self.draining and self.requests.between_requests)
-        ):
+        if self._is_clogged:
             client.pause()
         else:
             client.resume()
+            if client.held and not self.requests.blocked:
+                self.request_decided()
         if client.backlog or self.responses.is_crowded:
             upstream.pause()
         else:
             upstream.resume()
+
+    @property
+    def _is_clogged(self) -> bool:
+        """True when no more requests can be taken, because of what became of those before."""
+        too_many = len(self.pending) > _MOST_PENDING
+        return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
 
     def request_decided(self) -> None:
         """A held request is through: those behind it are next, from a fresh stack."""
         self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self.closed is not None:
-            return
-        self.client.release_input()
-        self.regulate()
+        if self.closed is None and not self.requests.blocked:
+            if self.client.held and not self._is_clogged:
+                self.client.release_input()
+            self.regulate()
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run a held call's work; it ends with the connection."""
@@ -205,7 +216,8 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """No call is under way. Half a request is none: it may never become one."""
-        return not self.pending and not self.requests.blocked and self.responses.is_quiet
+        nothing_pending = len(self.pending) == self.requests.unfinished_calls
+        return nothing_pending and not self.requests.blocked and self.responses.is_quiet
 
     @property
     def is_drained(self) -> bool:
@@ -214,7 +226,7 @@ class Connection:
         return self.is_idle and self.requests.between_requests and nothing_to_send
 
     def drain(self) -> None:
-        """Take no more requests; end when those under way are answered."""
+        """Take no more requests; end when those under way are answered. The client is read on, for its end."""
         self.draining = True
         self.regulate()
 

@@ -74,18 +74,14 @@ class Ends:
             try:
                 async with asyncio.timeout(self._timeout):
                     return await self._dial_one(address)
-            except (OSError, TimeoutError) as failure:
+            except UNREACHABLE as failure:
                 log.warning("broker cannot be reached", address=str(address), problem=str(failure) or "no answer")
                 on_failure()
         return None
 
     async def _dial_one(self, address: Address) -> End:
-        found = await self._loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, target = found[0]
-        upstream = socket.socket(family, kind, protocol)
+        upstream = await self._connect(address)
         try:
-            prepare(upstream)
-            await self._loop.sock_connect(upstream, target)
             if self.upstream_tls is None:
                 return End(upstream, address.host)
             tls = TlsSession(self.upstream_tls.context, server_hostname=address.host)
@@ -94,6 +90,25 @@ class Ends:
             upstream.close()
             raise
         return End(upstream, address.host, tls)
+
+    async def _connect(self, address: Address) -> socket.socket:
+        """A connected socket: a name may have several addresses, and the broker listen on one of them."""
+        problem: OSError | None = None
+        found = await self._loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, target in found:
+            upstream = socket.socket(family, kind, protocol)
+            try:
+                prepare(upstream)
+                await self._loop.sock_connect(upstream, target)
+            except OSError as failure:
+                upstream.close()
+                problem = problem or failure
+            except BaseException:
+                upstream.close()
+                raise
+            else:
+                return upstream
+        raise problem or OSError(f"{address.host} has no address")
 
 
 def prepare(sock: socket.socket) -> None:
@@ -104,3 +119,5 @@ def prepare(sock: socket.socket) -> None:
 
 
 ARRIVAL_FAILURES = (OSError, TimeoutError, WireError)
+# A broker may advertise a name that no resolver takes, or a port that is none: ValueError and OverflowError.
+UNREACHABLE = (OSError, TimeoutError, ValueError, OverflowError)

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from headgate.wire.primitives import Buffer
 
 BUFFER_BYTES: Final = 256 * 1024
+_ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read: many small ones would cost too much
 # One buffer for the process: a wake-up reads, walks and sends before the next one begins.
 _SHARED: Final = memoryview(bytearray(BUFFER_BYTES))
 
@@ -58,7 +59,6 @@ class Link:
     __slots__ = (
         "_failure",
         "_fd",
-        "_held",
         "_kept",
         "_loop",
         "_meter",
@@ -69,6 +69,7 @@ class Link:
         "backlog",
         "closed",
         "ended",
+        "held",
     )
 
     def __init__(
@@ -79,8 +80,8 @@ class Link:
         self._fd = sock.fileno()
         self._owner = owner
         self._meter = meter
-        self._kept = b""
-        self._held = False
+        self._kept: bytes | memoryview = b""
+        self.held = False  # what is received is kept and not shown
         self._reading = False
         self._out: deque[memoryview] = deque()
         self._failure: OSError | None = None  # of a send: nothing goes out any more
@@ -112,7 +113,7 @@ class Link:
 
     def resume(self) -> None:
         """Read when there is something and room for it; nothing happens if it is already so."""
-        if not self._reading and not self.ended and not self.closed and len(self._kept) < BUFFER_BYTES:
+        if not self._reading and not self.ended and not self.closed and len(self._kept) <= _ENOUGH_ROOM:
             self._reading = True
             self._loop.add_reader(self._fd, self._on_readable)
 
@@ -128,15 +129,15 @@ class Link:
 
     def hold_input(self) -> None:
         """Go on reading, up to one buffer, but show nothing to the owner: the end of the peer is still noticed."""
-        self._held = True
+        self.held = True
 
     def release_input(self) -> None:
         """Show what was kept; called from a fresh stack, never from inside `on_bytes`."""
-        self._held = False
+        self.held = False
         if self._kept and not self.closed:
-            size = len(self._kept)
-            _SHARED[:size] = self._kept
-            self._show(size)
+            kept = memoryview(self._kept)
+            used = self._owner.on_bytes(kept, len(kept))
+            self._kept = b"" if self.closed else kept[used:]
 
     def close(self) -> None:
         if self.closed:
@@ -167,7 +168,7 @@ class Link:
         self._meter.received_bytes += received
         if kept:
             _SHARED[:kept] = self._kept
-        if self._held:
+        if self.held:
             self._kept = bytes(_SHARED[: kept + received])
             return
         started = perf_counter()

@@ -62,11 +62,17 @@ class Metrics:
         self.ended: Counter[CloseCause] = Counter(dict.fromkeys(CloseCause, 0))
 
     def snapshot(
-        self, *, open_connections: int, routes: Iterable[Route], certificate_expires_at: float | None
+        self,
+        *,
+        open_connections: int,
+        connections_limit: int,
+        routes: Iterable[Route],
+        certificate_expires_at: float | None,
     ) -> Snapshot:
         """Everything that has been counted; snapshots of several workers can be added up."""
         samples: Snapshot = {
             ("headgate_connections", ()): open_connections,
+            ("headgate_connections_limit", ()): connections_limit,
             ("headgate_connections_accepted", ()): self.accepted,
             ("headgate_interceptor_failures", ()): self.chain_meter.failures,
         }
@@ -93,6 +99,7 @@ class Metrics:
 
 _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
     "headgate_connections": (GaugeMetricFamily, "Client connections that are open", ()),
+    "headgate_connections_limit": (GaugeMetricFamily, "Client connections that there may be", ()),
     "headgate_connections_accepted": (CounterMetricFamily, "Client connections accepted", ()),
     "headgate_connections_ended": (CounterMetricFamily, "Client connections by cause of end", ("cause",)),
     "headgate_bytes": (CounterMetricFamily, "Bytes by side and direction", ("side", "direction")),
@@ -122,12 +129,15 @@ _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
 }
 
 
+_LOWEST: Final = frozenset(("headgate_certificate_expiry_seconds", "headgate_connections_limit"))
+
+
 def add(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sum of what several workers counted; of a certificate's expiry, the earliest."""
+    """The sum of what several workers counted; of what is theirs together, the lowest."""
     total: Snapshot = {}
     for snapshot in snapshots:
         for sample, value in snapshot.items():
-            if sample[0] == "headgate_certificate_expiry_seconds":
+            if sample[0] in _LOWEST:
                 total[sample] = min(total.get(sample, value), value)
             else:
                 total[sample] = total.get(sample, 0) + value

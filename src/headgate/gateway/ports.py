@@ -1,13 +1,12 @@
 """The ports that clients dial: one for bootstrap, one for each node.
 
-They are bound before anything else starts, all or none. With several workers the supervisor binds them and hands them
-down, so that a port stays open, and clients wait in its queue, while a worker is replaced. All workers accept on the
-bootstrap port; a node's port belongs to one of them (node id modulo workers), so that a broker's share sessions and
-coordinator traffic live in one process.
+They are bound before anything else starts, all or none. The supervisor of workers binds them and hands them down, so
+that a port stays open, and clients wait in its queue, while a worker is replaced. All workers accept on the bootstrap
+port; a node's port belongs to one of them (node id modulo workers), so that a broker's share sessions and coordinator
+traffic live in one process.
 """
 
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headgate.base.errors import PlatformError
@@ -35,15 +34,17 @@ def bind_all(config: GatewayConfig) -> dict[NodeId | None, socket.socket]:
 
 def _bind(address: Address, whose: str, *, shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = None
     try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((address.host, address.port))
         listener.listen(_BACKLOG)
     except OSError as failure:
-        listener.close()
+        if listener is not None:
+            listener.close()
         raise PlatformError(
             f"cannot listen on {address} for {whose}: {failure.strerror}. Choose another gateway.listen "
             "(node i needs its port + 1 + i), or end the program that has the port"
@@ -52,27 +53,23 @@ def _bind(address: Address, whose: str, *, shared: bool = False) -> socket.socke
     return listener
 
 
+def belongs(node: NodeId | None, worker: int, workers: int) -> bool:
+    """True when this worker accepts on the port of `node`; on the bootstrap port all of them do."""
+    return node is None or node % workers == worker
+
+
 @dataclass(slots=True)
 class Ports:
-    """The ports of one worker."""
+    """The ports of one process; a `worker` has a supervisor, and is one of the `config.workers`."""
 
     config: GatewayConfig
     listeners: dict[NodeId | None, socket.socket]
-    worker: int = 0
-    workers: int = 1
+    worker: int | None = None
     unreachable: dict[NodeId, str] = field(default_factory=dict)  # nodes that have no port, and why
-
-    @classmethod
-    def inherited(
-        cls, config: GatewayConfig, listeners: Mapping[NodeId | None, socket.socket], worker: int, workers: int
-    ) -> "Ports":
-        """The part of the listeners that this worker accepts on."""
-        own = {node: listener for node, listener in listeners.items() if node is None or node % workers == worker}
-        return cls(config, own, worker, workers)
 
     def open_node(self, node: NodeId) -> socket.socket | None:
         """A port for a node outside `gateway.nodes`; None when it is another worker's, or cannot be had."""
-        if node % self.workers != self.worker:
+        if self.worker is not None and not belongs(node, self.worker, self.config.workers):
             return None
         port = self.config.listen.port + 1 + node
         if port > _HIGHEST_PORT:
@@ -80,11 +77,12 @@ class Ports:
             return None
         try:
             # Shared, because the worker that replaces this one binds it before this one has drained.
-            listener = _bind(self.config.node_address(node), f"node {node}", shared=self.workers > 1)
+            listener = _bind(self.config.node_address(node), f"node {node}", shared=self.worker is not None)
             self.listeners[node] = listener
         except PlatformError as problem:
             self.unreachable[node] = str(problem)
             return None
+        self.unreachable.pop(node, None)
         return listener
 
     def close(self) -> None:

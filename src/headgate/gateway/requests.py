@@ -14,25 +14,32 @@ from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
 from headgate.gateway.chain import ANSWER_SECONDS, RequestChain, watch
 from headgate.gateway.interceptor import CloseCause, Hold, RequestFrame
 from headgate.gateway.pending import Opened, Private, Purpose, Watched
-from headgate.gateway.routes import PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, Route
+from headgate.gateway.routes import HANDSHAKE_KEYS, PRODUCE, Route
 from headgate.wire import frames
 from headgate.wire.registry import API_VERSIONS
 
 if TYPE_CHECKING:
     from headgate.gateway.connection import Connection
 
-# Behind these the client may be in the middle of authenticating: a call of ours would break it.
-_HANDSHAKE_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
-
 
 class RequestStream:
     """The client's side of a connection; the owner of its link."""
 
-    __slots__ = ("_connection", "_gathered", "_injected", "_last_key", "_needed", "_passing", "blocked")
+    __slots__ = (
+        "_connection",
+        "_gathered",
+        "_injected",
+        "_last_key",
+        "_needed",
+        "_passing",
+        "_passing_is_pending",
+        "blocked",
+    )
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self._passing = 0  # bytes still to come of a request that passes
+        self._passing_is_pending = False
         self._gathered: bytearray | None = None  # a request that is opened, as far as it is here
         self._needed = 0
         self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
@@ -43,6 +50,11 @@ class RequestStream:
     def between_requests(self) -> bool:
         """True when no request is partly through: the place where calls of our own may stand."""
         return not self._passing and self._gathered is None and not self.blocked
+
+    @property
+    def unfinished_calls(self) -> int:
+        """Of the pending calls, those whose request is only partly here, so that no answer can be on its way."""
+        return int(self._passing > 0 and self._passing_is_pending)
 
     # The link's owner.
 
@@ -98,7 +110,8 @@ class RequestStream:
                     connection.close(CloseCause.UNSUPPORTED_CALL, detail=f"api key {key} version {version}")
                     return size
                 route = connection.routes.api_versions()
-            if length > connection.max_frame_bytes:
+            # A request that passes costs no memory, so only those that are gathered have the lower cap.
+            if length > (connection.max_gathered_bytes if route.interceptors else connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
             end = pos + 4 + length
@@ -111,23 +124,26 @@ class RequestStream:
                     return size
                 pos = begin = end
                 self._open(bytes(view[end - length - 4 : end]))
+                if connection.closed is not None:
+                    return size
                 table = connection.table  # an ApiVersions answer that we gave ourselves may have changed it
                 continue
-            if key != PRODUCE:
-                connection.pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
-            else:
+            is_answered = True
+            if key == PRODUCE:
                 acks = frames.produce_acks(view, pos, min(end, size), flexible=route.flexible_request)
                 if acks is None:
                     if end <= size:
                         raise WireError("a Produce request that ends before its acks")
                     break
-                if acks:  # acks=0 has no answer
-                    connection.pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
+                is_answered = acks != 0
+            if is_answered:
+                connection.pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
             route.calls += 1
             self._last_key = key
             pos = end
             if pos > size:
                 self._passing = pos - size
+                self._passing_is_pending = is_answered
                 pos = size
         if pos > begin:
             connection.upstream.write(view[begin:pos])
@@ -247,7 +263,7 @@ class RequestStream:
         self._injected.clear()
 
     def _flush_injected(self) -> None:
-        if self._passing or self._last_key in _HANDSHAKE_KEYS:
+        if self._passing or self._last_key in HANDSHAKE_KEYS:
             return
         waiting, self._injected = self._injected, []
         for route, frame, private in waiting:

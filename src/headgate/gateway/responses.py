@@ -12,7 +12,7 @@ from headgate.base.errors import WireError
 from headgate.gateway.chain import Contexts, ResponseChain
 from headgate.gateway.interceptor import CloseCause, Hold, ResponseFrame
 from headgate.gateway.pending import Behind, Local, Opened, Private, Purpose, Slot, Watched
-from headgate.gateway.routes import Route
+from headgate.gateway.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
 from headgate.wire.primitives import Buffer
 from headgate.wire.walk import Walker
@@ -102,7 +102,8 @@ class ResponseStream:
     # The walk.
 
     def _walk(self, view: memoryview, size: int) -> int:
-        pending = self._connection.pending
+        connection = self._connection
+        pending = connection.pending
         pos = begin = 0
         if self._passing:
             pos = min(self._passing, size)
@@ -131,6 +132,8 @@ class ResponseStream:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
             if length < frames.SMALLEST_ANSWER:
                 raise WireError(f"an answer of {length} bytes")
+            if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
+                connection.prove()
             self._route = route
             self._purpose = purpose
             end = pos + 4 + length

@@ -16,6 +16,8 @@ from headgate.wire.registry import API_VERSIONS, request_header_version, respons
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+# Calls that a client may make before the broker knows who it is.
+HANDSHAKE_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
 
 Versions = Mapping[int, tuple[int, int]]  # api key to lowest and highest version
 _MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection

@@ -5,7 +5,6 @@ Follow `_accept`: a client is admitted (`caps`), arrives (`ends`), gets an upstr
 """
 
 import asyncio
-import errno
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,7 +28,7 @@ from headgate.gateway.status import StatusPages
 log = structlog.get_logger()
 
 _ACCEPTS_A_WAKE_UP = 64
-_OUT_OF_SOCKETS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_FAREWELL_SECONDS = 5.0
 
 
 class Gateway:
@@ -61,6 +60,7 @@ class Gateway:
         self._caps = caps or Caps(config.gateway)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._farewells: set[asyncio.Task[None]] = set()  # those of them that are about connections that have ended
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
 
@@ -87,7 +87,7 @@ class Gateway:
             problems["upstream"] = self.cluster.problem
         for certificates in (self._ends.listener_tls, self._ends.upstream_tls):
             if certificates is not None and certificates.problem is not None:
-                problems["tls"] = certificates.problem
+                problems[certificates.section] = certificates.problem
         if self._draining:
             problems["gateway"] = "is draining"
         return problems
@@ -97,6 +97,7 @@ class Gateway:
         tls = self._ends.listener_tls
         return self.metrics.snapshot(
             open_connections=len(self._connections),
+            connections_limit=self.config.gateway.max_connections,
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
         )
@@ -109,18 +110,23 @@ class Gateway:
     def _listen(self, node: NodeId | None, listener: socket.socket) -> None:
         self.loop.add_reader(listener.fileno(), self._accept, node, listener)
 
-    def _open_node(self, node: NodeId) -> None:
-        """A node that is not in `gateway.nodes` has appeared: give it a port, or say why it has none."""
+    def _open_node(self, node: NodeId) -> bool:
+        """A node that is not in `gateway.nodes` has appeared: give it a port; False when it cannot have one."""
         if self._draining or self._ports is None:
-            return
+            return False
+        known_problem = self._ports.unreachable.get(node)
         listener = self._ports.open_node(node)
+        problem = self._ports.unreachable.get(node)
         if listener is not None:
             self._listen(node, listener)
             log.warning("node outside gateway.nodes, port opened", node=node)
-        elif node in self._ports.unreachable:
-            log.warning("node has no port, its clients wait", node=node, problem=self._ports.unreachable[node])
+        elif problem is not None and problem != known_problem:
+            log.warning("node has no port, its clients wait", node=node, problem=problem)
+        return problem is None
 
     def _on_cluster_seen(self) -> None:
+        """Give new nodes their ports; those that could not have one may have it now."""
+        self.addresses.forget_unopened()
         for node in self.cluster.nodes:
             self.addresses.lookup(node)
         if self._ports is not None:
@@ -142,8 +148,6 @@ class Gateway:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as failure:
-                if failure.errno not in _OUT_OF_SOCKETS:
-                    raise
                 log.warning("cannot accept, pausing", problem=failure.strerror)
                 self.loop.remove_reader(listener.fileno())
                 self.loop.call_later(0.1, self._accept_again, node, listener)
@@ -159,7 +163,6 @@ class Gateway:
         # Behind a balancer the peer is the balancer: who the client is, and so its own cap, is known on arrival.
         host = ANYBODY if self.config.gateway.proxy_protocol else peer
         if self._caps.admit(host):
-            prepare(client)
             self._spawn(self._connect(node, client, peer, host))
         else:
             self.metrics.ended[CloseCause.TOO_MANY_CONNECTIONS] += 1
@@ -167,9 +170,10 @@ class Gateway:
 
     async def _connect(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
         """See a client in and give it its upstream; without one it is closed, and tries again."""
-        cause: CloseCause | None = CloseCause.DRAINED  # when this is cancelled
+        cause: CloseCause | None = CloseCause.INTERNAL
         upstream = None
         try:
+            prepare(client)
             arrived = await self._ends.arrive(client, peer)
             if counted == ANYBODY:
                 self._caps.leave(counted)
@@ -181,12 +185,17 @@ class Gateway:
                 cause = CloseCause.WRONG_CLUSTER
             elif (upstream := await self._ends.dial(addresses, self.cluster.refresh_soon)) is None:
                 cause = CloseCause.UPSTREAM_UNREACHABLE
-            elif not self._draining:
-                cause = None
+            elif self._draining:
+                cause = CloseCause.DRAINED
+            else:
                 versions = self.cluster.versions(node)
                 connection = Connection(self, arrived, upstream, node_id=node, versions=versions)
                 self._connections.add(connection)
+                cause = None
                 connection.start()
+        except asyncio.CancelledError:
+            cause = CloseCause.DRAINED
+            raise
         except ARRIVAL_FAILURES as failure:
             cause = CloseCause.HANDSHAKE_FAILED
             log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
@@ -209,7 +218,7 @@ class Gateway:
 
     def see_off(self, farewell: Coroutine[object, object, None]) -> None:
         """What interceptors still do for a connection that has ended."""
-        self._spawn(farewell)
+        self._farewells.add(self._spawn(farewell))
 
     # The end.
 
@@ -236,15 +245,19 @@ class Gateway:
                 log.warning("calls are still under way, ending them", connections=len(self._connections))
         for connection in list(self._connections):
             connection.close(CloseCause.DRAIN_TIMEOUT)
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=_FAREWELL_SECONDS)
         log.info("drained", ended={cause.value: count for cause, count in self.metrics.ended.items() if count})
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        self._farewells.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             log.error("task of the gateway failed", exc_info=failure)
 

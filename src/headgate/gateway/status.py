@@ -66,7 +66,7 @@ class StatusPages:
                 async with asyncio.timeout(_DEADLINE_SECONDS):
                     await self._answer(reader, writer)
         except (TimeoutError, OSError, h11.RemoteProtocolError):
-            pass  # a visitor that is slow, gone or no HTTP client is no event
+            writer.transport.abort()  # a visitor that is slow, gone or no HTTP client is no event
         finally:
             self._crowd -= 1
             writer.close()

@@ -2,7 +2,8 @@
 
 It carries no client bytes. Each worker is a process of its own that inherits the listening sockets and a piece of
 shared memory for the caps, and reports over a socket pair what it counts and what is wrong with it. Workers are
-replaced one after the other: the new one serves before the old one drains, so that no client is refused.
+replaced one after the other: the new one serves before the old one drains, so that no client is refused, and one that
+cannot serve takes nobody's place.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import os
 import pickle
 import signal
 import socket
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -21,8 +22,9 @@ import structlog
 from headgate.base.ids import NodeId
 from headgate.config.model import Config
 from headgate.gateway.caps import Caps, table_bytes
+from headgate.gateway.ends import Ends
 from headgate.gateway.metrics import Snapshot, add, counters_of, page
-from headgate.gateway.ports import bind_all
+from headgate.gateway.ports import belongs, bind_all
 from headgate.gateway.status import StatusPages
 
 log = structlog.get_logger()
@@ -31,7 +33,7 @@ _LARGEST_REPORT = 1024 * 1024
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _STEADY_SECONDS = 30.0  # a worker that lived so long is started again at once
-_READY_SECONDS = 30.0  # how long a replacement may take before the old worker drains all the same
+_READY_SECONDS = 30.0  # how long a replacement may take
 _KILL_AFTER_DRAIN_SECONDS = 5.0
 
 
@@ -42,7 +44,7 @@ class Inheritance:
     config: Config
     worker: int
     caps_row: int
-    listeners: Mapping[NodeId | None, int]
+    listeners: Mapping[NodeId | None, int]  # its own ones: a port is free when all who hold it are gone
     caps: int
     reports: int
 
@@ -62,8 +64,9 @@ class _Worker:
     process: asyncio.subprocess.Process
     started: float
     samples: Snapshot = field(default_factory=dict)
-    problems: Mapping[str, str] = field(default_factory=lambda: {"worker": "is starting"})
-    serves: asyncio.Event = field(default_factory=asyncio.Event)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    serves: asyncio.Event = field(default_factory=asyncio.Event)  # it has reported that nothing is wrong
+    leaves: bool = False  # it was told to end: another has its place, or all end
 
     def take(self, line: bytes) -> None:
         report = json.loads(line)
@@ -75,7 +78,7 @@ class _Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place among the workers: `turn` asks for another worker there, `exchanged` says that it serves."""
+    """A place among the workers: `turn` asks for another worker there, `exchanged` says that this is over."""
 
     index: int
     turn: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,16 +97,25 @@ class Supervisor:
         self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
         self._workers: set[_Worker] = set()
         self._retired: Snapshot = {("headgate_worker_restarts", ()): 0}
-        self._listening: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
         self._loop = asyncio.get_running_loop()
 
     def problems(self) -> Mapping[str, str]:
-        """Why a client that comes now may not be served: what any worker says, and workers that are missing."""
-        serving = {worker.index for worker in self._workers if worker.serves.is_set()}
-        missing = set(range(self._config.gateway.workers)) - serving
-        problems = {f"worker {index}": "does not serve yet" for index in missing}
-        for worker in self._workers:
-            problems |= worker.problems
+        """Why a client that comes now may not be served: workers that are missing, and what those say that serve.
+
+        A worker that is being replaced, or starts beside the one that it will replace, keeps nobody waiting.
+        """
+        if self._stopping:
+            return {"gateway": "is draining"}
+        problems: dict[str, str] = {}
+        for index in range(self._config.gateway.workers):
+            here = [worker for worker in self._workers if worker.index == index and not worker.leaves]
+            serving = [worker for worker in here if worker.serves.is_set()]
+            if not serving:
+                problems[f"worker {index}"] = "does not serve yet"
+            for worker in serving or here:
+                problems |= worker.problems
         return problems
 
     def snapshot(self) -> Snapshot:
@@ -111,6 +123,7 @@ class Supervisor:
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
+        Ends(self._config, self._loop)  # certificates that no worker could use are refused before anything starts
         async with AsyncExitStack() as stack:
             self._listeners = bind_all(self._config.gateway)
             stack.callback(self._let_go)
@@ -122,6 +135,7 @@ class Supervisor:
                 tasks = [group.create_task(self._keep(place)) for place in places]
                 tasks.append(group.create_task(_take_turns(replace, places)))
                 await stopped.wait()
+                self._stopping = True
                 for task in tasks:
                     task.cancel()
 
@@ -130,13 +144,12 @@ class Supervisor:
     async def _keep(self, place: _Place) -> None:
         """Keep a worker at a place, and exchange it when its turn comes."""
         pause = _FIRST_RETRY_SECONDS
-        worker = await self._start(place.index)
         try:
+            worker = await self._start(place.index)
             while True:
                 if await _happens_first(place.turn.wait(), worker.process.wait()):
                     place.turn.clear()
-                    worker = await self._exchange(worker)
-                    place.exchanged.set()
+                    worker = await self._exchange(worker, place)
                     continue
                 log.error("worker ended, starting another", worker=place.index, exit_code=worker.process.returncode)
                 self._retired["headgate_worker_restarts", ()] += 1
@@ -145,42 +158,66 @@ class Supervisor:
                 await asyncio.sleep(pause)
                 worker = await self._start(place.index)
         finally:
-            await asyncio.shield(self._end(worker))
+            here = [self._end(worker) for worker in self._workers if worker.index == place.index]
+            await asyncio.shield(asyncio.gather(*here))
 
-    async def _exchange(self, old: _Worker) -> _Worker:
+    async def _exchange(self, old: _Worker, place: _Place) -> _Worker:
+        """Start a worker beside the old one; the one that serves stays, the other one drains."""
         new = await self._start(old.index)
-        if not await _happens_first(new.serves.wait(), asyncio.sleep(_READY_SECONDS)):
-            log.warning("replacement does not serve yet, draining the old worker", problems=dict(new.problems))
-        await self._end(old)
-        return new
+        serves_or_ends = _happens_first(new.serves.wait(), new.process.wait())
+        await _happens_first(serves_or_ends, asyncio.sleep(_READY_SECONDS))
+        staying, leaving = new, old
+        # One that does not serve is no worse than an old one that does not either: the cluster may be away.
+        if new.process.returncode is not None or not (new.serves.is_set() or old.problems):
+            staying, leaving = old, new
+            why = "; ".join(f"{what}: {text}" for what, text in new.problems.items())
+            log.error("replacement does not serve, the old worker stays", worker=old.index, problem=why or "it ended")
+        leaving.leaves = True
+        self._spawn(self._end(leaving)).add_done_callback(lambda _: place.exchanged.set())
+        return staying
 
     async def _start(self, index: int) -> _Worker:
         ours, theirs = socket.socketpair()
         row = self._free_rows.pop()
+        listeners = {
+            node: listener.fileno()
+            for node, listener in self._listeners.items()
+            if belongs(node, index, self._config.gateway.workers)
+        }
         inheritance = Inheritance(
             config=self._config,
             worker=index,
             caps_row=row,
-            listeners={node: listener.fileno() for node, listener in self._listeners.items()},
+            listeners=listeners,
             caps=self._caps_fd,
             reports=theirs.fileno(),
         )
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            pass_fds=(*inheritance.listeners.values(), self._caps_fd, theirs.fileno()),
-        )
-        theirs.close()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(*listeners.values(), self._caps_fd, theirs.fileno()),
+            )
+        except BaseException:
+            ours.close()
+            self._free_rows.add(row)
+            raise
+        finally:
+            theirs.close()
         worker = _Worker(index, row, process, self._loop.time())
         self._workers.add(worker)
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(inheritance))
         process.stdin.close()
         reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_REPORT)
-        task = self._loop.create_task(self._listen_to(worker, reader, writer))
-        self._listening.add(task)
-        task.add_done_callback(self._listening.discard)
+        self._spawn(self._listen_to(worker, reader, writer))
         return worker
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _listen_to(self, worker: _Worker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a worker's reports until it ends."""

@@ -8,14 +8,18 @@ and the problem is shown.
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import structlog
 from cryptography import x509
 
 from headgate.base.errors import UsageError
 from headgate.gateway.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner
 from headgate.wire.primitives import Buffer
+
+log = structlog.get_logger()
 
 # Half of what a link shows at once: plaintext is never longer than its ciphertext, so it always fits.
 _CIPHERTEXT: Final = memoryview(bytearray(BUFFER_BYTES // 2))
@@ -46,7 +50,8 @@ class TlsSession:
             except ssl.SSLWantReadError:
                 await self._flush(sock, loop)
             except ssl.SSLError:
-                await self._flush(sock, loop)  # the alert that tells the peer why
+                with suppress(OSError):  # the alert that tells the peer why, if the peer still listens
+                    await self._flush(sock, loop)
                 raise
             else:
                 await self._flush(sock, loop)
@@ -64,7 +69,7 @@ class TlsSession:
 class TlsLink(Link):
     """An encrypted link, after its handshake."""
 
-    __slots__ = ("_more", "_tls")
+    __slots__ = ("_fault", "_more", "_tls", "_woken")
 
     def __init__(
         self,
@@ -76,10 +81,12 @@ class TlsLink(Link):
     ) -> None:
         super().__init__(loop, sock, owner, meter)
         self._tls = tls
-        self._more = True  # the handshake's last read may have brought the first bytes
+        self._more = True  # there may be bytes that the socket knows nothing of: the handshake may have brought some
+        self._woken = False
+        self._fault: ssl.SSLError | None = None  # of a record behind those that were shown
 
     def write(self, data: Buffer) -> None:
-        if self.closed:
+        if self.closed or self._failure is not None:
             return
         view = memoryview(data)
         done = 0
@@ -93,8 +100,29 @@ class TlsLink(Link):
 
     def resume(self) -> None:
         super().resume()
+        if self._more and self._reading:
+            self._look_again()
+
+    def close(self) -> None:
+        """Say goodbye, if that needs no waiting: without it the peer cannot tell an end from a cut."""
+        if not self.closed and self._failure is None and not self.backlog:
+            with suppress(OSError):  # the peer has not said goodbye yet, and we do not wait for it
+                self._tls.object.unwrap()
+            with suppress(OSError):
+                self._sock.send(self._tls.outgoing.read())
+        super().close()
+
+    def _look_again(self) -> None:
+        """There are bytes, or an end, behind those that were read, and the socket will not tell of them."""
+        self._more = True
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._on_woken)
+
+    def _on_woken(self) -> None:
+        self._woken = False
         if self._more:
-            self._loop.call_soon(self._on_readable)
+            self._on_readable()
 
     def _on_readable(self) -> None:
         if self._reading and not self.closed:
@@ -102,6 +130,8 @@ class TlsLink(Link):
 
     def _receive(self, into: memoryview) -> int:
         """Plaintext into `into`; 0 at the peer's end, `BlockingIOError` when there is no whole record yet."""
+        if self._fault is not None:
+            raise self._fault
         if not self._more:
             size = self._sock.recv_into(_CIPHERTEXT)
             if not size:
@@ -110,19 +140,21 @@ class TlsLink(Link):
         total = 0
         self._more = False
         try:
-            while total < len(into):
-                size = self._tls.read_into(into[total:])
-                if not size:
-                    return total
+            while total < len(into) and (size := self._tls.read_into(into[total:])):
                 total += size
-            self._more = True
-            self._loop.call_soon(self._on_readable)
         except ssl.SSLWantReadError:
-            pass
-        if self._tls.outgoing.pending:  # a key update is answered
-            super().write(self._tls.outgoing.read())
-        if not total:
-            raise BlockingIOError
+            if self._tls.outgoing.pending:  # a key update is answered
+                super().write(self._tls.outgoing.read())
+            if not total:
+                raise BlockingIOError from None
+        except ssl.SSLError as fault:
+            if not total:
+                raise
+            self._fault = fault
+            self._look_again()
+        else:
+            if total:
+                self._look_again()
         return total
 
 
@@ -130,7 +162,7 @@ class Certificates:
     """The files of one side, and the context made from them; `refresh` reads them again when they have changed."""
 
     def __init__(self, section: str, files: tuple[Path, ...], *, server: bool, ca: Path | None) -> None:
-        self._section = section
+        self.section = section
         self._files = files  # certificate and key, or nothing
         self._server = server
         self._ca = ca
@@ -147,18 +179,23 @@ class Certificates:
         try:
             self.context = self._load()
         except UsageError as problem:
+            if self.problem != str(problem):
+                log.warning("certificates cannot be used, the old ones stay", problem=str(problem))
             self.problem = str(problem)
         else:
             self.problem = None
             self._stamp = stamp
+            log.info("certificates read again", section=self.section)
 
-    def _stamps(self) -> tuple[int, ...]:
+    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
+        """What changes with a file, also with one that keeps the time of the one that it replaces."""
         stamps = []
         for file in (*self._files, *([self._ca] if self._ca else [])):
             try:
-                stamps.append(file.stat().st_mtime_ns)
+                now = file.stat()
+                stamps.append((now.st_mtime_ns, now.st_ino, now.st_size))
             except OSError:
-                stamps.append(-1)
+                stamps.append((-1, -1, -1))
         return tuple(stamps)
 
     def _load(self) -> ssl.SSLContext:
@@ -171,13 +208,19 @@ class Certificates:
             else:
                 context = ssl.create_default_context(cafile=self._ca)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.options |= ssl.OP_NO_RENEGOTIATION
             if self._files:
-                context.load_cert_chain(self._files[0], self._files[1])
+                context.load_cert_chain(self._files[0], self._files[1], password=_no_password)
                 self.expires_at = _expiry(self._files[0])
         except (OSError, ValueError) as failure:
             names = ", ".join(str(file) for file in (*self._files, *([self._ca] if self._ca else [])))
-            raise UsageError(f"{self._section}: these files cannot be used: {names}: {failure}") from None
+            raise UsageError(f"{self.section}: these files cannot be used: {names}: {failure}") from None
         return context
+
+
+def _no_password() -> str:
+    """Without this OpenSSL would ask for it at the terminal, and wait."""
+    raise ValueError("the private key is encrypted: store it without a password, readable by this user only")
 
 
 def _expiry(certificate: Path) -> float:

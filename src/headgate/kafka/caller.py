@@ -45,6 +45,8 @@ class Caller:
             raise ClusterError(f"no connection to {host}:{port} within {timeout:g} s") from None
         except OSError as failure:
             raise ClusterError(f"no connection to {host}:{port}: {failure.strerror or failure}") from None
+        except (ValueError, OverflowError) as failure:  # a name that no resolver takes, a port that is none
+            raise ClusterError(f"no connection to {host!r}:{port}: {failure}") from None
         return cls(reader, writer, timeout)
 
     async def call(self, key: int, request: Message, answer_class: type[M], version: int) -> M:
@@ -63,6 +65,9 @@ class Caller:
                 await self._writer.drain()
                 size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
                 content = await self._reader.readexactly(_bounded(size))
+            (correlation_id,) = frames.CORRELATION_ID.unpack_from(content, 0)
+            if correlation_id != self._correlation_id:
+                raise WireError(f"correlation id {correlation_id} instead of {self._correlation_id}")  # noqa: TRY301
             return decode(answer_class, version, content, frames.answer_body(content, flexible=flexible))
         except TimeoutError:
             self.close()

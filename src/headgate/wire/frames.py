@@ -17,7 +17,7 @@ CORRELATION_ID_AT = 8  # in a request, its size included
 SMALLEST_REQUEST = 10  # what the size of a request covers at least
 SMALLEST_ANSWER = 4
 LONGEST_ACKS_PREFIX = 128 * 1024  # client id and transactional id have int16 lengths
-MOST_HEADER_TAGS = 100  # Kafka's own request headers have none; millions of them would keep the event loop
+MOST_HEADER_TAGS = 100  # Kafka's own headers have none; millions of them would keep the event loop
 
 _REQUEST_HEADER = Struct(">hhih")
 _SIZE = Struct(">i")
@@ -73,7 +73,7 @@ def answer_header(correlation_id: bytes, *, flexible: bool) -> bytes:
 
 def answer_body(content: Buffer, *, flexible: bool) -> int:
     """Where the body of an answer begins, counted from its correlation id."""
-    return skip_tags(content, 4, len(content)) if flexible else 4
+    return skip_tags(content, 4, len(content), most=MOST_HEADER_TAGS) if flexible else 4
 
 
 def produce_acks(view: Buffer, pos: int, end: int, *, flexible: bool) -> int | None:

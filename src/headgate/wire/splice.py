@@ -5,6 +5,7 @@ answer with only host and port of the brokers changed: every other byte, unknown
 The layouts are Metadata, FindCoordinator (both shapes), DescribeCluster, and the NodeEndpoints of KIP-951.
 
 One rule: what cannot be walked raises `WireError`; an answer never leaves with an address that was not looked at.
+Nodes and tagged fields of one answer are counted: a broker that announces millions must not keep the event loop.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,8 @@ _I32 = Struct(">i").unpack_from
 _NODE_ENDPOINTS: Final = 0  # tag of Produce v10+ and Fetch v16+
 _PADDING_TAG: Final = 10_000  # Kafka's own tags go to 3; see KIP-482 on unknown tags
 _PADDING_TAG_SHORT: Final = 127  # the largest tag number of one byte, as short as that of NodeEndpoints
+MOST_PARTS: Final = 30_000  # nodes and their tagged fields in one answer; a client may ask for as many coordinators
+MOST_LAST_FIELDS: Final = 1000  # of the tag section that ends an answer
 
 
 class Address(NamedTuple):
@@ -55,6 +58,7 @@ class _Splicer:
         self.pos = 0
         self.copied = 0
         self.parts: list[Buffer] = []
+        self.parts_left = MOST_PARTS
 
     def int32(self) -> int:
         try:
@@ -82,14 +86,25 @@ class _Splicer:
             raise WireError("a length inside the answer reaches past its end")
 
     def count(self) -> int:
-        if not self.flexible:
-            return self.int32()
-        count, self.pos = read_uvarint(self.buf, self.pos)
-        return count - 1
+        """How many nodes come; 0 or less for none."""
+        if self.flexible:
+            count, self.pos = read_uvarint(self.buf, self.pos)
+            count -= 1
+        else:
+            count = self.int32()
+        self.spend(count)
+        return count
 
     def tags(self) -> None:
         if self.flexible:
+            count, _ = read_uvarint(self.buf, self.pos)
+            self.spend(count)
             self.pos = skip_tags(self.buf, self.pos, self.end)
+
+    def spend(self, count: int) -> None:
+        self.parts_left -= max(0, count)
+        if self.parts_left < 0:
+            raise WireError(f"more than {MOST_PARTS} nodes and tagged fields in one answer")
 
     def node(self) -> None:
         """A node id with its host and port: the last two are replaced, unless the id says that there is no node."""
@@ -225,6 +240,8 @@ def tagged_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> byte
 def _fields(tail: Buffer, pos: int) -> list[tuple[int, bytes]]:
     """The fields of the tag section that stands between `pos` and the end."""
     count, pos = read_uvarint(tail, pos)
+    if count > MOST_LAST_FIELDS:
+        raise WireError(f"tag section of {count} fields, more than {MOST_LAST_FIELDS}")
     fields: list[tuple[int, bytes]] = []
     for _ in range(count):
         tag, pos = read_uvarint(tail, pos)

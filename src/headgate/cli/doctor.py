@@ -1,0 +1,111 @@
+"""`headgate doctor`: everything that would keep the gateway from working in front of its cluster.
+
+Findings go to standard output, as text or as one JSON object; what is being waited for goes to standard error. Exit
+codes: 0 without a problem (warnings are none), 1 with one, 2 when the configuration itself cannot be used.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from headgate.cli.logs import escaped
+from headgate.config.loading import load
+from headgate.config.model import Config
+from headgate.config.problems import ConfigError
+from headgate.kafka.diagnosis import Check, Finding, Verdict, count, examine
+from headgate.kafka.diagnosis.findings import problem
+
+_MARKS = {Verdict.OK: "ok", Verdict.WARNING: "WARNING", Verdict.PROBLEM: "PROBLEM"}
+_MARK_WIDTH = max(map(len, _MARKS.values()))
+
+
+# argparse gives the type of add_subparsers() no public name.
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="what keeps the gateway from working, and the command that mends it",
+        description="Look at everything that the gateway needs, without changing anything: this machine, the brokers, "
+        "the rights of the service account, Headgate's topics, versions and clocks.",
+    )
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the TOML file")
+    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 without problems, 1 with; 2 for a configuration that cannot be used."""
+    try:
+        config = load(args.config, os.environ)
+    except ConfigError as error:
+        if not args.json:
+            raise
+        print(json.dumps(document(_of_configuration(error, args.config))))
+        return error.exit_code
+    findings = asyncio.run(_examine(config, as_text=not args.json))
+    print(json.dumps(document(findings)) if args.json else summary(findings))
+    return 1 if count(findings)[Verdict.PROBLEM] else 0
+
+
+def _of_configuration(error: ConfigError, file: Path) -> list[Finding]:
+    return [
+        problem(Check.CONFIGURATION, one.path, one.text, mend=f"correct {one.path} in {file}") for one in error.problems
+    ]
+
+
+async def _examine(config: Config, *, as_text: bool) -> list[Finding]:
+    """All findings; as text they are printed while they come, so that a slow step does not hide the others."""
+    findings: list[Finding] = []
+    heading: Check | None = None
+    async for finding in examine(config, tell=_tell):
+        findings.append(finding)
+        if as_text:
+            if finding.check is not heading:
+                heading = finding.check
+                print(heading.value)
+            print("\n".join(lines(finding)), flush=True)
+    return findings
+
+
+def lines(finding: Finding) -> list[str]:
+    """One finding for a terminal; brokers choose some of these words, so they are escaped."""
+    told = [f"  {_MARKS[finding.verdict]:<{_MARK_WIDTH}}  {escaped(finding.subject)}: {escaped(finding.text)}"]
+    if finding.mend:
+        told.append(f"  {'':<{_MARK_WIDTH}}    -> {escaped(finding.mend)}")
+    return told
+
+
+def summary(findings: Iterable[Finding]) -> str:
+    counts = count(findings)
+    words = [_plural(counts[Verdict.PROBLEM], "problem"), _plural(counts[Verdict.WARNING], "warning")]
+    return f"{', '.join(words)}, {counts[Verdict.OK]} ok"
+
+
+def document(findings: Iterable[Finding]) -> dict[str, object]:
+    """The object of `--json`."""
+    found = list(findings)
+    counts = count(found)
+    return {
+        "counts": {verdict.value: number for verdict, number in counts.items()},
+        "findings": [
+            {
+                "verdict": one.verdict.value,
+                "check": one.check.value,
+                "subject": one.subject,
+                "text": one.text,
+                "mend": one.mend or None,
+            }
+            for one in found
+        ],
+    }
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _tell(text: str) -> None:
+    print(f"headgate: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,13 @@
+"""`headgate doctor`: what keeps a gateway from working in front of its cluster, and the line that mends it.
+
+    async for finding in examine(config, tell=print):
+        print(finding.verdict, finding.text, finding.mend)
+
+Read `findings.py` (what is said), `examination.py` (the order), then one module a question: `machine`, `certificates`,
+`dialling`, `nodes`, `features`, `rights` with `probing`, `topics`, `clock`. Nothing here changes the cluster.
+"""
+
+from headgate.kafka.diagnosis.examination import examine
+from headgate.kafka.diagnosis.findings import Check, Finding, Verdict, count
+
+__all__ = ["Check", "Finding", "Verdict", "count", "examine"]

@@ -1,0 +1,402 @@
+"""`headgate doctor` in front of a real broker: what is missing is found, and mended by the line that it prints."""
+
+import argparse
+import json
+import shlex
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from headgate.cli import doctor
+from headgate.facts.topics import topic_specs
+from headgate.kafka.diagnosis.rights import RIGHTS
+from headgate.kafka.embedded import SecurityProtocol
+from tests.support.cluster import USERS, Cluster, start_test_cluster
+from tests.support.gateway import GatewayProcess, GatewaySetup
+from tests.support.ports import port_block
+
+Capture = pytest.CaptureFixture[str]
+Found = list[dict[str, str]]
+WAIT_S = 15.0
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "cluster": ResourceType.BROKER,  # librdkafka's name of it
+}
+
+
+ALICES_ACLS = AclBindingFilter(
+    ResourceType.ANY,
+    None,  # type: ignore[arg-type]
+    ResourcePatternType.ANY,
+    "User:alice",
+    None,  # type: ignore[arg-type]
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with start_test_cluster(tmp_path_factory) as running:
+        yield running
+
+
+@dataclass
+class Ward:
+    """A configuration in front of the cluster, and the doctor's findings on it."""
+
+    cluster: Cluster
+    folder: Path
+    prefix: str
+    admin: AdminClient
+    granted: set[AclBinding] = field(default_factory=set)
+
+    def examine(
+        self,
+        capsys: Capture,
+        *,
+        protocol: SecurityProtocol = SecurityProtocol.SASL_PLAINTEXT,
+        bootstrap: Iterable[str] = (),
+        password: str = USERS["alice"],
+        code: int,
+    ) -> Found:
+        """What `headgate doctor --json` says when it ends with `code`."""
+        file = self._write(protocol, list(bootstrap) or [self.cluster.kafka.bootstrap_of(protocol)], password)
+        parser = argparse.ArgumentParser()
+        doctor.add_parser(parser.add_subparsers())
+        args = parser.parse_args(["doctor", "--config", str(file), "--json"])
+        self.wait_for_acls()
+        capsys.readouterr()
+        got = args.run(args)
+        findings: Found = json.loads(capsys.readouterr().out)["findings"]
+        assert got == code, not_ok(findings)
+        return findings
+
+    def _write(self, protocol: SecurityProtocol, bootstrap: list[str], password: str) -> Path:
+        port = port_block()
+        secret = self.folder / "password"
+        secret.write_text(password + "\n")
+        lines = [
+            f'[gateway]\nlisten = "127.0.0.1:{port}"\nnodes = "0-0"\nmax_connections = 100',
+            f'[metrics]\nlisten = "127.0.0.1:{port + 8}"',
+            f'[facts]\nprefix = "{self.prefix}"',
+            f"[upstream]\nbootstrap = {json.dumps(bootstrap)}",
+        ]
+        if protocol in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}:
+            lines += ['service_user = "alice"', f'service_password_file = "{secret}"']
+        else:
+            lines += ['service_mechanism = "none"']
+        if protocol in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}:
+            lines += ["tls = true", f'tls_ca = "{self.cluster.certificates.ca}"']
+        file = self.folder / "headgate.toml"
+        file.write_text("\n".join(lines) + "\n")
+        return file
+
+    def grant_everything(self) -> None:
+        for right in RIGHTS:
+            if right.need != "implied":
+                self.grant(str(right.resource), right.operation)
+
+    def grant(self, resource: str, operation: str) -> None:
+        name = "kafka-cluster" if resource == "cluster" else self.prefix
+        binding = AclBinding(
+            _RESOURCES[resource],
+            name,
+            ResourcePatternType.LITERAL if resource == "cluster" else ResourcePatternType.PREFIXED,
+            "User:alice",
+            "*",
+            _operation(operation),
+            AclPermissionType.ALLOW,
+        )
+        self.admin.create_acls([binding])[binding].result(WAIT_S)
+        self.granted.add(binding)
+
+    def mend(self, line: str) -> None:
+        """Do what a `kafka-acls.sh` or `kafka-configs.sh` line says, without a JVM for it."""
+        words = shlex.split(line)
+        given = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
+        if words[0] == "kafka-acls.sh":
+            (resource,) = [kind for kind in _RESOURCES if f"--{kind}" in words]
+            self.grant(resource, given["--operation"])
+            return
+        assert words[0] == "kafka-configs.sh"
+        key, _, value = given["--add-config"].partition("=")
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(ResourceType.TOPIC, given["--entity-name"], incremental_configs=[entry])
+        self.admin.incremental_alter_configs([changed])[changed].result(WAIT_S)
+        wait_until(lambda: self._config(given["--entity-name"], key) == value)
+
+    def _config(self, topic: str, key: str) -> str | None:
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        found: str | None = self.admin.describe_configs([asked])[asked].result(WAIT_S)[key].value
+        return found
+
+    def wait_for_acls(self) -> None:
+        """The controller answers when it has decided; the broker that is asked may know a moment later."""
+        wait_until(lambda: len(self.admin.describe_acls(ALICES_ACLS).result(WAIT_S)) == len(self.granted))
+
+    def make_topics(self, **configs: dict[str, str]) -> None:
+        specs = topic_specs(prefix=self.prefix, brokers=1, max_bytes=4 * 1024 * 1024)
+        new = [
+            NewTopic(
+                spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=1,
+                config=dict(spec.configs) | configs.get(spec.name.removeprefix(self.prefix), {}),
+            )
+            for spec in specs
+        ]
+        for made in self.admin.create_topics(new).values():
+            made.result(WAIT_S)
+
+
+@pytest.fixture
+def ward(cluster: Cluster, tmp_path: Path) -> Iterator[Ward]:
+    """With a prefix of its own, so that topics of one test do not matter to another; ACLs are taken away again."""
+    admin = AdminClient(cluster.client_config())  # its calls end when it does
+    ward = Ward(cluster, tmp_path, f"d{uuid.uuid4().hex[:8]}.", admin)
+    yield ward
+    for deleted in admin.delete_acls([ALICES_ACLS]).values():
+        deleted.result(WAIT_S)
+    ward.granted.clear()
+    ward.wait_for_acls()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _operation(name: str) -> Any:
+    """`DescribeConfigs` is DESCRIBE_CONFIGS to librdkafka."""
+    return AclOperation["".join(f"_{char}" if char.isupper() else char for char in name).lstrip("_").upper()]
+
+
+def not_ok(findings: Found) -> Found:
+    return [one for one in findings if one["verdict"] != "ok"]
+
+
+def problems(findings: Found) -> list[tuple[str, str]]:
+    return [(one["check"], one["subject"]) for one in findings if one["verdict"] == "problem"]
+
+
+def test_an_account_with_exactly_the_rights_of_the_list_is_in_order(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    findings = ward.examine(capsys, code=0)
+    assert not_ok(findings) == []
+    checks = {"machine", "upstream", "cluster", "versions", "rights", "topics", "clock"}
+    assert {one["check"] for one in findings} == checks
+
+
+def test_rights_and_topics_are_the_same_when_the_topics_are_there(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    ward.make_topics()
+    findings = ward.examine(capsys, code=0)
+    assert not_ok(findings) == []
+    assert [one["text"] for one in findings if one["check"] == "topics"] == ["is as it should be"] * 7
+
+
+def test_every_missing_right_is_found_and_its_line_mends_it(ward: Ward, capsys: Capture) -> None:
+    bare = ward.examine(capsys, code=1)
+    missing = [one for one in bare if one["check"] == "rights" and one["verdict"] != "ok"]
+    assert len(missing) == len(RIGHTS)
+    assert [one["subject"] for one in missing if one["verdict"] == "warning"] == ["Describe on kafka-cluster"]
+    for one in missing:
+        ward.mend(one["mend"].partition("by itself: ")[2] or one["mend"])
+    assert not_ok(ward.examine(capsys, code=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "operation"),
+    [
+        (str(right.resource), right.operation)
+        for right in RIGHTS
+        # Read and Write are Describe too, to a broker: these two cannot be missing by themselves.
+        if right.need == "needed" and right.operation != "Describe"
+    ],
+)
+def test_one_right_that_is_missing_is_the_one_that_is_named(
+    ward: Ward, capsys: Capture, resource: str, operation: str
+) -> None:
+    for right in RIGHTS:
+        if right.need != "implied" and (str(right.resource), right.operation) != (resource, operation):
+            ward.grant(str(right.resource), right.operation)
+    found = [subject for check, subject in problems(ward.examine(capsys, code=1)) if check == "rights"]
+    expected = [f"{operation} on {resource} {ward.prefix}*"]
+    if (resource, operation) == ("topic", "Write"):
+        expected.append("IdempotentWrite on kafka-cluster")
+    assert found == expected
+
+
+def test_the_doctor_leaves_nothing_behind(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    before = everything_in(ward)
+    ward.examine(capsys, code=0)
+    assert everything_in(ward) == before
+
+
+def everything_in(ward: Ward) -> tuple[set[str], set[str]]:
+    """Topics, Kafka's internal ones too, and groups."""
+    listed = ward.admin.list_consumer_groups(request_timeout=WAIT_S).result(WAIT_S)
+    return set(ward.admin.list_topics(timeout=WAIT_S).topics), {one.group_id for one in listed.valid}
+
+
+def test_the_probe_of_a_transactional_id_does_not_disturb_its_owner(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    ward.make_topics()
+    producer = Producer({**ward.cluster.client_config(), "transactional.id": f"{ward.prefix}leader"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(f"{ward.prefix}trips", b"value", b"key")
+    producer.flush(WAIT_S)
+    ward.examine(capsys, code=0)
+    producer.commit_transaction(WAIT_S)
+
+
+def test_a_topic_that_differs_is_found_and_its_line_mends_it(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    ward.make_topics(
+        state={"cleanup.policy": "delete"},
+        topologies={"max.message.bytes": "1048588"},
+        activity={"retention.ms": "3600000"},
+    )
+    findings = not_ok(ward.examine(capsys, code=1))
+    assert [(one["subject"].removeprefix(ward.prefix), one["verdict"]) for one in findings] == [
+        ("state", "problem"),
+        ("topologies", "problem"),
+        ("activity", "warning"),
+    ]
+    for one in findings:
+        ward.mend(one["mend"])
+    assert not_ok(ward.examine(capsys, code=0)) == []
+
+
+def test_a_wrong_password_is_told_in_the_brokers_own_words(ward: Ward, capsys: Capture) -> None:
+    (finding,) = not_ok(ward.examine(capsys, password="not-it", code=1))
+    assert finding["check"] == "upstream"
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in finding["text"]
+    assert "--entity-type users --entity-name alice --add-config 'SCRAM-SHA-512=[password=NEW]'" in finding["mend"]
+    assert "not-it" not in json.dumps(finding)
+
+
+def test_an_unreachable_address_does_not_hide_the_others(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    alive = ward.cluster.kafka.bootstrap_of(SecurityProtocol.SASL_PLAINTEXT)
+    dead = f"127.0.0.1:{port_block()}"
+    findings = ward.examine(capsys, bootstrap=[dead, alive], code=1)
+    assert problems(findings) == [("upstream", dead)]
+    assert [one for one in findings if one["check"] == "clock"]
+
+
+def test_tls_with_the_right_name_is_in_order_but_for_the_short_life_of_test_certificates(
+    ward: Ward, capsys: Capture
+) -> None:
+    ward.grant_everything()
+    findings = ward.examine(capsys, protocol=SecurityProtocol.SASL_SSL, code=0)
+    assert {(one["check"], one["verdict"]) for one in not_ok(findings)} == {("certificates", "warning")}
+    (answer,) = [one for one in findings if one["check"] == "upstream"]
+    assert "TLSv1.3" in answer["text"]
+
+
+def test_a_certificate_for_another_name_is_told_with_the_names_that_it_has(ward: Ward, capsys: Capture) -> None:
+    broker = ward.cluster.kafka.bootstrap_of(SecurityProtocol.SASL_SSL)
+    with forwarding("127.0.0.9", port_block(), broker) as other_name:
+        findings = ward.examine(capsys, protocol=SecurityProtocol.SASL_SSL, bootstrap=[other_name], code=1)
+    (finding,) = [one for one in findings if one["verdict"] == "problem"]
+    assert "not for 127.0.0.9" in finding["text"]
+    assert "localhost" in finding["text"]
+    assert "upstream.bootstrap = localhost:" in finding["mend"]
+
+
+@pytest.mark.parametrize(
+    ("port_of", "configured_as", "text", "mend"),
+    [
+        (SecurityProtocol.SSL, SecurityProtocol.PLAINTEXT, "speaks TLS", "upstream.tls = true"),
+        (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL, "speaks no TLS", "upstream.tls = false"),
+        (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.PLAINTEXT, "wants SASL", "upstream.service_user"),
+        (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT, "does not offer SASL", "service_mechanism"),
+    ],
+)
+def test_the_wrong_listener_is_recognised(
+    ward: Ward, capsys: Capture, port_of: SecurityProtocol, configured_as: SecurityProtocol, text: str, mend: str
+) -> None:
+    bootstrap = [ward.cluster.kafka.bootstrap_of(port_of)]
+    findings = ward.examine(capsys, protocol=configured_as, bootstrap=bootstrap, code=1)
+    (finding,) = [one for one in findings if one["verdict"] == "problem"]
+    assert text in finding["text"]
+    assert mend in finding["mend"]
+
+
+def test_a_nameless_principal_that_rules_the_cluster_is_a_warning(ward: Ward, capsys: Capture) -> None:
+    (finding,) = not_ok(ward.examine(capsys, protocol=SecurityProtocol.PLAINTEXT, code=0))
+    assert (finding["check"], finding["subject"]) == ("rights", "least privilege")
+    assert "every client" in finding["text"]
+
+
+def test_a_gateway_that_runs_here_already_is_no_obstacle(cluster: Cluster, tmp_path: Path, capsys: Capture) -> None:
+    port = port_block()
+    setup = GatewaySetup(folder=tmp_path, port=port, upstream=cluster.bootstrap, metrics_port=port + 8)
+    with GatewayProcess(setup):
+        parser = argparse.ArgumentParser()
+        doctor.add_parser(parser.add_subparsers())
+        args = parser.parse_args(["doctor", "--config", str(tmp_path / "headgate.toml")])
+        assert args.run(args) == 0
+    out = capsys.readouterr().out
+    assert "a Headgate runs here and is ready" in out
+    assert f"127.0.0.1:{port + 1}: node 0: in use, and a Headgate runs here" in out
+
+
+@contextmanager
+def forwarding(host: str, port: int, to: str) -> Iterator[str]:
+    """A plain TCP forwarder: a broker under an address that is not in its certificate."""
+    target_host, _, target_port = to.rpartition(":")
+    with socket.create_server((host, port)) as server:
+        threading.Thread(target=_accept, args=(server, (target_host, int(target_port))), daemon=True).start()
+        yield f"{host}:{port}"
+        # Closing alone does not wake up a thread that waits in accept.
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _accept(server: socket.socket, target: tuple[str, int]) -> None:
+    with suppress(OSError):
+        while True:
+            client, _ = server.accept()
+            broker = socket.create_connection(target)
+            for source, sink in ((client, broker), (broker, client)):
+                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while piece := source.recv(65536):
+            sink.sendall(piece)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()

@@ -1,0 +1,64 @@
+"""What `/metrics` can show, taken from the page that the code makes, and what a PromQL text asks of it."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.config import Config
+from headgate.gateway.metrics import Metrics, add, page
+from headgate.gateway.routes import Route
+from headgate.gateway.supervisor import Supervisor
+
+Labels = dict[str, set[str]]
+# Prometheus itself adds these to everything that it collects.
+_COLLECTORS = {"instance", "job"}
+_SELECTOR = re.compile(r"\b(headgate_\w+)(?:\{([^}]*)\})?")
+_MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+_GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
+
+
+def samples() -> dict[str, Labels]:
+    """Every sample name of a gateway that has TLS and has served a call, with the values of each label."""
+    found: dict[str, Labels] = {}
+    for family in text_string_to_metric_families(asyncio.run(_page()).decode()):
+        for sample in family.samples:
+            labels = found.setdefault(sample.name, {})
+            for name, value in sample.labels.items():
+                labels.setdefault(name, set()).add(value)
+    return found
+
+
+async def _page() -> bytes:
+    fetch = Route(ApiKey(1), ApiVersion(18), ())
+    fetch.calls = 1
+    worker = Metrics().snapshot(open_connections=1, connections_limit=10, routes=[fetch], certificate_expires_at=1.0)
+    return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
+
+
+def wrong_with(expression: str, known: dict[str, Labels]) -> list[str]:
+    """What the expression asks for and the page does not have."""
+    faults = []
+    labels_of_all: set[str] = set()
+    for name, matchers in _SELECTOR.findall(expression):
+        if name not in known:
+            faults.append(f"no metric {name}")
+            continue
+        labels_of_all |= set(known[name])
+        for label, operator, value in _MATCHER.findall(matchers):
+            if label in _COLLECTORS:
+                continue
+            if label not in known[name]:
+                faults.append(f"{name} has no label {label}")
+            elif operator == "=" and value not in known[name][label]:
+                faults.append(f"{name} has no {label}={value}")
+    for names in _GROUPING.findall(expression):
+        wanted = {name.strip() for name in names.split(",")}
+        faults += [f"no label {name} to group by" for name in wanted - labels_of_all - _COLLECTORS]
+    return faults
+
+
+def names_in(expressions: Iterable[str]) -> set[str]:
+    return {name for expression in expressions for name, _ in _SELECTOR.findall(expression)}

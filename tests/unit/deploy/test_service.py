@@ -1,0 +1,73 @@
+"""The systemd unit and the container file fit the program that they start."""
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.cli.main import parser
+from headgate.config import Config
+from headgate.gateway import supervisor
+from headgate.kafka.diagnosis.machine import descriptors_needed
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+UNIT = (DEPLOY / "headgate.service").read_text("utf-8")
+CONTAINER = (DEPLOY / "Containerfile").read_text("utf-8")
+PROGRAM = "/opt/headgate/bin/headgate"
+
+
+def unit() -> configparser.ConfigParser:
+    # A key may stand twice in a unit, and then both count; none that is looked at here does.
+    read = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    read.optionxform = str  # type: ignore[assignment,method-assign]
+    read.read_string(UNIT)
+    return read
+
+
+def seconds(text: str) -> float:
+    return float(text.removesuffix("s"))
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        assert set(unit()) >= {"Unit", "Service", "Install"}
+        return
+    # It looks whether the programs are there: ours is where the tests' is.
+    copy = tmp_path / "headgate.service"
+    copy.write_text(UNIT.replace(PROGRAM, str(Path(sys.executable).parent / "headgate")))
+    done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False, timeout=60)
+    complaints = [line for line in done.stderr.splitlines() if "headgate.service" in line]
+    assert (done.returncode, complaints) == (0, [])
+
+
+@pytest.mark.parametrize("key", ["ExecStartPre", "ExecStart"])
+def test_the_unit_runs_commands_that_there_are(key: str) -> None:
+    program, *arguments = unit()["Service"][key].split()
+    assert program == PROGRAM
+    assert parser().parse_args(arguments).run
+
+
+def test_the_container_runs_a_command_that_there_is() -> None:
+    (command,) = re.findall(r"^CMD (\[.*\])$", CONTAINER, re.MULTILINE)
+    assert parser().parse_args(re.findall(r'"([^"]+)"', command)).run
+    assert "UNTESTED" in CONTAINER.splitlines()[0]
+
+
+def test_systemd_waits_longer_than_a_worker_may_drain() -> None:
+    longest = Config().gateway.drain_ms / 1000 + supervisor._KILL_AFTER_DRAIN_SECONDS
+    assert seconds(unit()["Service"]["TimeoutStopSec"]) > longest
+
+
+def test_the_unit_allows_the_descriptors_that_the_default_cap_needs() -> None:
+    assert int(unit()["Service"]["LimitNOFILE"]) >= descriptors_needed(Config())
+
+
+def test_a_reload_replaces_the_workers_and_a_stop_goes_to_the_supervisor_alone() -> None:
+    service = unit()["Service"]
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["KillMode"] == "mixed"
+    assert service["Type"] == "exec"
