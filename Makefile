@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 PYTEST := $(BIN)/python -m pytest -q
+MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help system system-run setup run test check format unit contract integration bench soak lock clean
@@ -65,8 +66,8 @@ integration: setup  ## real Kafka, real clients
 bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
 	$(BIN)/python -m bench
 
-soak: setup     ## long campaigns; MINUTES=10 each
-	$(PYTEST) tests/soak
+soak: setup     ## long campaigns: make soak MINUTES=10
+	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) tests/soak
 
 lock:           ## make the lock file anew from pyproject.toml
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -q -o requirements.lock
