@@ -20,24 +20,25 @@ class Certificates:
     client_keystore: Path
 
 
-def make_certificates(folder: Path) -> Certificates:
+def make_certificates(folder: Path, *, days: int = 2) -> Certificates:
     """A new authority in `folder` and what it has signed; the server's names are the loopback addresses."""
     folder.mkdir(parents=True, exist_ok=True)
     ca, ca_key = folder / "ca.pem", folder / "ca.key"
-    _openssl(ca_key, ca, "headgate-test-authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    _openssl(ca_key, ca, "headgate-test-authority", days, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     files: dict[str, Path] = {}
     for who in ("server", "client"):
         key, cert, keystore = folder / f"{who}.key", folder / f"{who}.pem", folder / f"{who}-keystore.pem"
         signed = ("-CA", str(ca), "-CAkey", str(ca_key), "-addext", "basicConstraints=critical,CA:false")
-        _openssl(key, cert, f"headgate-test-{who}", *signed, "-addext", _NAMES)
+        _openssl(key, cert, f"headgate-test-{who}", days, *signed, "-addext", _NAMES)
         keystore.write_text(key.read_text() + cert.read_text())
         files |= {f"{who}_key": key, f"{who}_cert": cert, f"{who}_keystore": keystore}
     return Certificates(ca=ca, **files)
 
 
-def _openssl(key: Path, cert: Path, name: str, *more: str) -> None:
+def _openssl(key: Path, cert: Path, name: str, days: int, *more: str) -> None:
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", str(key))
-    command = ["openssl", "req", "-x509", *new_key, "-out", str(cert), "-days", "2", "-subj", f"/CN={name}", *more]
+    valid = ("-days", str(days), "-subj", f"/CN={name}")
+    command = ["openssl", "req", "-x509", *new_key, "-out", str(cert), *valid, *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"openssl could not make {cert}: {done.stderr}")

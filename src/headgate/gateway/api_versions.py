@@ -20,7 +20,7 @@ from headgate.gateway.interceptor import (
     Rewritten,
     Session,
 )
-from headgate.gateway.routes import Routes
+from headgate.gateway.routes import Routes, Versions
 from headgate.wire.apis import APIS
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
@@ -30,6 +30,7 @@ _OURS: Final = APIS[API_VERSIONS]
 _UNSUPPORTED_VERSION: Final = 35
 _REBOOTSTRAP_REQUIRED: Final = 129
 _CHECKED_FROM: Final = 5
+_MOST_ANSWERS: Final = 64
 
 
 class ApiVersionsInterceptor(Interceptor):
@@ -40,6 +41,7 @@ class ApiVersionsInterceptor(Interceptor):
 
     def __init__(self) -> None:
         self._routes: Routes | None = None
+        self._answers: dict[tuple[bytes, int, int], tuple[Versions, bytes]] = {}
 
     def attach(self, routes: Routes) -> None:
         """The routes know all interceptors, this one too, so they come second."""
@@ -62,19 +64,32 @@ class ApiVersionsInterceptor(Interceptor):
         return Rewritten(encode(asked, sent), context=version, api_version=sent)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
-        assert self._routes is not None
         assert isinstance(context, int)
         if int.from_bytes(response.body[:2], "big") == _UNSUPPORTED_VERSION:
             return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
-        answer = decode(ApiVersionsResponse, response.api_version, response.body)
-        broker = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-        if not answer.error_code:
+        # Every new connection brings this answer, and the brokers of a cluster give few different ones.
+        key = (bytes(response.body), response.api_version, context)
+        known = self._answers.get(key)
+        if known is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            known = self._answers[key] = self._announce(*key)
+        broker, body = known
+        if broker:
             session.set_broker_versions(broker)
+        return Rewritten(body)
+
+    def _announce(self, body: bytes, version: int, asked: int) -> tuple[Versions, bytes]:
+        """What a broker said that it has, nothing if it refused, and what its client is told."""
+        assert self._routes is not None
+        answer = decode(ApiVersionsResponse, version, body)
+        broker = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
         announced = tuple(
             ApiVersionRange(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(self._routes.announce(broker).items())
         )
-        return Rewritten(encode(replace(answer, api_keys=announced), context))
+        told = encode(replace(answer, api_keys=announced), asked)
+        return ({} if answer.error_code else broker), told
 
 
 def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:

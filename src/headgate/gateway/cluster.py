@@ -71,23 +71,30 @@ class Cluster:
     async def addresses(self, node_id: NodeId | None) -> tuple[Address, ...]:
         """Where a client that dialled this node's port, or the bootstrap port, is to be connected; best first.
 
-        Waits for the first sight of the cluster, as long as a connection may take; empty when there is nowhere.
+        Waits for the first sight of the cluster, as long as a connection may take; empty when there is nowhere. A
+        node that the cluster does not name is away, and its client is better let go at once, as if it had dialled it.
         """
         try:
             async with asyncio.timeout(self._timeout):
-                while node_id not in self.nodes if node_id is not None else not self.nodes:
-                    self._changed.clear()
-                    self.refresh_soon()
-                    await self._changed.wait()
+                while not self.nodes:
+                    await self._next_sight()
+                for _ in range(2):  # the first look may have begun before the node came
+                    if node_id is not None and node_id not in self.nodes:
+                        await self._next_sight()
         except TimeoutError:
             return ()
         if node_id is not None:
-            return (self.nodes[node_id],)
+            return (self.nodes[node_id],) if node_id in self.nodes else ()
         known = tuple(self.nodes.values())
         configured = tuple(address for address in self._bootstrap if address not in known)
         self._turn += 1
         turn = self._turn % len(known)
         return known[turn:] + known[:turn] + configured
+
+    async def _next_sight(self) -> None:
+        self._changed.clear()
+        self.refresh_soon()
+        await self._changed.wait()
 
     async def watch(self) -> None:
         """Ask again and again, for ever."""

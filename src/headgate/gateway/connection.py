@@ -15,7 +15,7 @@ from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
 from headgate.gateway.ends import End
 from headgate.gateway.interceptor import CloseCause, Interceptor
-from headgate.gateway.pending import Entry, Private
+from headgate.gateway.pending import MOST_PENDING, Entry, Private
 from headgate.gateway.requests import RequestStream
 from headgate.gateway.responses import ResponseStream
 from headgate.gateway.routes import Versions
@@ -30,10 +30,7 @@ log = structlog.get_logger()
 _CLIENT_ID: Final = b"headgate"
 _BEFORE_CLOSE_SECONDS: Final = 2.0
 _BEFORE_PROOF_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
-# A client that has so much open is not read until some of it is answered and taken: an answer of our own costs the
-# client nothing, so only these bound what it can make us keep.
-_MOST_PENDING: Final = 4096
-_LARGEST_BACKLOG: Final = 1024 * 1024
+_LARGEST_BACKLOG: Final = 1024 * 1024  # of answers that the client does not take: then its requests are not read
 # Behind these the broker's answers cannot be told apart any more, or do not come.
 _UPSTREAM_IS_LOST: Final = frozenset(
     (
@@ -69,7 +66,9 @@ class Connection:
         self.pending: deque[Entry] = deque()
         self.draining = False
         self.closed: CloseCause | None = None
+        self.was_active = True  # since somebody last looked; then `last_active` is brought up to date
         self.last_active = loop.time()
+        self.is_calm = False  # both sides are read and nothing waits: there is nothing to regulate
         self._versions = versions
         self._peer = client.host
         self._node_id = node_id
@@ -147,12 +146,9 @@ class Connection:
 
     # Who may read when.
 
-    def touch(self) -> None:
-        self.last_active = self._loop.time()
-
     def drained(self) -> None:
         """One of the sides took what it had not taken."""
-        self.touch()
+        self.was_active = True
         self.regulate()
 
     def regulate(self) -> None:
@@ -180,11 +176,13 @@ class Connection:
             upstream.pause()
         else:
             upstream.resume()
+        waiting = client.held or self.draining or not self.responses.is_released
+        self.is_calm = client.is_reading and upstream.is_reading and not waiting
 
     @property
     def _is_clogged(self) -> bool:
         """True when no more requests can be taken, because of what became of those before."""
-        too_many = len(self.pending) > _MOST_PENDING
+        too_many = len(self.pending) > MOST_PENDING
         return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
 
     def request_decided(self) -> None:
@@ -228,12 +226,14 @@ class Connection:
     def drain(self) -> None:
         """Take no more requests; end when those under way are answered. The client is read on, for its end."""
         self.draining = True
+        self.is_calm = False
         self.regulate()
 
     def close_when_flushed(self, cause: CloseCause, detail: str = "") -> None:
         """The broker is gone: the client still gets what the broker had said."""
         if self.closed is None and self._closing is None:
             self._closing = (cause, detail)
+            self.is_calm = False
             self.client.pause()
             self._flush_timer = self._loop.call_later(self.gateway.config.gateway.drain_ms / 1000, self.close, cause)
             self.regulate()
@@ -254,7 +254,7 @@ class Connection:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
         self.closed = cause
-        if detail:
+        if detail and cause is not CloseCause.CLIENT_RESET:
             log.info("connection ended", cause=cause.value, peer=self.peer, node=self.node_id, detail=detail)
         self.client.close()
         for task in list(self._tasks):
@@ -285,6 +285,7 @@ class Connection:
             if isinstance(purpose, Private) and not purpose.body.done():
                 purpose.body.set_exception(ended)
         self.requests.abandon(ended)
+        self.responses.abandon(ended)
         self.pending.clear()
 
 

@@ -59,6 +59,8 @@ class Ends:
 
     async def arrive(self, client: socket.socket, host: str) -> End:
         """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
+        if not self._proxy_protocol and self.listener_tls is None:
+            return End(client, host)
         async with asyncio.timeout(self._timeout):
             if self._proxy_protocol:
                 host = await read_source(client, self._loop) or host

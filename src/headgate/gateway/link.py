@@ -64,12 +64,12 @@ class Link:
         "_meter",
         "_out",
         "_owner",
-        "_reading",
         "_sock",
         "backlog",
         "closed",
         "ended",
         "held",
+        "is_reading",
     )
 
     def __init__(
@@ -82,7 +82,7 @@ class Link:
         self._meter = meter
         self._kept: bytes | memoryview = b""
         self.held = False  # what is received is kept and not shown
-        self._reading = False
+        self.is_reading = False
         self._out: deque[memoryview] = deque()
         self._failure: OSError | None = None  # of a send: nothing goes out any more
         self.backlog = 0  # bytes that the socket has not taken yet
@@ -113,18 +113,18 @@ class Link:
 
     def resume(self) -> None:
         """Read when there is something and room for it; nothing happens if it is already so."""
-        if not self._reading and not self.ended and not self.closed and len(self._kept) <= _ENOUGH_ROOM:
-            self._reading = True
+        if not self.is_reading and not self.ended and not self.closed and len(self._kept) <= _ENOUGH_ROOM:
+            self.is_reading = True
             self._loop.add_reader(self._fd, self._on_readable)
 
     def pause(self) -> None:
         """Stop reading: the peer's kernel will stop its sender."""
-        if self._reading and not self.closed:
+        if self.is_reading and not self.closed:
             self._meter.times_paused += 1
             self._stop_reading()
 
     def _stop_reading(self) -> None:
-        self._reading = False
+        self.is_reading = False
         self._loop.remove_reader(self._fd)
 
     def hold_input(self) -> None:

@@ -172,8 +172,8 @@ def _families(snapshot: Snapshot, *, ready: bool) -> Iterator[Metric]:
     by_name: dict[str, dict[tuple[str, ...], float]] = {}
     for (name, labels), value in snapshot.items():
         by_name.setdefault(name, {})[labels] = value
-    for name, samples in by_name.items():
-        kind, text, label_names = _FAMILIES[name]
+    for name, (kind, text, label_names) in _FAMILIES.items():  # all of them: what is still at zero can be seen too
+        samples = by_name.get(name, {})
         if kind is HistogramMetricFamily:
             yield _histogram(name, text, samples)
             continue

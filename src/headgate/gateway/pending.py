@@ -7,6 +7,7 @@ others say whom the answer is for. The order of entries is the order of answers:
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from headgate.gateway.chain import Contexts
 from headgate.gateway.routes import Route
@@ -43,6 +44,9 @@ class Local:
     body: bytes
     contexts: Contexts
 
+
+# A client that has so much open is not read until some of it is answered: an answer of our own costs it nothing.
+MOST_PENDING: Final = 4096
 
 Purpose = Opened | Watched | Private | Local | None
 Entry = tuple[Route | None, int, Purpose]

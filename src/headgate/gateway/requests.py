@@ -13,7 +13,7 @@ from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
 from headgate.gateway.chain import ANSWER_SECONDS, RequestChain, watch
 from headgate.gateway.interceptor import CloseCause, Hold, RequestFrame
-from headgate.gateway.pending import Opened, Private, Purpose, Watched
+from headgate.gateway.pending import MOST_PENDING, Opened, Private, Purpose, Watched
 from headgate.gateway.routes import HANDSHAKE_KEYS, PRODUCE, Route
 from headgate.wire import frames
 from headgate.wire.registry import API_VERSIONS
@@ -60,7 +60,7 @@ class RequestStream:
 
     def on_bytes(self, view: memoryview, size: int) -> int:
         connection = self._connection
-        connection.touch()
+        connection.was_active = True
         try:
             used = self._walk(view, size)
         except WireError as problem:
@@ -71,7 +71,8 @@ class RequestStream:
             return size
         if self._injected:
             self._flush_injected()
-        connection.regulate()
+        if not connection.is_calm or connection.upstream.backlog or len(connection.pending) > MOST_PENDING:
+            connection.regulate()
         return used
 
     def on_end(self) -> None:
@@ -196,6 +197,7 @@ class RequestStream:
             self._forward(chain, opened)
             return
         self.blocked = True
+        connection.is_calm = False
         connection.client.hold_input()
         connection.spawn(self._decide(chain, hold, opened))
 

@@ -8,7 +8,7 @@ in the order of its requests: while an answer is held, what comes after it waits
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from headgate.base.errors import WireError
+from headgate.base.errors import ClusterError, WireError
 from headgate.gateway.chain import Contexts, ResponseChain
 from headgate.gateway.interceptor import CloseCause, Hold, ResponseFrame
 from headgate.gateway.pending import Behind, Local, Opened, Private, Purpose, Slot, Watched
@@ -75,7 +75,7 @@ class ResponseStream:
 
     def on_bytes(self, view: memoryview, size: int) -> int:
         connection = self._connection
-        connection.touch()
+        connection.was_active = True
         try:
             used = self._walk(view, size)
         except WireError as problem:
@@ -84,7 +84,8 @@ class ResponseStream:
         except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
             connection.close_on_bug(failure)
             return size
-        connection.regulate()
+        if not connection.is_calm or connection.client.backlog:
+            connection.regulate()
         return used
 
     def on_end(self) -> None:
@@ -127,11 +128,12 @@ class ResponseStream:
             length, correlation_id = frames.ANSWER_START.unpack_from(view, pos)
             if not pending:
                 raise WireError("the broker sent an answer that nobody waits for")
-            route, expected, purpose = pending.popleft()
+            route, expected, purpose = pending[0]
             if correlation_id != expected or route is None:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
             if length < frames.SMALLEST_ANSWER:
                 raise WireError(f"an answer of {length} bytes")
+            pending.popleft()
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
                 connection.prove()
             self._route = route
@@ -297,6 +299,7 @@ class ResponseStream:
         slot = Slot(_HELD_ANSWER + len(body))
         if self._behind is None:
             self._behind = Behind()
+            self._connection.is_calm = False
         self._behind.pieces.append(slot)
         self._behind.size += slot.size
         self._connection.spawn(self._decide(chain, hold, slot, head))
@@ -307,6 +310,11 @@ class ResponseStream:
             hold = chain.run(self._connection)
         slot.frame = frames.frame(head, chain.response.body)
         self._release()
+
+    def abandon(self, reason: ClusterError) -> None:
+        """The upstream has ended: a call of ours whose answer was partly here fails."""
+        if isinstance(self._purpose, Private) and not self._purpose.body.done():
+            self._purpose.body.set_exception(reason)
 
     # Output, in order.
 

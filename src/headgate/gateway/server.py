@@ -178,7 +178,7 @@ class Gateway:
             if counted == ANYBODY:
                 self._caps.leave(counted)
                 counted = arrived.host if self._caps.admit(arrived.host) else ""
-            addresses = await self.cluster.addresses(node)
+            addresses = await self.cluster.addresses(node) if counted else ()
             if not counted:
                 cause = CloseCause.TOO_MANY_CONNECTIONS
             elif self.cluster.is_wrong:
@@ -227,9 +227,13 @@ class Gateway:
         while True:
             await asyncio.sleep(min(1.0, limit / 4))
             self._ends.refresh()
-            oldest = self.loop.time() - limit
-            for connection in [one for one in self._connections if one.last_active < oldest and one.is_idle]:
-                connection.close(CloseCause.IDLE)
+            now = self.loop.time()
+            for connection in list(self._connections):
+                if connection.was_active:
+                    connection.was_active = False
+                    connection.last_active = now
+                elif connection.last_active < now - limit and connection.is_idle:
+                    connection.close(CloseCause.IDLE)
 
     async def _drain(self) -> None:
         """Stop listening, let the calls under way be answered, then end what is left."""

@@ -30,13 +30,13 @@ class StatusPages:
     def __init__(self, metrics: Callable[[], bytes], problems: Callable[[], Mapping[str, str]]) -> None:
         self._metrics = metrics
         self._problems = problems
-        self._crowd = 0
+        self._visits: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def serving(self, listen: Address) -> AsyncIterator[None]:
         """The pages, as long as the block runs."""
         try:
-            server = await asyncio.start_server(self._serve_one, listen.host, listen.port, limit=_LARGEST_REQUEST)
+            server = await asyncio.start_server(self._receive, listen.host, listen.port, limit=_LARGEST_REQUEST)
         except OSError as failure:
             raise PlatformError(
                 f"cannot listen on {listen} for the status pages: {failure.strerror}. Choose another metrics.listen"
@@ -45,6 +45,9 @@ class StatusPages:
             yield
         finally:
             server.close()
+            for visit in self._visits:
+                visit.cancel()
+            await asyncio.gather(*self._visits, return_exceptions=True)
 
     def page(self, path: str) -> Page:
         match path.partition("?")[0]:
@@ -59,17 +62,24 @@ class StatusPages:
             case _:
                 return 404, "text/plain", b"there are /metrics, /healthz and /readyz\n"
 
+    def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._visits) >= _LARGEST_CROWD:
+            writer.transport.abort()
+            return
+        visit = asyncio.get_running_loop().create_task(self._serve_one(reader, writer))
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._crowd += 1
+        writer.transport.set_write_buffer_limits(0)  # so that a page that is not taken counts for the deadline
         try:
-            if self._crowd <= _LARGEST_CROWD:
-                async with asyncio.timeout(_DEADLINE_SECONDS):
-                    await self._answer(reader, writer)
-        except (TimeoutError, OSError, h11.RemoteProtocolError):
-            writer.transport.abort()  # a visitor that is slow, gone or no HTTP client is no event
-        finally:
-            self._crowd -= 1
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                await self._answer(reader, writer)
             writer.close()
+        except (TimeoutError, OSError, h11.RemoteProtocolError):
+            pass  # a visitor that is slow, gone or no HTTP client is no event
+        finally:
+            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_LARGEST_REQUEST)

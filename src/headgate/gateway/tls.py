@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from cryptography import x509
 
 from headgate.base.errors import UsageError
 from headgate.gateway.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner
@@ -100,7 +99,7 @@ class TlsLink(Link):
 
     def resume(self) -> None:
         super().resume()
-        if self._more and self._reading:
+        if self._more and self.is_reading:
             self._look_again()
 
     def close(self) -> None:
@@ -125,7 +124,7 @@ class TlsLink(Link):
             self._on_readable()
 
     def _on_readable(self) -> None:
-        if self._reading and not self.closed:
+        if self.is_reading and not self.closed:
             super()._on_readable()
 
     def _receive(self, into: memoryview) -> int:
@@ -225,4 +224,6 @@ def _no_password() -> str:
 
 def _expiry(certificate: Path) -> float:
     """When the first certificate of the file ends: it is ours, the others are its issuers."""
+    from cryptography import x509  # noqa: PLC0415 - 8 MB that a worker without TLS does without
+
     return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc.timestamp()

@@ -1,0 +1,48 @@
+"""Tests that are coroutines, each run on an event loop of its own, as the gateway runs: on uvloop.
+
+A `conftest.py` imports `pytest_pyfunc_call` from here. One rule: whatever reaches the loop's exception handler fails
+the test, and so does a task or a socket that is left.
+"""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
+    escaped: list[dict[str, Any]] = []
+    before = _open_sockets()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_exception_handler(lambda _loop, context: escaped.append(context))
+        runner.run(_without_leftovers(pyfuncitem.function(**arguments)))
+        gc.collect(1)  # what was never awaited or retrieved says so now
+    assert escaped == []
+    assert _open_sockets() == before
+    return True
+
+
+async def _without_leftovers(test: Coroutine[Any, Any, None]) -> None:
+    await test
+    for _ in range(3):  # what was cancelled ends
+        await asyncio.sleep(0)
+    leftovers = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not leftovers, leftovers
+
+
+def _open_sockets() -> set[str]:
+    found: set[str] = set()
+    for file in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(str(file.readlink()))
+    return {name for name in found if name.startswith("socket:")}

@@ -1,0 +1,179 @@
+"""A walker finds the tail wherever a frame is cut, lets nothing of it out, and refuses lengths that cannot be."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.base.errors import WireError
+from headgate.wire import walk
+from headgate.wire.codec import encode
+from headgate.wire.messages.data import FetchResponse, ProduceRequest, ProduceResponse
+from headgate.wire.messages.share import ShareAcknowledgeResponse, ShareFetchResponse
+from headgate.wire.primitives import write_uvarint
+from headgate.wire.schema import Message
+from tests.support.messages import instances
+
+Case = tuple[Callable[[int], walk.Program], type[Message], int]
+
+ANSWERS: tuple[Case, ...] = (
+    *((walk.produce_response, ProduceResponse, version) for version in range(3, 14)),
+    *((walk.fetch_response, FetchResponse, version) for version in range(4, 19)),
+    *((walk.share_fetch_response, ShareFetchResponse, version) for version in (1, 2)),
+    *((walk.share_acknowledge_response, ShareAcknowledgeResponse, version) for version in (1, 2)),
+)
+REQUESTS: tuple[Case, ...] = tuple((walk.produce_request, ProduceRequest, version) for version in range(3, 14))
+CORRELATION_ID = b"\x00\x00\x00\x2a"
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+HOSTILE = [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\xff" * 7, b"\x00"]
+
+
+def name_of(case: Case) -> str:
+    return f"{case[1].__name__}-v{case[2]}"
+
+
+def header_tags(flexible: bool) -> st.SearchStrategy[bytes]:
+    """The tag section of an answer's header: nearly always empty, but it need not be."""
+    if not flexible:
+        return st.just(b"")
+    field = st.binary(max_size=3).map(lambda content: b"\x90\x4e" + write_uvarint(len(content)) + content)
+    return st.one_of(st.just(b"\x00"), field.map(lambda one: b"\x01" + one))
+
+
+def tail_of(message: Message, version: int) -> int:
+    """How long the tail is, by the codec: what is left out when the last fields are left out."""
+    whole = encode(message, version)
+    if version not in message.flexible:
+        return 0
+    empty: dict[str, Any] = {"unknown_tags": ()}
+    if any(spec.name == "node_endpoints" and version in spec.versions for spec in message.layout.fields):
+        empty["node_endpoints"] = ()
+    plain_array = isinstance(message, ShareFetchResponse | ShareAcknowledgeResponse)
+    return len(whole) - len(encode(replace(message, **empty), version)) + (2 if plain_array else 1)
+
+
+def topics_of(message: Any, version: int) -> list[bytes]:
+    """Names or ids of the topics, in the order of the frame."""
+    topics = message.topic_data if isinstance(message, ProduceRequest) else message.responses
+    by_id = isinstance(message, ShareFetchResponse | ShareAcknowledgeResponse) or version >= 13
+    name = "topic" if isinstance(message, FetchResponse) else "name"
+    return [one.topic_id if by_id else getattr(one, name).encode() for one in topics]
+
+
+def pieces(content: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
+    for begin, end in zip((0, *cuts), (*cuts, len(content)), strict=True):
+        yield content[begin:end]
+
+
+def walked(walker: walk.Walker, content: bytes, cuts: Sequence[int] = ()) -> bytes:
+    """Feed the content as a link does, cut at these places: what was let out before the tail."""
+    out = kept = b""
+    for piece in pieces(content, cuts):
+        buffer = kept + piece
+        if walker.at_tail:
+            break
+        used = walker.feed(b"?" + buffer + b"?", 1, 1 + len(buffer)) - 1
+        assert 0 <= used <= len(buffer)
+        out += buffer[:used]
+        kept = buffer[used:]
+        assert walker.left == len(content) - len(out)
+    return out
+
+
+@pytest.mark.parametrize("case", [*ANSWERS, *REQUESTS], ids=name_of)
+@FEW
+@given(data=st.data())
+def test_the_tail_is_found_wherever_the_frame_is_cut(case: Case, data: st.DataObject) -> None:
+    program, cls, version = case
+    message = data.draw(instances(cls, version))
+    front = b""
+    if case in ANSWERS:
+        front = CORRELATION_ID + data.draw(header_tags(version in cls.flexible))
+    content = front + encode(message, version)
+    before_tail = content[: len(content) - tail_of(message, version)]
+    for cut in range(1, len(content)):
+        topics: list[bytes] = []
+        walker = walk.Walker(program(version), len(content), topics=topics)
+        assert walked(walker, content, [cut]) == before_tail
+        assert walker.at_tail
+        assert topics == topics_of(message, version)
+    topics = []
+    walker = walk.Walker(program(version), len(content), topics=topics)
+    assert walked(walker, content, range(1, len(content))) == before_tail
+    assert topics == topics_of(message, version)
+    walker = walk.Walker(program(version), len(content))
+    assert walked(walker, content) == before_tail
+
+
+@pytest.mark.parametrize("case", [*ANSWERS, *REQUESTS], ids=name_of)
+@FEW
+@given(data=st.data())
+def test_mutated_frames_are_walked_or_refused_alike_wherever_they_are_cut(case: Case, data: st.DataObject) -> None:
+    program, cls, version = case
+    content = CORRELATION_ID + b"\x00" * (version in cls.flexible) + encode(data.draw(instances(cls, version)), version)
+    for _ in range(5):
+        at = data.draw(st.integers(0, len(content)))
+        gone = data.draw(st.integers(0, 5))
+        hostile = content[:at] + data.draw(st.sampled_from(HOSTILE)) + content[at + gone :]
+        results: set[bytes | None] = set()
+        for cuts in ([], data.draw(st.lists(st.integers(1, len(hostile) - 1), max_size=4)), range(1, len(hostile))):
+            walker = walk.Walker(program(version), len(hostile))
+            try:
+                results.add(walked(walker, hostile, sorted(set(cuts))))
+                assert walker.at_tail
+            except WireError:
+                results.add(None)
+        assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "content", "text"),
+    [
+        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000", "ends before"),
+        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000 ffffffff0f", "ends before"),  # 2^32 topics
+        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000 ffffffffff01", "more than five bytes"),
+        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000 02 ff7f 61", "a topic name of 16382"),
+        (walk.fetch_response(12), "0000002a ffffffff0f 0000 0000 0000", "ends before"),  # 2^32 tags in the header
+        (walk.fetch_response(12), "0000002a 01 00 ffffffff0f", "past the end"),  # a tag of 4 GiB
+        (walk.fetch_response(4), "0000002a 00000000 7fffffff", "ends before"),
+        (walk.fetch_response(4), "0000002a 00000000 fffffffe", "negative"),
+        (walk.fetch_response(4), "0000002a 00000000 00000001 8000", "negative"),
+        (walk.fetch_response(4), "0000002a", "past the end"),
+        (walk.fetch_response(12), "0000002a 80", "ends before"),  # the frame ends inside a number
+        (walk.produce_response(3), "0000002a 00000000 0000", "past the end"),
+    ],
+)
+def test_a_length_that_the_frame_does_not_hold_is_refused(program: walk.Program, content: str, text: str) -> None:
+    frame = bytes.fromhex(content)
+    for cuts in (range(0), range(1, len(frame))):
+        with pytest.raises(WireError, match=text):
+            walked(walk.Walker(program, len(frame)), frame, cuts)
+
+
+def test_records_are_jumped_over_and_never_looked_at() -> None:
+    head = bytes.fromhex("0000002a 00 00000000 0000 00000000 02") + bytes(16) + b"\x02"
+    partition = bytes(4 + 2 + 8 + 8 + 8) + b"\x00" + bytes(4)
+    size = 50_000_000
+    behind = b"\x00\x00" + b"\x00"  # tags of partition and topic, and the tail
+    front = head + partition + write_uvarint(size + 1)
+    walker = walk.Walker(walk.fetch_response(16), len(front) + size + len(behind))
+    assert walker.feed(front, 0, len(front)) == len(front)
+    records = bytes(1_000_000)
+    for _ in range(size // len(records)):
+        assert walker.feed(records, 0, len(records)) == len(records)
+    assert walker.feed(behind, 0, len(behind)) == 2
+    assert walker.at_tail
+    assert walker.left == 1
+
+
+def test_a_frame_that_ends_exactly_at_a_cut_is_at_its_tail() -> None:
+    # Version 3 is not flexible: the tail is empty, and the last field ends with the frame.
+    content = CORRELATION_ID + encode(ProduceResponse(), 3)
+    for cut in range(1, len(content)):
+        walker = walk.Walker(walk.produce_response(3), len(content))
+        assert walked(walker, content, [cut]) == content
+        assert walker.at_tail
+        assert not walker.left
