@@ -16,16 +16,7 @@ from headgate.facts.decisions import (
     ReplayStateChanged,
     TopologyEpochsSet,
 )
-from headgate.facts.descriptions import (
-    Description,
-    GlobalStore,
-    ProcessorNode,
-    SinkNode,
-    SourceNode,
-    Subtopology,
-    TopologyDeleted,
-    TopologyDescribed,
-)
+from headgate.facts.descriptions import TopologyDeleted, TopologyDescribed
 from headgate.facts.forms import Ended, Fact, Rejected
 from headgate.facts.observations import ActivityObserved, Actor, DispositionsCounted, EventHappened, Software
 
@@ -35,25 +26,19 @@ __all__ = [
     "Actor",
     "BreakerResumed",
     "BreakerTripped",
-    "Description",
     "DispositionsCounted",
     "DlqRegistered",
     "Ended",
     "EventHappened",
     "Fact",
-    "GlobalStore",
     "GroupConfigSet",
     "GroupConfigUnset",
     "GroupPauseEnded",
     "GroupPaused",
     "JsonText",
-    "ProcessorNode",
     "Rejected",
     "ReplayStateChanged",
-    "SinkNode",
     "Software",
-    "SourceNode",
-    "Subtopology",
     "TopologyDeleted",
     "TopologyDescribed",
     "TopologyEpochsSet",

@@ -7,65 +7,18 @@ are rules of the domain.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from headgate.domain.topology import (
+    Description,
+    GlobalStore,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    Subtopology,
+)
 from headgate.facts.forms import AT, COMMON, GROUP, Fact, Form
-from headgate.facts.shapes import INT32_MAX, Extra, Many, Member, Nullable, OneOf, Struct, Text, Variant, Whole
+from headgate.facts.shapes import INT32_MAX, Many, Member, Nullable, OneOf, Struct, Text, Variant, Whole
 
 Provenance = Literal["pushed", "assignment", "pasted", "spark"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceNode:
-    """Reads topics; `pattern` when they are found by one, and then `topics` may be empty."""
-
-    name: str
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    successors: tuple[str, ...] = ()
-    extra: Extra = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessorNode:
-    name: str
-    stores: tuple[str, ...] = ()
-    successors: tuple[str, ...] = ()
-    extra: Extra = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkNode:
-    """Writes a topic; None when each record chooses its own."""
-
-    name: str
-    topic: str | None
-    successors: tuple[str, ...] = ()
-    extra: Extra = ()
-
-
-Node = SourceNode | ProcessorNode | SinkNode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subtopology:
-    id: str
-    nodes: tuple[Node, ...]
-    extra: Extra = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalStore:
-    """A store that every instance fills whole: the node that reads its topic and the one that writes the store."""
-
-    source: SourceNode
-    processor: ProcessorNode
-    extra: Extra = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    subtopologies: tuple[Subtopology, ...] = ()
-    global_stores: tuple[GlobalStore, ...] = ()
-    extra: Extra = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ _UNSUPPORTED_VERSION: Final = 35
 _REBOOTSTRAP_REQUIRED: Final = 129
 _CHECKED_FROM: Final = 5
 _MOST_ANSWERS: Final = 64
+_LARGEST: Final = 64 * 1024  # Kafka's own requests have a hundred bytes, and answers a thousand
 
 
 class ApiVersionsInterceptor(Interceptor):
@@ -38,6 +39,7 @@ class ApiVersionsInterceptor(Interceptor):
 
     api_keys = frozenset((ApiKey(API_VERSIONS),))
     fail_closed = True
+    max_bytes = _LARGEST
 
     def __init__(self) -> None:
         self._routes: Routes | None = None

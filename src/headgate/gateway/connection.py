@@ -88,8 +88,9 @@ class Connection:
                 interceptor.on_open(self)
             except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
                 self.chain_meter.failed(interceptor, "on_open", failure)
-        self.client.resume()
-        self.upstream.resume()
+        for link in (self.client, self.upstream):
+            link.watch_for_hangup(self.gateway.hangups)
+            link.resume()
 
     def prove(self) -> None:
         """The broker has answered a call that it answers only to clients that it knows."""
@@ -182,7 +183,7 @@ class Connection:
     @property
     def _is_clogged(self) -> bool:
         """True when no more requests can be taken, because of what became of those before."""
-        too_many = len(self.pending) > MOST_PENDING
+        too_many = len(self.pending) >= self.requests.most_pending
         return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
 
     def request_decided(self) -> None:
@@ -192,6 +193,7 @@ class Connection:
     def _go_on(self) -> None:
         if self.closed is None and not self.requests.blocked:
             if self.client.held and not self._is_clogged:
+                self.requests.most_pending = MOST_PENDING
                 self.client.release_input()
             self.regulate()
 
@@ -216,6 +218,11 @@ class Connection:
         """No call is under way. Half a request is none: it may never become one."""
         nothing_pending = len(self.pending) == self.requests.unfinished_calls
         return nothing_pending and not self.requests.blocked and self.responses.is_quiet
+
+    @property
+    def is_abandoned(self) -> bool:
+        """The client has gone away, and its end was not read because the broker does not take what came before it."""
+        return not self.client.is_reading and self.client.peer_has_left
 
     @property
     def is_drained(self) -> bool:

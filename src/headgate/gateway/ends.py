@@ -41,6 +41,7 @@ class Ends:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timeout = config.gateway.connect_timeout_ms / 1000
+        self._patience_ms = config.gateway.idle_ms
         self._proxy_protocol = config.gateway.proxy_protocol
         gateway, upstream = config.gateway, config.upstream
         self.listener_tls: Certificates | None = None
@@ -100,7 +101,7 @@ class Ends:
         for family, kind, protocol, _, target in found:
             upstream = socket.socket(family, kind, protocol)
             try:
-                prepare(upstream)
+                prepare(upstream, patience_ms=self._patience_ms)
                 await self._loop.sock_connect(upstream, target)
             except OSError as failure:
                 upstream.close()
@@ -113,9 +114,10 @@ class Ends:
         raise problem or OSError(f"{address.host} has no address")
 
 
-def prepare(sock: socket.socket) -> None:
-    """What every socket of the data plane has."""
+def prepare(sock: socket.socket, *, patience_ms: int) -> None:
+    """What every socket of the data plane has; a peer that takes nothing for `patience_ms` is cut off by the kernel."""
     sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience_ms)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 

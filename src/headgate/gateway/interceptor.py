@@ -150,6 +150,8 @@ class Interceptor:
     stream_keys: frozenset[ApiKey] = frozenset()
     # True: an answer that `on_response` cannot handle must not reach the client as it came; the connection is closed.
     fail_closed: bool = False
+    # Longer requests and answers of its calls end the connection: what is decoded whole must not keep the event loop.
+    max_bytes: int = 2**31 - 1
 
     def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002
         """Versions, by api key, that clients may use although this broker lacks them: we carry them ourselves."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final, Protocol
 
+from headgate.gateway.hangups import Hangups
 from headgate.wire.primitives import Buffer
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -59,6 +60,7 @@ class Link:
     __slots__ = (
         "_failure",
         "_fd",
+        "_hangups",
         "_kept",
         "_loop",
         "_meter",
@@ -70,6 +72,7 @@ class Link:
         "ended",
         "held",
         "is_reading",
+        "peer_has_left",
     )
 
     def __init__(
@@ -86,7 +89,9 @@ class Link:
         self._out: deque[memoryview] = deque()
         self._failure: OSError | None = None  # of a send: nothing goes out any more
         self.backlog = 0  # bytes that the socket has not taken yet
-        self.ended = False  # the peer has said all that it will say
+        self.ended = False  # the peer has said all that it will say, and it has been read
+        self.peer_has_left = False  # the same, though some of it may still be to be read
+        self._hangups: Hangups | None = None
         self.closed = False
 
     def write(self, data: Buffer) -> None:
@@ -127,6 +132,21 @@ class Link:
         self.is_reading = False
         self._loop.remove_reader(self._fd)
 
+    def watch_for_hangup(self, hangups: Hangups) -> None:
+        """Let `peer_has_left` be right at any time; without this, only reading finds out, and not always."""
+        self._hangups = hangups
+        hangups.watch(self._fd, self._on_hangup)
+
+    def _on_hangup(self) -> None:
+        self.peer_has_left = True
+        self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """The event loop may have stopped watching (see `hangups`): what the peer left is read to its end."""
+        if self.is_reading and not self.closed:
+            self._loop.remove_reader(self._fd)
+            self._loop.add_reader(self._fd, self._on_readable)
+
     def hold_input(self) -> None:
         """Go on reading, up to one buffer, but show nothing to the owner: the end of the peer is still noticed."""
         self.held = True
@@ -143,6 +163,8 @@ class Link:
         if self.closed:
             return
         self.closed = True
+        if self._hangups is not None:
+            self._hangups.forget(self._fd)
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._sock.close()
@@ -170,10 +192,14 @@ class Link:
             _SHARED[:kept] = self._kept
         if self.held:
             self._kept = bytes(_SHARED[: kept + received])
+            if self.peer_has_left:
+                self._loop.call_soon(self._read_on)
             return
         started = perf_counter()
         self._show(kept + received)
         self._meter.record_seconds(perf_counter() - started)
+        if self.peer_has_left:
+            self._loop.call_soon(self._read_on)
 
     def _receive(self, into: memoryview) -> int:
         return self._sock.recv_into(into)

@@ -45,8 +45,10 @@ class Local:
     contexts: Contexts
 
 
-# A client that has so much open is not read until some of it is answered: an answer of our own costs it nothing.
-MOST_PENDING: Final = 4096
+# A client that has so much open waits until some of it is answered: a call of 14 bytes costs us far more than that.
+MOST_PENDING: Final = 1024
+# With so much open a call that is opened waits. All answers may come at once, and each is work for the event loop.
+MOST_BEFORE_OPENED: Final = 16
 
 Purpose = Opened | Watched | Private | Local | None
 Entry = tuple[Route | None, int, Purpose]

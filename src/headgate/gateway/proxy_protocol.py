@@ -35,7 +35,8 @@ async def read_source(client: socket.socket, loop: asyncio.AbstractEventLoop) ->
     if family == _TCP4 and length >= 12:
         return str(ipaddress.IPv4Address(rest[:4]))
     if family == _TCP6 and length >= 36:
-        return str(ipaddress.IPv6Address(rest[:16]))
+        address = ipaddress.IPv6Address(rest[:16])
+        return str(address.ipv4_mapped or address)
     raise WireError("a PROXY protocol header that is not about TCP over IP")
 
 

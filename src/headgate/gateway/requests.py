@@ -13,7 +13,7 @@ from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
 from headgate.gateway.chain import ANSWER_SECONDS, RequestChain, watch
 from headgate.gateway.interceptor import CloseCause, Hold, RequestFrame
-from headgate.gateway.pending import MOST_PENDING, Opened, Private, Purpose, Watched
+from headgate.gateway.pending import MOST_BEFORE_OPENED, MOST_PENDING, Opened, Private, Purpose, Watched
 from headgate.gateway.routes import HANDSHAKE_KEYS, PRODUCE, Route
 from headgate.wire import frames
 from headgate.wire.registry import API_VERSIONS
@@ -33,7 +33,9 @@ class RequestStream:
         "_needed",
         "_passing",
         "_passing_is_pending",
+        "_route",
         "blocked",
+        "most_pending",
     )
 
     def __init__(self, connection: "Connection") -> None:
@@ -42,9 +44,11 @@ class RequestStream:
         self._passing_is_pending = False
         self._gathered: bytearray | None = None  # a request that is opened, as far as it is here
         self._needed = 0
+        self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
         self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
         self._last_key = API_VERSIONS
         self.blocked = False  # a request is held, or we are answering it
+        self.most_pending = MOST_PENDING  # the next request waits while there are so many
 
     @property
     def between_requests(self) -> bool:
@@ -71,7 +75,7 @@ class RequestStream:
             return size
         if self._injected:
             self._flush_injected()
-        if not connection.is_calm or connection.upstream.backlog or len(connection.pending) > MOST_PENDING:
+        if not connection.is_calm or connection.upstream.backlog:
             connection.regulate()
         return used
 
@@ -91,6 +95,7 @@ class RequestStream:
     def _walk(self, view: memoryview, size: int) -> int:
         connection = self._connection
         table = connection.table
+        pending = connection.pending
         pos = begin = 0
         if self._passing:
             if self._passing >= size:
@@ -111,24 +116,33 @@ class RequestStream:
                     connection.close(CloseCause.UNSUPPORTED_CALL, detail=f"api key {key} version {version}")
                     return size
                 route = connection.routes.api_versions()
-            # A request that passes costs no memory, so only those that are gathered have the lower cap.
-            if length > (connection.max_gathered_bytes if route.interceptors else connection.max_frame_bytes):
+            most = connection.max_frame_bytes
+            if route.interceptors:  # it is gathered; one that passes costs no memory
+                most = min(connection.max_gathered_bytes, route.max_bytes)
+            if length > most:
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
             end = pos + 4 + length
             if route.interceptors:
+                if len(pending) >= MOST_BEFORE_OPENED:
+                    self._wait_for_answers(MOST_BEFORE_OPENED)
+                    break
                 if pos > begin:
                     connection.upstream.write(view[begin:pos])
                 if end > size:
                     self._gathered = bytearray(view[pos:size])
                     self._needed = 4 + length
+                    self._route = route
                     return size
                 pos = begin = end
-                self._open(bytes(view[end - length - 4 : end]))
+                self._open(route, bytes(view[end - length - 4 : end]))
                 if connection.closed is not None:
                     return size
                 table = connection.table  # an ApiVersions answer that we gave ourselves may have changed it
                 continue
+            if len(pending) >= MOST_PENDING:
+                self._wait_for_answers(MOST_PENDING)
+                break
             is_answered = True
             if key == PRODUCE:
                 acks = frames.produce_acks(view, pos, min(end, size), flexible=route.flexible_request)
@@ -138,7 +152,7 @@ class RequestStream:
                     break
                 is_answered = acks != 0
             if is_answered:
-                connection.pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
+                pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
             route.calls += 1
             self._last_key = key
             pos = end
@@ -150,6 +164,12 @@ class RequestStream:
             connection.upstream.write(view[begin:pos])
         return pos
 
+    def _wait_for_answers(self, most: int) -> None:
+        """Leave the next request with the link until fewer calls are pending."""
+        self.most_pending = most
+        self._connection.client.hold_input()
+        self._connection.is_calm = False
+
     def _gather(self, view: memoryview, size: int) -> int:
         """Add to the request that is being gathered; the result is where the next one begins."""
         gathered = self._gathered
@@ -158,7 +178,8 @@ class RequestStream:
         gathered += view[:taken]
         if len(gathered) == self._needed:
             self._gathered = None
-            self._open(bytes(gathered))
+            assert self._route is not None
+            self._open(self._route, bytes(gathered))
         return taken
 
     def _watch(self, route: Route) -> Purpose:
@@ -175,10 +196,9 @@ class RequestStream:
 
     # Opened requests.
 
-    def _open(self, frame: bytes) -> None:
+    def _open(self, route: Route, frame: bytes) -> None:
         connection = self._connection
         _, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
-        route = connection.table.get(key << 16 | version) or connection.routes.api_versions()
         header, body_at = frames.request_header(frame, flexible=route.flexible_request)
         request = RequestFrame(
             api_key=ApiKey(key),

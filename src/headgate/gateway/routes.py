@@ -33,6 +33,7 @@ class Route:
         "flexible_answer",
         "flexible_request",
         "interceptors",
+        "max_bytes",
         "name",
         "opened_calls",
         "spliced_calls",
@@ -49,6 +50,7 @@ class Route:
         self.flexible_answer = response_header_version(api_key, api_version) == 1
         self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
         self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
+        self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)
         self.tail_program, self.tail_splice = _tail(api_key, api_version)
         self.calls = 0
         self.opened_calls = 0

@@ -19,6 +19,7 @@ from headgate.gateway.caps import ANYBODY, Caps
 from headgate.gateway.cluster import Cluster
 from headgate.gateway.connection import Connection
 from headgate.gateway.ends import ARRIVAL_FAILURES, Ends, prepare
+from headgate.gateway.hangups import Hangups
 from headgate.gateway.interceptor import CloseCause, Interceptor
 from headgate.gateway.metrics import Metrics, Snapshot, page
 from headgate.gateway.ports import Ports, bind_all
@@ -29,6 +30,7 @@ log = structlog.get_logger()
 
 _ACCEPTS_A_WAKE_UP = 64
 _FAREWELL_SECONDS = 5.0
+_ABANDONED_SECONDS = 5.0  # so long the broker may take nothing of what a client left behind
 
 
 class Gateway:
@@ -68,6 +70,8 @@ class Gateway:
     async def running(self) -> AsyncIterator[None]:
         """Bind, serve, and drain at the end."""
         async with AsyncExitStack() as stack:
+            self.hangups = Hangups(self.loop)
+            stack.callback(self.hangups.close)
             if self._ports is None:
                 self._ports = Ports(self.config.gateway, bind_all(self.config.gateway))
                 stack.callback(self._stop_listening)
@@ -173,7 +177,7 @@ class Gateway:
         cause: CloseCause | None = CloseCause.INTERNAL
         upstream = None
         try:
-            prepare(client)
+            prepare(client, patience_ms=self.config.gateway.idle_ms)
             arrived = await self._ends.arrive(client, peer)
             if counted == ANYBODY:
                 self._caps.leave(counted)
@@ -234,6 +238,8 @@ class Gateway:
                     connection.last_active = now
                 elif connection.last_active < now - limit and connection.is_idle:
                     connection.close(CloseCause.IDLE)
+                elif connection.last_active < now - _ABANDONED_SECONDS and connection.is_abandoned:
+                    connection.close(CloseCause.CLIENT_CLOSED)
 
     async def _drain(self) -> None:
         """Stop listening, let the calls under way be answered, then end what is left."""

@@ -138,6 +138,7 @@ class Supervisor:
                 self._stopping = True
                 for task in tasks:
                     task.cancel()
+            await asyncio.gather(*self._tasks)  # last words of workers that have ended
 
     # One place among the workers, and who holds it.
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from headgate.facts import Description, ProcessorNode, SourceNode, Subtopology, TopologyDescribed, encode
+from headgate.domain.topology import Description, GlobalStore, ProcessorNode, SourceNode, Subtopology
+from headgate.facts import TopologyDescribed, encode
 from headgate.facts.codec import FORMS
-from headgate.facts.descriptions import GlobalStore
 from headgate.facts.topics import DAY_MS, TOPICS, message_limit, replication_of, suffix_of, topic_specs
 
 

@@ -1,6 +1,7 @@
 """A gateway that ends answers what is under way, takes nothing new, and waits no longer than it was told."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.unit.gateway.stage import GATEWAY_HOST, base_port, stage, turns, unti
 from tests.unit.gateway.test_back_pressure import SMALL_BUFFER, drink, fetch_answer
 from tests.unit.gateway.test_order import heartbeat, metadata, numbers, produce
 
-PATIENT = 10_000
+PATIENT = 60_000
 DRAINED = {"drained": 1}
 
 
@@ -119,6 +120,23 @@ async def test_a_request_without_an_answer_is_finished() -> None:
         assert await broker.rest() == b""
 
 
+async def test_a_request_without_an_answer_that_the_broker_has_not_taken_yet_is_given_to_it() -> None:
+    frame = produce(0, 1, size=55_000)  # one read of the gateway
+    async with stage(upstream=FakeUpstream(receive_buffer=4096), drain_ms=PATIENT) as on:
+        client, broker = await on.pair()
+        connection = await on.connection()
+        connection.upstream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        await client.send(frame)
+        await until(lambda: on.gateway.metrics.client_meter.received_bytes == len(frame))
+        assert connection.upstream.backlog
+        assert connection.is_idle
+        stopping = on.stop()
+        await turns()
+        assert await broker.exactly(len(frame)) == frame
+        await stopping
+        assert on.ended == DRAINED
+
+
 async def test_a_slow_client_still_gets_its_last_answer() -> None:
     front, behind = fetch_answer(8_000_000)
     async with stage(drain_ms=PATIENT) as on:
@@ -197,7 +215,7 @@ async def test_waiting_ends_when_it_was_told_to() -> None:
         client, broker = await on.pair()
         await client.send(heartbeat(1))
         await broker.request()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await on.stop()
         assert on.ended == {"drain_timeout": 1}
         assert await client.rest() == b""
@@ -211,7 +229,7 @@ async def test_a_client_that_leaves_is_not_waited_for() -> None:
         stopping = on.stop()
         await turns()
         client.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await stopping
         assert on.ended == {"client_closed": 1}
 
@@ -224,7 +242,7 @@ async def test_a_broker_that_ends_is_not_waited_for() -> None:
         stopping = on.stop()
         await turns()
         broker.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await stopping
         assert on.ended == {"upstream_closed": 1}
 
@@ -235,7 +253,7 @@ async def test_a_client_that_still_waits_for_its_upstream_is_let_go() -> None:
     async with stage(upstream=upstream, seen=False, drain_ms=PATIENT) as on:
         client = await on.client()
         await until(lambda: on.gateway.metrics.accepted == 1)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await on.stop()
         assert on.ended == DRAINED
         assert await client.rest() == b""

@@ -19,6 +19,7 @@ from headgate.gateway.interceptor import (
     Session,
     Split,
 )
+from headgate.gateway.pending import MOST_BEFORE_OPENED
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest
 from headgate.wire.messages.data import ProduceRequest
@@ -336,7 +337,7 @@ async def test_a_hold_of_a_client_that_goes_away_is_cancelled_and_nothing_is_sen
         connection = await on.connection()
         await until(lambda: connection.requests.blocked)
         client.close()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             assert await broker.rest() == b""
             await cancelled.wait()
         assert on.ended == {"client_closed": 1}
@@ -381,7 +382,7 @@ async def test_what_waits_behind_a_held_answer_is_bounded() -> None:
     body = encode(HeartbeatResponse(unknown_tags=((10_000, bytes(100_000)),)), 4)
     async with stage(it) as on:
         client, broker = await on.pair()
-        count = 100
+        count = MOST_BEFORE_OPENED
         await client.send(*(heartbeat(number) for number in range(count)))
         frames = b"".join([(await broker.request()).answer(body) for _ in range(count)])
         sending = asyncio.create_task(broker.send(frames))

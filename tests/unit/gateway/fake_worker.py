@@ -1,0 +1,67 @@
+"""A worker that does what the first word of a file says: `python fake_worker.py FILE`.
+
+It finds its socket to the supervisor among what it has inherited instead of reading its inheritance, so that nothing
+of Headgate has to be imported: it starts in no time.
+
+    serves      reports that nothing is wrong; ends when it is told to
+    troubled    reports a problem
+    silent      reports nothing
+    broken      ends at once with code 2
+    stubborn    serves, and does not end when it is told to
+    babbling    serves, then reports what is no report
+"""
+
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from pathlib import Path
+
+
+def main(file: Path) -> int:
+    manner = file.read_text(encoding="utf-8").split()[0]
+    if manner == "broken":
+        return 2
+    sys.stdin.buffer.read()
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if manner == "stubborn" else lambda number, _: ended.append(number))
+    sockets = [one for one in map(_inherited, range(3, 64)) if one is not None]
+    [reports] = [one for one in sockets if one.family == socket.AF_UNIX]
+    listeners = [one for one in sockets if one.family == socket.AF_INET]
+    problems = {"upstream": "is away"} if manner == "troubled" else {}
+    reports.setblocking(False)
+    calls = 0
+    while not ended:
+        calls += 1
+        samples = [["headgate_connections", [], len(listeners)], ["headgate_connections_accepted", [], calls]]
+        line = json.dumps({"samples": samples, "problems": problems}) + "\n"
+        try:
+            if manner != "silent":
+                reports.send(line.encode())
+            if manner == "babbling":
+                reports.send(b"{" * 100 + b"\n")
+            if not reports.recv(1):
+                return 0  # the supervisor is gone
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:
+            return 0
+    return 0
+
+
+def _inherited(descriptor: int) -> socket.socket | None:
+    """A socket that is not standard input, which may be there twice."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    if not stat.S_ISSOCK(found.st_mode) or found.st_ino == os.fstat(0).st_ino:
+        return None
+    return socket.socket(fileno=descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
