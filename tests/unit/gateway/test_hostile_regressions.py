@@ -95,7 +95,7 @@ async def test_an_api_versions_request_over_64_kib_is_refused() -> None:
     async with stage() as on:
         client, broker = await on.pair()
         await prove(client, broker)
-        tags = write_uvarint(20_000) + b"".join(write_uvarint(tag) + b"\x00" for tag in range(1, 20_001))
+        tags = write_uvarint(30_000) + b"".join(write_uvarint(tag) + b"\x00" for tag in range(1, 30_001))
         await client.send(request(API_VERSIONS, 3, b"\x02a\x021" + tags))
         assert await client.rest() == b""
         await on.ends_with(CloseCause.FRAME_TOO_LARGE)

@@ -1,0 +1,49 @@
+"""What tests of this folder do with a cluster: topics of their own, and records that go there and come back."""
+
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.support.cluster import ClientConfig, Cluster
+
+_COUNT = 100
+_DEADLINE_S = 20.0
+
+
+def new_topic(cluster: Cluster, *, partitions: int = 1, replication: int = 1) -> str:
+    """Made past the gateway, by a super user."""
+    topic = f"gw-{uuid4().hex[:8]}"
+    admin = AdminClient(cluster.client_config())  # its calls end when it does
+    admin.create_topics([NewTopic(topic, partitions, replication)])[topic].result(_DEADLINE_S)
+    return topic
+
+
+def round_trip(config: ClientConfig, topic: str) -> None:
+    """A hundred records written and read back through the address in `config`."""
+    values = [str(number).encode() * 50 for number in range(_COUNT)]
+    producer = Producer({**config, "compression.type": "lz4"})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(_DEADLINE_S) == 0
+    consumer = Consumer({**config, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read: list[bytes] = []
+    deadline = time.monotonic() + _DEADLINE_S
+    while len(read) < _COUNT and time.monotonic() < deadline:
+        for message in consumer.consume(_COUNT, 0.5):
+            assert message.error() is None
+            read.append(message.value() or b"")
+    consumer.close()
+    assert read == values
+
+
+def until(condition: Callable[[], bool], seconds: float = _DEADLINE_S) -> float:
+    """Wait for something that happens outside of this process; how long it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it did not happen in time"
+        time.sleep(0.02)
+    return time.monotonic() - began

@@ -1,0 +1,286 @@
+"""OAUTHBEARER, re-authentication, and our own calls on a client's connection that authenticates again under way.
+
+The brokers announce 127.0.0.2, where a recorder stands: what reaches the broker is seen byte by byte.
+"""
+
+import asyncio
+import base64
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import ClusterError
+from headgate.base.ids import ApiKey, ApiVersion, NodeId
+from headgate.config.addresses import Address
+from headgate.config.model import Config, Upstream
+from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import Metrics as MetricsConfig
+from headgate.gateway.interceptor import Forward, Hold, Interceptor, OnRequest, Outcome, RequestFrame, Session
+from headgate.kafka.embedded import EmbeddedKafka, SecurityProtocol
+from headgate.kafka.java import class_path, find_java
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.messages.sasl import SaslAuthenticateRequest
+from tests.integration.gateway.exercise import new_topic, round_trip, until
+from tests.support.certificates import make_certificates
+from tests.support.cluster import USERS, Cluster, full_spec
+from tests.support.compare_calls import frames
+from tests.support.gateway_thread import GatewayThread
+from tests.support.ports import port_block
+from tests.support.raw_client import SASL_AUTHENTICATE, SASL_HANDSHAKE, RawClient
+from tests.support.recorder import Connection, Endpoint, Recorder, Side
+from tests.support.traffic import Traffic
+
+SASL_PLAINTEXT = SecurityProtocol.SASL_PLAINTEXT
+BROKER_HOST = "127.0.0.2"
+LIFETIME_MS = 2000  # of a session, for the users of PLAIN and SCRAM-SHA-256
+HEARTBEAT, HEARTBEAT_VERSION = 12, 4
+ALLOWED = {25, 16}  # UNKNOWN_MEMBER_ID, or NOT_COORDINATOR in a cluster that has had no group yet; 30 would be denied
+OURS, API_VERSIONS = b"headgate", 18
+
+_LISTENER = "listener.name.sasl_plaintext"
+SETTINGS = {
+    f"{_LISTENER}.plain.connections.max.reauth.ms": str(LIFETIME_MS),
+    f"{_LISTENER}.scram-sha-256.connections.max.reauth.ms": str(LIFETIME_MS),
+    f"{_LISTENER}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    f"{_LISTENER}.oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="admin";'
+    ),
+}
+
+
+@dataclass
+class Prober(Interceptor):
+    """Asks the broker for a right on the client's connection: with each FindCoordinator, and by a clock."""
+
+    api_keys = frozenset((ApiKey(10),))
+    active: bool = False
+    answers: list[int] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def on_open(self, session: Session) -> None:
+        if self.active:
+            task = asyncio.get_running_loop().create_task(self._probe_on(session))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+        return Hold(self._asked(session), deadline=10.0) if self.active else Forward()
+
+    async def _asked(self, session: Session) -> Outcome:
+        await self._probe(session)
+        return Forward()
+
+    async def _probe_on(self, session: Session) -> None:
+        while self.active:
+            try:
+                await self._probe(session)
+            except ClusterError as failure:
+                self.failures.append(str(failure))
+                return
+            await asyncio.sleep(0.002)
+
+    async def _probe(self, session: Session) -> None:
+        probe = HeartbeatRequest(group_id="probe", generation_id=-1, member_id="headgate-probe")
+        body = encode(probe, HEARTBEAT_VERSION)
+        answer = await session.call(ApiKey(HEARTBEAT), ApiVersion(HEARTBEAT_VERSION), body, deadline=30.0)
+        self.answers.append(decode(HeartbeatResponse, HEARTBEAT_VERSION, answer).error_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    cluster: Cluster
+    gateway: GatewayThread
+    recorder: Recorder
+    prober: Prober
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, password_file: Path) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("sessions")
+    certificates = make_certificates(folder / "certificates")
+    spec = full_spec(folder / "data", certificates, advertised_host=BROKER_HOST, settings=SETTINGS)
+    [broker] = [one.ports(NodeId(0))[0] for one in spec.client_listeners if one.protocol is SASL_PLAINTEXT]
+    port = port_block()
+    config = Config(
+        gateway=GatewayConfig(listen=Address("127.0.0.1", port), nodes=(NodeId(0),)),
+        upstream=Upstream(
+            bootstrap=(Address(BROKER_HOST, broker),),
+            service_user="admin",
+            service_password_file=password_file,
+            service_mechanism="SCRAM-SHA-512",
+        ),
+        metrics=MetricsConfig(listen=Address("127.0.0.1", port + 15)),
+    )
+    prober = Prober()
+    seen_by_broker = Recorder({
+        Endpoint(BROKER_HOST, broker): Endpoint("127.0.0.1", broker),
+        Endpoint(BROKER_HOST, spec.port): Endpoint("127.0.0.1", spec.port),
+    })  # fmt: skip
+    with (
+        EmbeddedKafka(spec) as kafka,
+        seen_by_broker as recorder,
+        GatewayThread(config, [prober]) as gateway,
+    ):
+        cluster = Cluster(kafka=kafka, certificates=certificates)
+        yield Lab(cluster=cluster, gateway=gateway, recorder=recorder, prober=prober)
+
+
+def unsecured_token(user: str) -> bytes:
+    """A JWT without a signature, which a broker takes that was given nothing to verify one with (KIP-255)."""
+    now = int(time.time())
+    parts: Sequence[dict[str, object]] = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + 600})
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
+    return b"n,,\x01auth=Bearer " + b".".join(encoded) + b".\x01\x01"
+
+
+# OAUTHBEARER.
+
+
+def test_a_client_logs_in_with_oauthbearer(lab: Lab) -> None:
+    config = {
+        "bootstrap.servers": lab.gateway.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": True,
+        "sasl.oauthbearer.config": "principal=admin lifeSeconds=600",
+    }
+    round_trip(config, new_topic(lab.cluster))
+
+
+def test_the_bytes_of_a_log_in_pass_untouched(lab: Lab) -> None:
+    token = unsecured_token("alice")
+    lab.recorder.take(quiet=lambda _: True)
+    with RawClient(lab.gateway.bootstrap) as client:
+        client.api_versions()
+        assert client.handshake("OAUTHBEARER").error_code == 0
+        sent = client.send(SASL_AUTHENTICATE, 2, encode(SaslAuthenticateRequest(auth_bytes=token), 2))
+        received = client.frame()
+    until(lambda: bool(_with_frame(lab.recorder, sent)))
+    [connection] = _with_frame(lab.recorder, sent)
+    assert [key_of(frame.data) for frame in frames(connection, Side.CLIENT)] == [18, SASL_HANDSHAKE, SASL_AUTHENTICATE]
+    assert frames(connection, Side.SERVER)[-1].data == received
+    assert received[4:7] == b"\x00\x00\x00"  # no tags, no error
+
+
+def _with_frame(recorder: Recorder, sent: bytes) -> list[Connection]:
+    return [one for one in recorder._connections if sent in one.sent_by(Side.CLIENT)]
+
+
+def key_of(frame: bytes) -> int:
+    return int.from_bytes(frame[:2])
+
+
+# Re-authentication (KIP-368).
+
+
+def test_librdkafka_authenticates_again_on_the_connections_that_it_has(lab: Lab) -> None:
+    config = lab.cluster.client_config(SASL_PLAINTEXT, mechanism="PLAIN", bootstrap=lab.gateway.bootstrap)
+    with Traffic(config, new_topic(lab.cluster), pace_ms=5) as traffic:
+        connections = lab.gateway.metric("headgate_connections_accepted")
+        logins = lab.gateway.metric("headgate_calls", "SaslHandshake")
+        time.sleep(2.5 * LIFETIME_MS / 1000)
+        assert lab.gateway.metric("headgate_calls", "SaslHandshake") >= logins + 2
+        assert lab.gateway.metric("headgate_connections_accepted") == connections
+        report = traffic.finish()
+    assert report.errors == ()
+    assert report.acked <= report.read
+
+
+def test_a_java_producer_authenticates_again_on_the_connections_that_it_has(lab: Lab, tmp_path: Path) -> None:
+    settings = lab.cluster.java_config(SASL_PLAINTEXT, mechanism="PLAIN", bootstrap=lab.gateway.bootstrap)
+    file = tmp_path / "producer.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+    before = lab.gateway.metric("headgate_calls", "SaslHandshake")
+    opened = lab.gateway.metric("headgate_connections_accepted")
+    words = ["--topic", new_topic(lab.cluster), "--num-records", "600", "--record-size", "100", "--throughput", "100"]
+    done = subprocess.run(
+        [
+            find_java().command,
+            "-Xmx128m",
+            "-XX:TieredStopAtLevel=1",
+            *("-cp", class_path("broker"), "org.apache.kafka.tools.ProducerPerformance"),
+            *words,
+            *("--command-config", file, "--command-property", "acks=all", "enable.idempotence=true"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "600 records sent" in done.stdout, done.stdout + done.stderr
+    assert "ERROR" not in done.stdout + done.stderr
+    logins = lab.gateway.metric("headgate_calls", "SaslHandshake") - before
+    assert logins > lab.gateway.metric("headgate_connections_accepted") - opened
+
+
+# Our own calls on the clients' connections.
+
+
+def test_our_calls_never_stand_inside_an_authentication_and_work_before_and_behind_it(lab: Lab) -> None:
+    config = lab.cluster.client_config(SASL_PLAINTEXT, mechanism="SCRAM-SHA-256", bootstrap=lab.gateway.bootstrap)
+    lab.recorder.take(quiet=lambda _: True)
+    lab.prober.active = True
+    try:
+        with Traffic(config, new_topic(lab.cluster), pace_ms=5) as traffic:
+            time.sleep(2.5 * LIFETIME_MS / 1000)
+            report = traffic.finish()
+    finally:
+        lab.prober.active = False
+    assert report.errors == ()
+    assert report.acked <= report.read
+    assert set(lab.prober.answers) <= ALLOWED
+    conversations = [_sent_to_broker(one) for one in lab.recorder.take(quiet=lambda _: True)]
+    again = [sent for sent in conversations if sent.count((SASL_HANDSHAKE, False)) > 1 and (HEARTBEAT, True) in sent]
+    assert again
+    for sent in again:
+        assert not _inside_authentication(sent)
+        last_login = len(sent) - sent[::-1].index((SASL_HANDSHAKE, False))
+        assert (HEARTBEAT, True) in sent[:last_login]
+        assert (HEARTBEAT, True) in sent[last_login:]
+
+
+def test_our_calls_are_answered_while_the_client_waits_for_its_own(lab: Lab) -> None:
+    lab.recorder.take(quiet=lambda _: True)
+    lab.prober.active = True
+    lab.prober.answers.clear()
+    try:
+        with RawClient(lab.gateway.bootstrap) as client:
+            assert client.log_in("admin", USERS["admin"]).error_code == 0
+            calls = [(10, 4, b"\x00\x02\x02g\x00"), (16, 0, b"")] * 20  # FindCoordinator is held, ListGroups passes
+            for key, version, body in calls:
+                client.send(key, version, body)
+            for key, version, _ in calls:
+                assert client.receive(key, version)
+    finally:
+        lab.prober.active = False
+    assert len(lab.prober.answers) >= 20
+    assert set(lab.prober.answers) <= ALLOWED
+
+
+def _sent_to_broker(connection: Connection) -> list[tuple[int, bool]]:
+    """The calls of a connection in the order in which the broker got them: key, and whether it was our own."""
+    sent = []
+    for frame in frames(connection, Side.CLIENT):
+        size = int.from_bytes(frame.data[8:10], signed=True)
+        sent.append((key_of(frame.data), frame.data[10 : 10 + max(0, size)] == OURS))
+    return sent
+
+
+def _inside_authentication(sent: Sequence[tuple[int, bool]]) -> list[int]:
+    """Places of our calls behind a SaslHandshake and before the client's first call that is not about logging in."""
+    inside, found = False, []
+    for place, (key, is_ours) in enumerate(sent):
+        if is_ours and inside:
+            found.append(place)
+        elif not is_ours:
+            inside = key in {SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS}
+    return found
