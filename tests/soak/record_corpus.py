@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type:
 
 from headgate.wire.registry import CALLS
 from tests.soak.codec_properties import CORPUS
+from tests.support.cluster import ClientConfig
 from tests.support.gateway import running_gateway
 from tests.support.recorder import Connection, Endpoint, Recorder, Side
 
@@ -32,7 +33,7 @@ _BESIDE: Final = "127.0.0.2"  # where clients dial, and the recorder listens
 def exchange(bootstrap: str) -> None:
     """What clients do, a little of much."""
     name = f"corpus-{uuid4().hex[:6]}"
-    config = {"bootstrap.servers": bootstrap}
+    config: ClientConfig = {"bootstrap.servers": bootstrap}
     admin = AdminClient(config)
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(20)
     for linger in ("0", "50"):
