@@ -31,15 +31,11 @@ def test_no_bytes_break_the_codec_the_walkers_or_the_splices(tmp_path: Path, min
     engine = "atheris (libFuzzer), guided by coverage" if find_spec("atheris") else "damage at random: no atheris here"
     tried = re.search(r"Done (\d+) runs|inputs (\d+)", done.stdout)
     count = int(next(filter(None, tried.groups()))) if tried else 0
-    write_section(
-        "Codec fuzzing",
-        [
-            f"`tests/soak/codec_properties.py` for {seconds} s, {engine}. Decoding of every message in every version, the "
-            "header and acks readers, the walkers in one piece and in many, the splices with and without kept length.",
-            "",
-            f"- inputs: {count:,}",
-            f"- crashes: {0 if done.returncode == 0 else done.stdout[-500:]}",
-        ],
+    what = (
+        f"`tests/soak/codec_properties.py` for {seconds} s, {engine}. Decoding of every message in every version, "
+        "header and acks readers, the walkers in one piece and in many, the splices with and without kept length."
     )
+    crashes = 0 if done.returncode == 0 else done.stdout[-500:]
+    write_section("Codec fuzzing", [what, "", f"- inputs: {count:,}", f"- crashes: {crashes}"])
     assert done.returncode == 0, done.stdout[-4000:]
     assert count > 0

@@ -51,12 +51,12 @@ def _lines(outcome: Outcome, what: str) -> Iterator[str]:
     assert outcome.after
     yield f"{what} {HOW_TO_READ}"
     yield ""
-    head = ("phase", "s", "canary p50", "p99", "x quiet", "max", "twin p99", "x quiet", "ping p99", "max", "echo max")
+    waits = ("phase", "s", "canary p50", "p99", "x quiet", "max", "twin p99", "x quiet", "ping p99", "max", "echo max")
     quiet = outcome.phases[0].seen
-    yield from table(head, (_latency(phase, quiet) for phase in outcome.phases))
+    yield from table(waits, (_latency(phase, quiet) for phase in outcome.phases))
     yield ""
-    head = ("phase", "over 100 ms", "held MiB", "received MiB", "gateway cores", "all cores", "canary errors")
-    yield from table(head, (_costs(phase) for phase in outcome.phases))
+    costs = ("phase", "over 100 ms", "held MiB", "received MiB", "gateway cores", "all cores", "canary errors")
+    yield from table(costs, (_costs(phase) for phase in outcome.phases))
     yield ""
     for phase in outcome.phases:
         if phase.counts:

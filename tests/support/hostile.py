@@ -1,40 +1,24 @@
-"""The hostile-input campaign: a real gateway before a real broker, an attacker, and a healthy client beside it.
+"""The hostile-input campaigns: a real gateway, an attacker, and a healthy client beside it that must notice nothing.
 
-`against_clients` runs every attack that a client can make, one phase after the other, and measures each: what the
-canary saw, what the event loop was kept by, what was held in memory. `Outcome.problems` says which of the promises
-were broken; the figures themselves are for the record. The hostile broker is `hostile_broker`.
+`against_clients` makes every attack that a client can make, before a real broker. `against_brokers` has a broker of
+the cluster turn hostile: that one is a fake, because no real broker can be made to send such bytes, and the healthy
+client's broker beside it is real.
 """
 
-import asyncio
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from struct import pack
 from typing import Any, Final
-from uuid import uuid4
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-from headgate.wire.codec import decode, encode
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, ProducePartition, ProduceRequest
-from headgate.wire.messages.data import ProduceTopic as ProduceToTopic
-from headgate.wire.records import Record, write_batch
 from tests.support import hostile_frames as forged
-from tests.support.fake_upstream import HOST, Client, body_of
-from tests.support.gateway import GatewayProcess, running_gateway
+from tests.support.fake_upstream import HOST
+from tests.support.gateway import running_gateway
+from tests.support.hostile_campaign import Campaign, Outcome, watched
 from tests.support.hostile_child import Child, allow_many_files
-from tests.support.hostile_gauges import MIB, Level, MemoryPeak, await_reports, log_defects, look_at
+from tests.support.hostile_topics import MIB, Topics
 
 _CAP: Final = 100 * MIB  # gateway.max_frame_bytes by default
-_ALLOWANCE: Final = 32 * MIB  # the constant of "bytes held", and what memory may differ by at the end
-_LONGEST_WAIT_MS: Final = 100.0
 _ATTACKER_NICENESS: Final = 10  # the attacker is another machine's work: it should not win against what it attacks
-_BROKER_RECOVERY_SECONDS: Final = 30.0
 _BROKER_IDLE_MS: Final = 8000  # a broker that takes nothing for so long is given up
-_FILL_BATCHES: Final = 16
 _SEED: Final = 20261115
 
 
@@ -44,324 +28,150 @@ class Size:
 
     quiet_seconds: float
     frames: int
-    frame_rate: float
+    full_speed_frames: int
     tag_count: int
-    pipelined_bytes: int
-    pipelined_rate: float
+    pipelined_seconds: float
     slow_connections: int
     slow_readers: int
-    slow_rate: float
     slow_seconds: float
-    storm_rate: float
     storm_seconds: float
+    broker_calls: int
     recovery_seconds: float
     connections: int = 200
-    mutating_seconds: float = 3600.0  # at most
+    frame_rate: float = 500.0
+    pipelined_rate: float = 32 * 1024.0  # bytes: some two thousand calls
+    slow_rate: float = 250.0
+    storm_rate: float = 1000.0
+    broker_rate: float = 60.0
+
+    def lasting(self, minutes: float) -> "Size":
+        """The same with more frames, until the campaign takes so long; never with fewer."""
+        beside = (
+            self.quiet_seconds
+            + self.pipelined_seconds
+            + self.slow_connections / self.slow_rate
+            + self.slow_seconds
+            + self.storm_seconds
+            + self.broker_calls / self.broker_rate
+        )
+        return replace(self, frames=max(self.frames, round((60 * minutes - beside) * self.frame_rate)))
 
 
 WHOLE: Final = Size(
     quiet_seconds=30,
     frames=100_000,
-    frame_rate=500,
+    full_speed_frames=20_000,
     tag_count=20_000_000,
-    pipelined_bytes=24 * MIB,
-    pipelined_rate=256 * 1024,
+    pipelined_seconds=20,
     slow_connections=5000,
-    slow_readers=250,
-    slow_rate=250,
-    slow_seconds=30,
-    storm_rate=1000,
+    slow_readers=100,
+    slow_seconds=20,
     storm_seconds=20,
+    broker_calls=4000,
     recovery_seconds=60,
 )
 TWENTIETH: Final = Size(
     quiet_seconds=4,
     frames=5_000,
-    frame_rate=500,
+    full_speed_frames=0,
     tag_count=1_000_000,
-    pipelined_bytes=3 * MIB,
-    pipelined_rate=1024 * 1024,
+    pipelined_seconds=3,
     slow_connections=250,
-    slow_readers=12,
-    slow_rate=250,
+    slow_readers=5,
     slow_seconds=3,
-    storm_rate=1000,
     storm_seconds=1,
+    broker_calls=200,
     recovery_seconds=15,
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class Phase:
-    """One attack and what it did; `seen` is the watcher's, filled in at the end."""
-
-    name: str
-    counts: Mapping[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    memory_growth: int = 0
-    received_bytes: int = 0
-    long_wake_ups: int = 0
-    seen: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """All of it: the phases in their order, the levels around them, what the gateway's log holds."""
-
-    phases: list[Phase] = field(default_factory=list)
-    before: Level | None = None
-    after: Level | None = None
-    recovered_after: float | None = None
-    defects: list[str] = field(default_factory=list)
-
-    def phase(self, name: str) -> Phase:
-        return next(one for one in self.phases if one.name == name)
-
-    def problems(
-        self, *, p99_ratio: float, p99_floor_ms: float, longest_wait_ms: float = _LONGEST_WAIT_MS
-    ) -> list[str]:
-        """Which promises were broken; the canary's p99 may be the floor, however small its quiet one is."""
-        assert self.before
-        assert self.after
-        problems = [f"log: {line}" for line in self.defects]
-        if self.after.ended.get("internal", 0):
-            problems.append(f"{self.after.ended['internal']} connections ended by a defect of the gateway")
-        if self.recovered_after is None:
-            problems.append(
-                f"sockets {self.before.sockets} before, {self.after.sockets} after; "
-                f"memory {self.before.memory_bytes // MIB} MiB before, {self.after.memory_bytes // MIB} MiB after"
-            )
-        quiet = self.phase("quiet").seen["canary"]["p99"]
-        allowed = max(p99_ratio * quiet, p99_floor_ms)
-        for phase in self.phases:
-            seen = phase.seen
-            problems += [f"{phase.name}: {error}" for error in seen["errors"]]
-            if (p99 := seen["canary"]["p99"]) > allowed:
-                problems.append(f"{phase.name}: canary p99 {p99} ms, {allowed:.1f} ms allowed, {quiet} ms when quiet")
-            if (longest := seen["ping"]["max"]) > max(longest_wait_ms, seen["echo"]["max"] + longest_wait_ms / 2):
-                problems.append(f"{phase.name}: a ping waited {longest} ms, one to an idle loop {seen['echo']['max']}")
-            if phase.long_wake_ups:
-                problems.append(f"{phase.name}: {phase.long_wake_ups} wake-ups of the event loop over 100 ms")
-            if phase.memory_growth > phase.received_bytes + _ALLOWANCE:
-                problems.append(
-                    f"{phase.name}: {phase.memory_growth // MIB} MiB more memory, "
-                    f"{phase.received_bytes // MIB} MiB received"
-                )
-            problems += [
-                f"{phase.name}: {what.replace('_', ' ')}: {phase.counts[what]}"
-                for what in ("certain_still_there", "still_there", "not_taken", "leaks", "lawful_answers_missed")
-                if phase.counts.get(what)
-            ]
-        return problems
-
-
-class Campaign:
-    """The gateway under attack, the watcher, and the phases that have been."""
-
-    def __init__(self, gateway: GatewayProcess, watch: Child) -> None:
-        self.gateway = gateway
-        self.outcome = Outcome()
-        self._watch = watch
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[Phase]:
-        """A period of the watcher, and the gauges around it."""
-        phase = Phase(name=name)
-        begin = look_at(self.gateway)
-        self._watch.ask("mark", period=name)
-        began = time.monotonic()
-        with MemoryPeak([self.gateway.pid, *self.gateway.workers()]) as peak:
-            yield phase
-        phase.seconds = round(time.monotonic() - began, 1)
-        self._watch.ask("mark", period="between")
-        await_reports()
-        end = look_at(self.gateway)
-        phase.memory_growth = peak.bytes - begin.memory_bytes
-        phase.received_bytes = end.received_bytes - begin.received_bytes
-        phase.long_wake_ups = end.long_wake_ups - begin.long_wake_ups
-        self.outcome.phases.append(phase)
-
-    def attack(self, attacker: Child, name: str, *, patience: float, **arguments: Any) -> None:
-        port = self.gateway.setup.port
-        with self.phase(name) as phase:
-            phase.counts = attacker.ask(name, patience=patience, ports=[port, port + 1], **arguments)
-
-    def recover(self, seconds: float) -> None:
-        """Wait until sockets and memory are where they were."""
-        before = self.outcome.before
-        assert before
-        began = time.monotonic()
-        with self.phase("recovery"):
-            while True:
-                await_reports()
-                self.outcome.after = after = look_at(self.gateway)
-                near = abs(after.memory_bytes - before.memory_bytes) <= _ALLOWANCE
-                # The canary changes its connections: two of them may be between closed and opened.
-                few = after.connections <= before.connections + 2 and after.sockets <= before.sockets + 4
-                if near and few:
-                    self.outcome.recovered_after = round(time.monotonic() - began, 1)
-                    return
-                if time.monotonic() - began > seconds:
-                    return
-
-    def finish(self) -> Outcome:
-        seen = self._watch.ask("end")
-        for phase in self.outcome.phases:
-            phase.seen = seen[phase.name]
-        self.outcome.defects = log_defects(self.gateway)
-        return self.outcome
-
-
-@contextmanager
-def campaign(gateway: GatewayProcess, broker_port: int, topic: str, *, at_node: bool = False) -> Iterator[Campaign]:
-    """A watcher beside the gateway, warmed up, and the level before anything happens.
-
-    With `at_node` it asks node 0 for everything: any node may answer at the bootstrap port.
-    """
-    ports = {"bootstrap": gateway.setup.port + at_node, "node": gateway.setup.port + 1}
-    arguments = [f"--{name}={value}" for name, value in {**ports, "broker": broker_port, "topic": topic}.items()]
-    with Child("tests.support.hostile_watch", *arguments) as watch:
-        one = Campaign(gateway, watch)
-        watch.ask("mark", period="warm-up")
-        time.sleep(2.0)
-        one.outcome.before = look_at(gateway)
-        yield one
 
 
 def against_clients(bootstrap: str, folder: Path, size: Size) -> Outcome:
     """Every attack of a client, on a gateway of its own before the broker at `bootstrap`."""
     allow_many_files()
     topics = Topics.make(bootstrap)
-    broker_port = int(bootstrap.rpartition(":")[2])
-    skip = sorted(forged.WRITES_CONFIGS)
-    real = [frame.hex() for frame in topics.real]
     with (
         running_gateway(folder, bootstrap) as gateway,
         Child("tests.support.hostile_attacks", niceness=_ATTACKER_NICENESS) as attacker,
-        campaign(gateway, broker_port, topics.canary) as one,
+        watched(gateway, _port(bootstrap), topics.canary) as campaign,
     ):
-        with one.phase("quiet"):
-            time.sleep(size.quiet_seconds)
-        one.attack(
-            attacker,
-            "mutated",
-            patience=size.frames / size.frame_rate * 3 + 60,
-            frames=size.frames,
-            connections=size.connections,
-            rate=size.frame_rate,
-            seconds=size.mutating_seconds,
-            seed=_SEED,
-            real=real,
-            skip=skip,
-        )
-        one.attack(attacker, "bombs", patience=30, cap=_CAP)
-        one.attack(attacker, "tags", patience=180, count=size.tag_count)
-        one.attack(
+        campaign.be_quiet(size.quiet_seconds)
+        _mutate(campaign, attacker, topics, size)
+        campaign.attack(attacker, "bombs", patience=30, cap=_CAP)
+        campaign.attack(attacker, "tags", patience=180, count=size.tag_count)
+        campaign.attack(
             attacker,
             "pipelined",
-            patience=size.pipelined_bytes / size.pipelined_rate * 3 + 60,
+            patience=60 + 3 * size.pipelined_seconds,
             connections=12,
-            total_bytes=size.pipelined_bytes,
+            seconds=size.pipelined_seconds,
             rate=size.pipelined_rate,
         )
-        one.attack(
+        campaign.attack(
             attacker,
             "slow",
-            patience=size.slow_connections / size.slow_rate * 3 + size.slow_seconds + 60,
+            patience=60 + 3 * size.slow_connections / size.slow_rate + size.slow_seconds,
             connections=size.slow_connections,
             rate=size.slow_rate,
             hold_seconds=size.slow_seconds,
             readers=size.slow_readers,
             real=[topics.hungry.hex()],
         )
-        one.attack(
-            attacker, "storm", patience=60 + size.storm_seconds * 3, rate=size.storm_rate, seconds=size.storm_seconds
+        campaign.attack(
+            attacker, "storm", patience=60 + 3 * size.storm_seconds, rate=size.storm_rate, seconds=size.storm_seconds
         )
-        one.recover(size.recovery_seconds)
-        return one.finish()
+        campaign.recover(size.recovery_seconds)
+        return campaign.finish()
 
 
-def against_brokers(bootstrap: str, folder: Path, *, calls: int, rate: float, quiet_seconds: float) -> Outcome:
-    """A broker of the cluster turns hostile: the clients of the other one, a real one, must notice nothing."""
+def _mutate(campaign: Campaign, attacker: Child, topics: Topics, size: Size) -> None:
+    """Damaged frames at a bounded rate, and then as fast as this machine can make them."""
+    common: dict[str, Any] = {
+        "connections": size.connections,
+        "real": [frame.hex() for frame in topics.real],
+        "skip": sorted(forged.WRITES_CONFIGS),
+    }
+    patience = 60 + 3 * size.frames / size.frame_rate
+    campaign.attack(
+        attacker, "mutated", patience=patience, frames=size.frames, rate=size.frame_rate, seed=_SEED, **common
+    )
+    if size.full_speed_frames:
+        campaign.attack(
+            attacker,
+            "mutated",
+            name="mutated, full speed",
+            is_bounded=False,
+            patience=600,
+            frames=size.full_speed_frames,
+            rate=0,
+            seed=_SEED + 1,
+            **common,
+        )
+
+
+def against_brokers(bootstrap: str, folder: Path, size: Size) -> Outcome:
+    """A broker of the cluster turns hostile: the clients of the other one, at `bootstrap`, must notice nothing."""
     allow_many_files()
     topics = Topics.make(bootstrap)
-    broker_port = int(bootstrap.rpartition(":")[2])
-    arguments = (f"--real-port={broker_port}", f"--cluster-id={topics.cluster_id}")
+    arguments = (f"--real-port={_port(bootstrap)}", f"--cluster-id={topics.cluster_id}")
     with Child("tests.support.hostile_broker", *arguments, niceness=_ATTACKER_NICENESS) as broker:
-        ports = broker.ask("ports")
+        upstream = f"{HOST}:{broker.ask('ports')['bootstrap']}"
         with (
-            running_gateway(
-                folder, f"{HOST}:{ports['bootstrap']}", gateway__nodes="0-1", gateway__idle_ms=_BROKER_IDLE_MS
-            ) as gateway,
-            campaign(gateway, broker_port, topics.canary, at_node=True) as one,
+            running_gateway(folder, upstream, gateway__nodes="0-1", gateway__idle_ms=_BROKER_IDLE_MS) as gateway,
+            watched(gateway, _port(bootstrap), topics.canary, at_node=True) as campaign,
         ):
-            with one.phase("quiet"):
-                time.sleep(quiet_seconds)
-            with one.phase("hostile broker") as phase:
+            campaign.be_quiet(size.quiet_seconds)
+            with campaign.phase("hostile broker") as phase:
                 phase.counts = broker.ask(
                     "attack",
-                    patience=calls / rate * 3 + 60,
+                    patience=60 + 3 * size.broker_calls / size.broker_rate,
                     port=gateway.setup.port + 2,
-                    calls=calls,
-                    rate=rate,
+                    calls=size.broker_calls,
+                    rate=size.broker_rate,
                     seed=_SEED,
                 )
-            one.recover(_BROKER_RECOVERY_SECONDS)
-            return one.finish()
+            campaign.recover(size.recovery_seconds)
+            return campaign.finish()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
-    """Topics of the campaign's own, and frames about the attacked one that the broker answers well."""
-
-    cluster_id: str
-    canary: str
-    real: tuple[bytes, ...]
-    hungry: bytes  # a Fetch with a large answer
-
-    @classmethod
-    def make(cls, bootstrap: str) -> "Topics":
-        canary, attacked = (f"hostile-{uuid4().hex[:8]}" for _ in range(2))
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for made in admin.create_topics([NewTopic(name, 1, 1) for name in (canary, attacked)]).values():
-            made.result(30)
-        host, _, port = bootstrap.rpartition(":")
-        return asyncio.run(_filled(canary, attacked, host, int(port)))
-
-
-async def _filled(canary: str, attacked: str, host: str, port: int) -> Topics:
-    asked = MetadataRequest(topics=(MetadataRequestTopic(name=attacked),), allow_auto_topic_creation=False)
-    client = await Client.connect(host, port)
-    try:
-        answer = body_of(await client.call(forged.METADATA, 12, asked), forged.METADATA, 12)
-        metadata = decode(MetadataResponse, 12, answer)
-        topic_id = metadata.topics[0].topic_id
-        for _ in range(_FILL_BATCHES):
-            await client.call(forged.PRODUCE, 12, _produce(attacked, 64 * 1024))
-    finally:
-        client.close()
-    fetch = FetchRequest(
-        max_wait_ms=100,
-        min_bytes=1,
-        max_bytes=4 * MIB,
-        topics=(FetchTopic(topic_id=topic_id, partitions=(FetchPartition(partition=0, partition_max_bytes=4 * MIB),)),),
-    )
-    hungry = forged.request(forged.FETCH, 17, encode(fetch, 17))
-    real = (
-        hungry,
-        forged.request(forged.METADATA, 12, encode(asked, 12)),
-        forged.request(forged.METADATA, 1, pack(">i", -1)),
-        forged.request(forged.PRODUCE, 12, encode(_produce(attacked, 100), 12)),
-        forged.request(forged.FIND_COORDINATOR, 4, b"\x00\x02\x02g\x00"),
-        forged.request(forged.DESCRIBE_CLUSTER, 1, b"\x00\x01\x00"),
-        forged.request(forged.API_VERSIONS, 3, b"\x02a\x021\x00"),
-    )
-    return Topics(cluster_id=metadata.cluster_id or "", canary=canary, real=real, hungry=hungry)
-
-
-def _produce(topic: str, size: int) -> ProduceRequest:
-    batch = write_batch([Record(offset=0, timestamp=0, value=b"y" * size)])
-    partition = ProducePartition(index=0, records=batch)
-    return ProduceRequest(
-        acks=1, timeout_ms=10_000, topic_data=(ProduceToTopic(name=topic, partition_data=(partition,)),)
-    )
+def _port(bootstrap: str) -> int:
+    return int(bootstrap.rpartition(":")[2])

@@ -39,6 +39,10 @@ class Pace:
         self._next = max(self._next, now - 0.05) + self._gap * count
         await asyncio.sleep(max(0.0, self._next - now))
 
+    def give_back(self, count: int) -> None:
+        """It did not happen after all."""
+        self._next -= self._gap * count
+
 
 class Probe(asyncio.Protocol):
     """The attacker's end of a connection: counts what comes, and knows when it was thrown out."""
@@ -133,6 +137,7 @@ async def mutated(
                 burst = rng.choice((1, 1, 1, 1, 2, 8))
                 await pace.take(burst)
                 if probe.lost.is_set() or not more():
+                    pace.give_back(burst)
                     break
                 data = b"".join(forge.mutated() if rng.random() < 0.95 else forge.valid() for _ in range(burst))
                 cut = rng.randrange(len(data) + 1) if rng.random() < 0.3 else len(data)
@@ -177,6 +182,8 @@ async def bombs(ports: Sequence[int], *, cap: int) -> Counter[str]:
 async def tags(ports: Sequence[int], *, count: int) -> Counter[str]:
     """So many tagged fields: in the headers of calls that are opened and that pass, and in ApiVersions itself.
 
+    What passes reaches the broker, which makes an object of each: it gets a million at most, or it would die.
+
     Before anything else each connection makes one honest call: what the broker has not heard of yet has a lower cap.
     """
     counts: Counter[str] = Counter()
@@ -185,7 +192,7 @@ async def tags(ports: Sequence[int], *, count: int) -> Counter[str]:
     bombs = (
         forged.request(forged.METADATA, 12, b"\x01\x00\x00\x00", tags=section),
         forged.request(forged.PRODUCE, 11, b"\x00", tags=section),
-        forged.request(forged.FETCH, 17, b"\x00", tags=section),
+        forged.request(forged.FETCH, 17, b"\x00", tags=forged.tag_section(min(count, 1_000_000))),
         forged.request(forged.API_VERSIONS, 3, name_and_version + b"\x00", tags=section),
         forged.request(forged.API_VERSIONS, 3, name_and_version + forged.ascending_tags(min(count, 1_000_000))),
     )
@@ -206,11 +213,8 @@ async def tags(ports: Sequence[int], *, count: int) -> Counter[str]:
     return counts
 
 
-async def pipelined(ports: Sequence[int], *, connections: int, total_bytes: int, rate: float) -> Counter[str]:
-    """The smallest calls that the gateway opens, as many as fit into each send: work for no bytes.
-
-    `rate` is of bytes a second over all connections.
-    """
+async def pipelined(ports: Sequence[int], *, connections: int, seconds: float, rate: float) -> Counter[str]:
+    """The smallest calls that the gateway opens, many in each send: work for no bytes. `rate` is of bytes."""
     calls = (
         forged.request(forged.API_VERSIONS, 0, b""),
         forged.request(forged.API_VERSIONS, 2**15 - 1, b""),
@@ -221,22 +225,23 @@ async def pipelined(ports: Sequence[int], *, connections: int, total_bytes: int,
     )
     pace = Pace(rate)
     counts: Counter[str] = Counter()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    size = min(_SENT_AT_ONCE, round(rate * seconds / connections))
 
     async def one(call: bytes) -> None:
         probe = await dial(ports[0])
         assert probe is not None
-        batch = call * (_SENT_AT_ONCE // len(call))
-        left = total_bytes // connections
-        while left > 0 and not probe.lost.is_set():
+        batch = call * (size // len(call))
+        while loop.time() < end and not probe.lost.is_set():
             await pace.take(len(batch))
-            if probe.transport.get_write_buffer_size() > _SENT_AT_ONCE:
+            if probe.transport.get_write_buffer_size():
                 counts["waits"] += 1  # the gateway does not read: its answers come first
-                left -= len(batch)
-                continue
-            probe.transport.write(batch)
-            counts["requests"] += _SENT_AT_ONCE // len(call)
-            left -= len(batch)
-        await probe.is_thrown_out(2.0)
+                await asyncio.sleep(0.05)
+            else:
+                probe.transport.write(batch)
+                counts["requests"] += size // len(call)
+        await probe.is_thrown_out(1.0)
         counts["answer_bytes"] += probe.received
         probe.leave()
 

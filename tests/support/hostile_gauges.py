@@ -87,6 +87,14 @@ def cpu_seconds_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def busy_seconds() -> float:
+    """Processor time that the whole machine has spent so far, on everything."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(
+        int, Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(slots=True)
 class MemoryPeak:
     """The most memory that the processes had together while the block ran."""

@@ -69,6 +69,14 @@ async def _outcome(work: Awaitable[T], deadline: float) -> T:
         raise RuntimeError("the awaited work was cancelled") from failure
 
 
+def discard(work: object) -> None:
+    """End an interceptor's work that nobody will await any more."""
+    if asyncio.iscoroutine(work):
+        work.close()
+    elif isinstance(work, asyncio.Future):
+        work.cancel()
+
+
 def watch(
     interceptors: tuple[Interceptor, ...], request: RequestFrame, session: Session, meter: ChainMeter
 ) -> Contexts:

@@ -33,6 +33,8 @@ _API_VERSIONS_VERSION = 3  # brokers answer it since 2.4
 _METADATA_VERSION = 12
 _QUIET_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
+_MOST_NODES = 10_000
+_MOST_ASKED = 64  # at a time, for their versions; the others come next
 _WANTS_MORE = ". A listener with SASL or TLS does so: set upstream.service_user for the one, upstream.tls for the other"
 
 
@@ -141,8 +143,8 @@ class Cluster:
             caller.close()
         self._check_id(address, answer.cluster_id)
         nodes = {NodeId(one.node_id): Address(one.host, one.port) for one in answer.brokers if one.node_id >= 0}
-        if not nodes:
-            raise ClusterError(f"{address} names no brokers")
+        if not nodes or len(nodes) > _MOST_NODES:
+            raise ClusterError(f"{address} names {len(nodes) or 'no'} brokers")
         self._versions = await self._versions_of(nodes)
         if nodes != self.nodes:
             log.info("cluster seen", cluster=self.cluster_id, nodes=sorted(nodes))
@@ -153,15 +155,23 @@ class Cluster:
         self._on_seen()
 
     async def _versions_of(self, nodes: Mapping[NodeId, Address]) -> dict[tuple[NodeId, Address], Versions]:
-        """What each node has, asked once; a node that is listed but cannot be reached must not hide the others."""
-        versions: dict[tuple[NodeId, Address], Versions] = {}
-        problems = []
-        for node in nodes.items():
-            known = self._versions.get(node)
+        """What each node has, asked once; those that are listed but do not answer must not hide the others."""
+        versions = {node: self._versions[node] for node in nodes.items() if node in self._versions}
+        problems: list[str] = []
+
+        async def ask(node: tuple[NodeId, Address]) -> None:
             try:
-                versions[node] = await self._ask_versions(node[1]) if known is None else known
+                versions[node] = await self._ask_versions(node[1])
             except ClusterError as problem:
                 problems.append(f"node {node[0]}: {problem}")
+
+        unknown = [node for node in nodes.items() if node not in versions]
+        try:
+            async with asyncio.timeout(self._timeout), asyncio.TaskGroup() as group:
+                for node in unknown[:_MOST_ASKED]:
+                    group.create_task(ask(node))
+        except TimeoutError:
+            problems.append(f"some have not answered within {self._timeout:g} s")
         if not versions:
             raise ClusterError("; ".join(problems))
         if problems and nodes != self.nodes:

@@ -7,12 +7,14 @@ when (back-pressure), the tasks of held calls, draining, and the one place where
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
+from headgate.gateway.chain import discard
 from headgate.gateway.ends import End
 from headgate.gateway.interceptor import CloseCause, Interceptor
 from headgate.gateway.pending import MOST_PENDING, Entry, Private
@@ -197,14 +199,15 @@ class Connection:
                 self.client.release_input()
             self.regulate()
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run a held call's work; it ends with the connection."""
+    def spawn(self, work: Coroutine[object, object, None], awaited: object) -> None:
+        """Run a held call's work; it ends with the connection, and with it what it awaits, even before it began."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(partial(self._done, awaited))
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _done(self, awaited: object, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        discard(awaited)
         if not task.cancelled() and (failure := task.exception()) is not None and self.closed is None:
             if isinstance(failure, HeadgateError | TimeoutError):
                 self.close(CloseCause.BAD_ANSWER, detail=str(failure))

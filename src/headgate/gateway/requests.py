@@ -219,7 +219,8 @@ class RequestStream:
         self.blocked = True
         connection.is_calm = False
         connection.client.hold_input()
-        connection.spawn(self._decide(chain, hold, opened))
+        awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
+        connection.spawn(self._decide(chain, hold, opened), awaited)
 
     async def _decide(self, chain: RequestChain, hold: Hold | None, opened: "_OpenedRequest") -> None:
         """See a request through that did not pass at once, then go on with those behind it."""

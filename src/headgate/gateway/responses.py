@@ -303,7 +303,7 @@ class ResponseStream:
             self._connection.is_calm = False
         self._behind.pieces.append(slot)
         self._behind.size += slot.size
-        self._connection.spawn(self._decide(chain, hold, slot, head))
+        self._connection.spawn(self._decide(chain, hold, slot, head), hold.outcome)
 
     async def _decide(self, chain: ResponseChain, hold: Hold | None, slot: Slot, head: bytes) -> None:
         while hold is not None:

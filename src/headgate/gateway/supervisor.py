@@ -32,7 +32,7 @@ log = structlog.get_logger()
 _LARGEST_REPORT = 1024 * 1024
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
-_STEADY_SECONDS = 30.0  # a worker that lived so long is started again at once
+_SILENT_SECONDS = 5.0  # a worker that has not reported for so long is stuck
 _READY_SECONDS = 30.0  # how long a replacement may take
 _KILL_AFTER_DRAIN_SECONDS = 5.0
 
@@ -62,13 +62,14 @@ class _Worker:
     index: int
     caps_row: int
     process: asyncio.subprocess.Process
-    started: float
+    heard_at: float  # of its last report
     samples: Snapshot = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     serves: asyncio.Event = field(default_factory=asyncio.Event)  # it has reported that nothing is wrong
     leaves: bool = False  # it was told to end: another has its place, or all end
 
-    def take(self, line: bytes) -> None:
+    def take(self, line: bytes, now: float) -> None:
+        self.heard_at = now
         report = json.loads(line)
         self.samples = {(name, tuple(labels)): value for name, labels, value in report["samples"]}
         self.problems = report["problems"]
@@ -116,6 +117,8 @@ class Supervisor:
                 problems[f"worker {index}"] = "does not serve yet"
             for worker in serving or here:
                 problems |= worker.problems
+                if (silent := self._loop.time() - worker.heard_at) > _SILENT_SECONDS:
+                    problems[f"worker {index}"] = f"has not reported for {silent:.0f} s"
         return problems
 
     def snapshot(self) -> Snapshot:
@@ -154,8 +157,9 @@ class Supervisor:
                     continue
                 log.error("worker ended, starting another", worker=place.index, exit_code=worker.process.returncode)
                 self._retired["headgate_worker_restarts", ()] += 1
-                steady = self._loop.time() - worker.started > _STEADY_SECONDS
-                pause = _FIRST_RETRY_SECONDS if steady else min(pause * 2, _LONGEST_RETRY_SECONDS)
+                # One that has served is back at once; one that cannot even start is not tried all the time.
+                served = worker.serves.is_set()
+                pause = _FIRST_RETRY_SECONDS if served else min(pause * 2, _LONGEST_RETRY_SECONDS)
                 await asyncio.sleep(pause)
                 worker = await self._start(place.index)
         finally:
@@ -224,7 +228,7 @@ class Supervisor:
         """Take a worker's reports until it ends."""
         try:
             while line := await reader.readline():
-                worker.take(line)
+                worker.take(line, self._loop.time())
         except (OSError, ValueError) as failure:
             log.warning("report of a worker cannot be read", worker=worker.index, problem=str(failure))
         finally:

@@ -95,7 +95,9 @@ class TlsLink(Link):
         except ssl.SSLError as failure:
             self._fail(failure)
             return
-        super().write(self._tls.outgoing.read())
+        sealed = self._tls.outgoing.read()
+        self._meter.sent_bytes += len(view) - len(sealed)  # what is counted is Kafka's bytes, both ways
+        super().write(sealed)
 
     def resume(self) -> None:
         super().resume()
@@ -145,6 +147,8 @@ class TlsLink(Link):
             if self._tls.outgoing.pending:  # a key update is answered
                 super().write(self._tls.outgoing.read())
             if not total:
+                if self.peer_has_left:
+                    self._loop.call_soon(self._read_on)
                 raise BlockingIOError from None
         except ssl.SSLError as fault:
             if not total:

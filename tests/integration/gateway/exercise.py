@@ -1,5 +1,6 @@
 """What tests of this folder do with a cluster: topics of their own, and records that go there and come back."""
 
+import os
 import time
 from collections.abc import Callable
 from uuid import uuid4
@@ -21,9 +22,9 @@ def new_topic(cluster: Cluster, *, partitions: int = 1, replication: int = 1) ->
     return topic
 
 
-def round_trip(config: ClientConfig, topic: str) -> None:
+def round_trip(config: ClientConfig, topic: str, *, size: int = 100) -> None:
     """A hundred records written and read back through the address in `config`."""
-    values = [str(number).encode() * 50 for number in range(_COUNT)]
+    values = [os.urandom(size) for _ in range(_COUNT)]
     producer = Producer({**config, "compression.type": "lz4"})
     for value in values:
         producer.produce(topic, value, partition=0)

@@ -64,7 +64,7 @@ def test_records_pass_with_tls_on_either_side(
     keys = listener_keys(cluster.certificates) if listener is SSL else {}
     keys |= upstream_keys(cluster.certificates) if upstream is SSL else {}
     gateway = start(cluster.kafka.bootstrap_of(upstream), **keys)
-    round_trip(cluster.client_config(listener, bootstrap=gateway.bootstrap), new_topic(cluster))
+    round_trip(cluster.client_config(listener, bootstrap=gateway.bootstrap), new_topic(cluster), size=100_000)
 
 
 def test_sasl_passes_with_tls_on_both_sides(cluster: Cluster, start: Start, password_file: Path) -> None:

@@ -14,10 +14,10 @@ from headgate.gateway import server
 from headgate.gateway.interceptor import CloseCause
 from headgate.gateway.pending import MOST_BEFORE_OPENED, MOST_PENDING
 from headgate.wire import frames, splice, walk
-from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataRequest
+from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataRequest
 from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.primitives import write_uvarint
-from tests.support.fake_upstream import Client, request
+from tests.support.fake_upstream import HOST, Client, FakeUpstream, request
 from tests.unit.gateway.stage import stage, turns, until
 
 METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
@@ -151,6 +151,24 @@ async def test_a_broker_that_takes_nothing_for_as_long_as_a_connection_may_be_id
         patience = connection.upstream._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
         assert patience == 1000
         await on.ends_with(CloseCause.UPSTREAM_RESET)
+
+
+# A broker that names nodes at addresses where nobody answers: they used to be asked one after the other.
+
+
+async def test_nodes_that_never_answer_delay_the_others_once_and_not_each_for_itself() -> None:
+    with socket.socket() as hole:
+        hole.bind((HOST, 0))
+        hole.listen(1)  # it never accepts: two calls wait for an answer, the others for a connection
+        port = hole.getsockname()[1]
+        upstream = FakeUpstream()
+        upstream.extra_brokers = tuple(MetadataBroker(node_id=70_000 + one, host=HOST, port=port) for one in range(10))
+        began = time.monotonic()
+        async with stage(upstream=upstream, connect_timeout_ms=500) as on:
+            assert on.gateway.cluster.problem is None
+            assert time.monotonic() - began < 2.0
+            client, broker = await on.pair(0)
+            await prove(client, broker)
 
 
 # Answers of a hostile broker: small numbers of bytes, large numbers in them.

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from structlog.typing import EventDict
 
 from headgate.base.ids import ApiVersion
@@ -19,14 +18,13 @@ from headgate.gateway.interceptor import (
     Session,
     Split,
 )
-from headgate.gateway.pending import MOST_BEFORE_OPENED
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest
 from headgate.wire.messages.data import ProduceRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.support.fake_upstream import HOST, Broker, Client, Request, answer, body_of, request
-from tests.unit.gateway.scripted import HEARTBEAT, Scripted, after, at_once, fails
-from tests.unit.gateway.stage import stage, turns, until
+from tests.unit.gateway.scripted import HEARTBEAT, Scripted, after, at_once
+from tests.unit.gateway.stage import stage, turns
 from tests.unit.gateway.test_order import heartbeat, metadata, numbers, produce
 
 OURS = HeartbeatResponse(error_code=27)
@@ -272,243 +270,6 @@ async def test_a_split_that_cannot_be_merged_ends_the_connection(logs: list[Even
         assert await client.rest() == b""
         assert on.ended == {"internal": 1}
     assert [event["event"] for event in logs if event["log_level"] == "error"]
-
-
-# Hold.
-
-
-@pytest.mark.parametrize("outcome", ["forward", "rewritten", "answer", "split"])
-async def test_a_held_request_goes_as_it_is_decided(outcome: str) -> None:
-    go = asyncio.Event()
-    body = encode(HeartbeatRequest(group_id="another"), 4)
-    outcomes: dict[str, Callable[[], Any]] = {
-        "forward": Forward,
-        "rewritten": lambda: Rewritten(body),
-        "answer": lambda: Answer(at_once(encode(OURS, 4))),
-        "split": lambda: Split([Call(HEARTBEAT, ApiVersion(4), body)], lambda bodies: bodies[0]),
-    }
-    async with stage(Scripted(request=lambda *_: Hold(after(go, outcomes[outcome]()), deadline=10))) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1), metadata(2))
-        assert await broker.is_quiet()
-        go.set()
-        if outcome != "answer":
-            asked = await broker.reply(THEIRS)
-            assert (asked.frame == heartbeat(1)) == (outcome == "forward")
-            assert (asked.body == body) == (outcome != "forward")
-        assert code(await client.frame()) == (OURS if outcome == "answer" else THEIRS).error_code
-        await broker.reply(on.upstream.metadata())
-        assert await numbers(client, 1) == [2]
-
-
-async def test_a_hold_whose_deadline_passes_forwards_the_request(logs: list[EventDict]) -> None:
-    cancelled: list[bool] = []
-
-    async def never() -> Forward:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.append(True)
-            raise
-        return Forward()
-
-    async with stage(Scripted(request=lambda *_: Hold(never(), deadline=0.02))) as on:
-        asked, answered = await exchange(*await on.pair())
-        assert asked.frame == heartbeat(1)
-        assert answered == asked.answer(THEIRS)
-        assert on.gateway.metrics.chain_meter.failures == 0
-    assert cancelled == [True]
-    assert not [event for event in logs if event["log_level"] == "warning"]
-
-
-async def test_a_hold_of_a_client_that_goes_away_is_cancelled_and_nothing_is_sent() -> None:
-    cancelled = asyncio.Event()
-
-    async def stubborn() -> Forward:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-        return Forward()  # although it was told to stop
-
-    async with stage(Scripted(request=lambda *_: Hold(stubborn(), deadline=10))) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1), metadata(2))
-        connection = await on.connection()
-        await until(lambda: connection.requests.blocked)
-        client.close()
-        async with asyncio.timeout(10):
-            assert await broker.rest() == b""
-            await cancelled.wait()
-        assert on.ended == {"client_closed": 1}
-
-
-async def test_a_held_answer_keeps_later_answers_waiting_in_their_order() -> None:
-    events = {number: asyncio.Event() for number in (1, 2, 5)}
-
-    def hold(_: Any, context: object) -> Any:
-        assert isinstance(context, int)
-        return Hold(after(events[context], Rewritten(encode(HeartbeatResponse(error_code=context), 4))), deadline=10)
-
-    it = Scripted(request=lambda request, _: Forward(request.correlation_id), response=hold)
-    async with stage(it) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1), heartbeat(2), metadata(3), produce(1, 4), heartbeat(5))
-        for _ in range(5):
-            asked = await broker.request()
-            await broker.send(asked.answer(on.upstream.metadata() if asked.key == 3 else None))
-        assert await client.is_quiet()
-        events[2].set()
-        events[5].set()
-        assert await client.is_quiet()
-        events[1].set()
-        frames = [await client.frame() for _ in range(5)]
-        assert [frame[7] for frame in frames] == [1, 2, 3, 4, 5]
-        assert [code(frames[at]) for at in (0, 1, 4)] == [1, 2, 5]
-
-
-async def test_a_held_answer_whose_deadline_passes_goes_as_it_came() -> None:
-    it = Scripted(
-        request=sends(Forward("c")), response=lambda *_: Hold(after(asyncio.Event(), Forward()), deadline=0.02)
-    )
-    async with stage(it) as on:
-        asked, answered = await exchange(*await on.pair())
-        assert answered == asked.answer(THEIRS)
-
-
-async def test_what_waits_behind_a_held_answer_is_bounded() -> None:
-    go = asyncio.Event()
-    it = Scripted(request=sends(Forward("c")), response=lambda *_: Hold(after(go, Forward()), deadline=10))
-    body = encode(HeartbeatResponse(unknown_tags=((10_000, bytes(100_000)),)), 4)
-    async with stage(it) as on:
-        client, broker = await on.pair()
-        count = MOST_BEFORE_OPENED
-        await client.send(*(heartbeat(number) for number in range(count)))
-        frames = b"".join([(await broker.request()).answer(body) for _ in range(count)])
-        sending = asyncio.create_task(broker.send(frames))
-        connection = await on.connection()
-        await until(lambda: not connection.upstream.is_reading)
-        await asyncio.sleep(0.05)
-        assert on.gateway.metrics.upstream_meter.received_bytes < 2_000_000
-        go.set()
-        assert await client.exactly(len(frames)) == frames
-        await sending
-
-
-async def test_held_answers_reach_the_client_although_the_broker_has_ended() -> None:
-    go = asyncio.Event()
-    it = Scripted(request=sends(Forward("c")), response=lambda *_: Hold(after(go, Forward()), deadline=10))
-    async with stage(it, drain_ms=10_000) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1), produce(1, 2))
-        first = (await broker.request()).answer(THEIRS)
-        second = (await broker.request()).answer()
-        await broker.send(first + second)
-        broker.close()
-        assert await client.is_quiet()
-        assert not on.ended
-        go.set()
-        assert await client.rest() == first + second
-        assert on.ended == {"upstream_closed": 1}
-
-
-# What fails.
-
-FAILURE = RuntimeError("a bug")
-
-
-def raising(*_: Any) -> Any:
-    raise FAILURE
-
-
-def nothing(*_: Any) -> Any:
-    return None
-
-
-FAILING: dict[str, Callable[[], Scripted]] = {
-    "on_request": lambda: Scripted(request=raising),
-    "on_request returns nothing": lambda: Scripted(request=nothing),
-    "hold of a request": lambda: Scripted(request=lambda *_: Hold(fails(FAILURE), deadline=10)),
-    "hold of a request comes to nothing": lambda: Scripted(request=lambda *_: Hold(at_once(None), deadline=10)),
-    "hold of a request is cancelled": lambda: Scripted(request=lambda *_: Hold(cancelled(), deadline=10)),
-    "hold of a request times out by itself": lambda: Scripted(
-        request=lambda *_: Hold(fails(TimeoutError()), deadline=9)
-    ),
-    "answer": lambda: Scripted(request=lambda *_: Answer(fails(FAILURE))),
-    "answer is cancelled": lambda: Scripted(request=lambda *_: Answer(cancelled())),
-    "on_response": lambda: Scripted(request=sends(Forward("c")), response=raising),
-    "on_response returns nothing": lambda: Scripted(request=sends(Forward("c")), response=nothing),
-    "hold of an answer": lambda: Scripted(
-        request=sends(Forward("c")), response=lambda *_: Hold(fails(FAILURE), deadline=10)
-    ),
-    "hold of an answer comes to an answer": lambda: Scripted(
-        request=sends(Forward("c")), response=lambda *_: Hold(at_once(Split((), nothing)), deadline=10)
-    ),
-    "hold of an answer is cancelled": lambda: Scripted(
-        request=sends(Forward("c")), response=lambda *_: Hold(cancelled(), deadline=10)
-    ),
-}
-
-
-def cancelled() -> "asyncio.Future[Any]":
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.cancel()
-    return future
-
-
-@pytest.mark.parametrize("where", FAILING)
-async def test_a_call_passes_when_an_interceptor_fails(where: str, logs: list[EventDict]) -> None:
-    events: list[str] = []
-    after_it = Scripted("next", events=events, request=sends(Forward("n")))
-    async with stage(FAILING[where](), after_it) as on:
-        client, broker = await on.pair()
-        for number in (1, 2):
-            asked, answered = await exchange(client, broker, number=number)
-            assert asked.frame == heartbeat(number)
-            assert answered == asked.answer(THEIRS)
-        assert on.gateway.metrics.chain_meter.failures == 2
-        assert on.gateway.snapshot()["headgate_interceptor_failures", ()] == 2
-    warnings = [event for event in logs if event["log_level"] in {"warning", "error"}]
-    assert [event["event"] for event in warnings] == ["interceptor failed, call passed"]
-    assert warnings[0]["interceptor"] == "Scripted"
-    if "answer" not in where or "hold" in where:
-        assert events == ["next request 1", "next response n", "next request 2", "next response n"]
-
-
-async def test_a_call_that_only_the_failed_interceptor_has_is_not_forwarded() -> None:
-    it = Scripted(keys=(93,), adds={93: (0, 0)}, request=raising)
-    async with stage(it) as on:
-        client, broker = await on.pair()
-        await client.send(request(93, 0, b""), heartbeat(2))
-        assert await client.rest() == b""
-        assert await broker.rest() == b""
-        assert on.ended == {"unsupported_call": 1}
-
-
-@pytest.mark.parametrize(
-    "it",
-    [
-        Scripted(fail_closed=True, request=raising),
-        Scripted(fail_closed=True, request=lambda *_: Hold(fails(FAILURE), deadline=9)),
-        Scripted(fail_closed=True, request=lambda *_: Answer(fails(FAILURE))),
-        Scripted(fail_closed=True, request=sends(Forward("c")), response=raising),
-        Scripted(fail_closed=True, request=sends(Forward("c")), response=lambda *_: Hold(fails(FAILURE), deadline=9)),
-        Scripted(
-            fail_closed=True,
-            request=sends(Forward("c")),
-            response=lambda *_: Hold(after(asyncio.Event(), Forward()), deadline=0.02),
-        ),
-    ],
-    ids=["on_request", "hold", "answer", "on_response", "held answer", "late answer"],
-)
-async def test_one_that_must_not_fail_ends_the_connection_instead(it: Scripted) -> None:
-    async with stage(it) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        if it.api_keys and it._response is not None:
-            await broker.reply(THEIRS)
-        assert await client.rest() == b""
-        assert on.ended in ({"internal": 1}, {"bad_answer": 1})
 
 
 async def test_an_added_call_is_announced_and_answered_by_its_interceptor() -> None:

@@ -114,15 +114,18 @@ async def test_a_connection_is_not_idle_while_a_call_is_pending() -> None:
 
 async def test_a_connection_is_not_idle_while_its_client_takes_an_answer_slowly() -> None:
     front, behind = fetch_answer(8_000_000)
-    async with stage(idle_ms=200) as on:
+    async with stage(idle_ms=500) as on:
         client = await on.client(receive_buffer=SMALL_BUFFER)
         broker = await on.upstream.accept()
         await client.send(request(1, 18, FetchRequest()))
         await broker.request()
         sending = asyncio.create_task(broker.send(front + bytes(8_000_000) + behind))
-        await asyncio.sleep(0.5)
+        left = len(front) + 8_000_000 + len(behind)
+        for _ in range(16):
+            await asyncio.sleep(0.05)
+            left -= len(await client.receive(200_000))
         assert not on.ended
-        await client.exactly(len(front) + 8_000_000 + len(behind))
+        await client.exactly(left)
         await sending
         await until(lambda: on.ended == {"idle": 1})
 

@@ -38,7 +38,7 @@ class Bench:
 
     @property
     def workers(self) -> list[_Worker]:
-        return sorted(self.supervisor._workers, key=lambda worker: (worker.index, worker.started))
+        return sorted(self.supervisor._workers, key=lambda worker: (worker.index, worker.process.pid))
 
     @property
     def pids(self) -> list[int]:
@@ -112,7 +112,30 @@ async def test_a_worker_inherits_its_own_ports_and_no_others(tmp_path: Path) -> 
         assert [worker.samples[CONNECTIONS] for worker in bench.workers] == [3, 2]
 
 
+async def test_a_worker_that_falls_silent_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SILENT_SECONDS", 0.2)
+    async with supervised(tmp_path) as bench:
+        await bench.serves()
+        [pid] = bench.pids
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: bench.supervisor.problems() == {"worker 0": "has not reported for 0 s"})
+        os.kill(pid, signal.SIGCONT)
+        await bench.serves()
+
+
 # A worker that ends.
+
+
+async def test_a_worker_that_has_served_is_back_at_once_however_often_it_is_killed(tmp_path: Path) -> None:
+    async with supervised(tmp_path) as bench:
+        loop = asyncio.get_running_loop()
+        for _ in range(6):
+            await bench.serves()
+            [pid] = bench.pids
+            began = loop.time()
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda pid=pid: bench.pids not in ([], [pid]))  # type: ignore[misc]
+        assert loop.time() - began < 2
 
 
 async def test_a_worker_that_ends_is_started_again_and_counted(tmp_path: Path, logs: list[EventDict]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import pack
 
 import pytest
 from structlog.typing import EventDict
@@ -18,11 +19,13 @@ from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
 from headgate.config.model import Config, Upstream
 from headgate.gateway.ends import Ends
+from headgate.gateway.hangups import Hangups
 from headgate.gateway.interceptor import CloseCause
 from headgate.gateway.link import BUFFER_BYTES, LinkMeter
 from headgate.gateway.tls import Certificates, TlsLink, TlsSession
 from tests.support.certificates import Certificates as Files
 from tests.support.certificates import make_certificates
+from tests.support.fake_upstream import request
 from tests.unit.gateway.stage import stage, turns, until
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -253,6 +256,37 @@ async def test_what_came_before_a_spoiled_record_is_shown_before_the_error(
         assert owner.events == ["error SSLError"]
 
 
+@pytest.mark.parametrize("reads_first", [True, False])
+async def test_a_reset_behind_half_a_record_is_noticed(files: Files, reads_first: bool) -> None:
+    owner = Owner()
+    hangups = Hangups(asyncio.get_running_loop())
+    async with linked(files, owner) as (link, peer):
+        link.watch_for_hangup(hangups)
+        if reads_first:
+            link.resume()
+        peer.sock.send(peer.sealed(b"never whole")[:-3])
+        if reads_first:
+            await turns()
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        peer.sock.close()
+        await until(lambda: link.peer_has_left)
+        link.resume()
+        await until(lambda: bool(owner.events))
+        assert owner.events == ["error ConnectionResetError"]
+        assert not owner.received
+    hangups.close()
+
+
+async def test_what_is_counted_is_what_was_said_and_not_how_it_was_sealed(files: Files) -> None:
+    owner = Owner()
+    async with linked(files, owner) as (link, peer):
+        link.resume()
+        await peer.send(bytes(1000))
+        await until(lambda: len(owner.received) == 1000)
+        link.write(bytes(500))
+        assert (link._meter.received_bytes, link._meter.sent_bytes) == (1000, 500)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_closing_says_goodbye(files: Files, version: ssl.TLSVersion) -> None:
     async with linked(files, Owner(), version) as (link, peer):
@@ -280,6 +314,23 @@ async def test_writing_after_the_peer_is_gone_is_told_once_and_closing_is_quiet(
         link.write(b"anybody?")
         await turns()
         assert [event.partition(" ")[0] for event in owner.events] == ["unwritable"]
+
+
+async def test_a_gateway_that_ends_answers_what_is_under_way_and_says_goodbye(files: Files) -> None:
+    async with stage(tls_cert=files.server_cert, tls_key=files.server_key, drain_ms=60_000) as one:
+        client = await one.client()
+        peer = Peer(client.sock, client_context(files))
+        await peer.tls.handshake(client.sock, asyncio.get_running_loop())
+        broker = await one.upstream.accept()
+        await peer.send(request(12, 4, b"\x02g\x00\x00\x00\x01\x02m\x00\x00"))
+        asked = await broker.request()
+        stopping = one.stop()
+        await turns()
+        answer = asked.answer(bytes(7))
+        await broker.send(answer)
+        assert await peer.receive() == answer
+        assert await says_goodbye(peer)
+        await stopping
 
 
 # Certificates.

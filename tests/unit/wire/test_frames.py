@@ -92,6 +92,10 @@ def test_a_header_with_many_tags_is_refused_before_they_are_read() -> None:
     few = start + write_uvarint(frames.MOST_HEADER_TAGS) + b"\x05\x00" * frames.MOST_HEADER_TAGS
     _, body_at = frames.request_header(few, flexible=True)
     assert body_at == len(few)
+    behind = b"\x00" + b"\x00\x01"  # no transactional id, acks=1
+    assert frames.produce_acks(few + behind, 0, len(few + behind), flexible=True) == 1
+    more = start + write_uvarint(frames.MOST_HEADER_TAGS + 1) + b"\x05\x00" * (frames.MOST_HEADER_TAGS + 1) + behind
+    assert frames.produce_acks(more, 0, len(more), flexible=True) is None
 
 
 @FEW

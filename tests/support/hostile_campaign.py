@@ -1,0 +1,197 @@
+"""The frame of a campaign: phases that are watched from outside, and the promises that they are held against.
+
+A phase marks a period of the watcher and reads the gauges before and behind it. `Outcome.problems` says which promises
+were broken; the figures themselves are for the record.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.support.gateway import GatewayProcess
+from tests.support.hostile_child import Child
+from tests.support.hostile_gauges import (
+    MIB,
+    Level,
+    MemoryPeak,
+    await_reports,
+    busy_seconds,
+    cpu_seconds_of,
+    log_defects,
+    look_at,
+)
+
+_ALLOWANCE: Final = 32 * MIB  # the constant of "bytes held", and what memory may differ by at the end
+_SHORTEST_SECONDS: Final = 2.0  # of a phase: fewer calls than it then holds have no p99
+_WARM_UP_SECONDS: Final = 2.0
+_NEVER: Final = ("certain_still_there", "still_there", "not_taken", "leaks", "lawful_answers_missed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a phase may cost the canary and the event loop.
+
+    The twin does the canary's work past the gateway: what it waits is the broker's and the machine's, and so the
+    canary may have `p99_ratio` times the greater of its own quiet p99 and the twin's. A ping may wait `wait_ms` longer
+    than the longest one to an idle loop.
+    """
+
+    p99_ratio: float = 2.0
+    p99_floor_ms: float = 0.0
+    wait_ms: float = 100.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Phase:
+    """One attack and what it did; `seen` is the watcher's, filled in at the end."""
+
+    name: str
+    is_bounded: bool = True  # else the attacker took all that it could get, and latency is for the record only
+    counts: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    memory_growth: int = 0
+    received_bytes: int = 0
+    long_wake_ups: int = 0
+    gateway_cores: float = 0.0
+    busy_cores: float = 0.0  # of the whole machine, whoever kept them busy
+    seen: Mapping[str, Any] = field(default_factory=dict)
+
+    def problems(self, quiet: float, limits: Limits) -> Iterator[str]:
+        """Which promises this phase broke; `quiet` is the canary's p99 when nothing happened."""
+        seen = self.seen
+        yield from seen["errors"]
+        for what in _NEVER:
+            if self.counts.get(what):
+                yield f"{what.replace('_', ' ')}: {self.counts[what]}"
+        if self.memory_growth > self.received_bytes + _ALLOWANCE:
+            yield f"{self.memory_growth // MIB} MiB more memory, {self.received_bytes // MIB} MiB received"
+        if not self.is_bounded:
+            return
+        allowed = max(limits.p99_ratio * max(quiet, seen["twin"]["p99"]), limits.p99_floor_ms)
+        if (p99 := seen["canary"]["p99"]) > allowed:
+            yield f"canary p99 {p99} ms: {allowed:.1f} allowed, {quiet} when quiet, twin {seen['twin']['p99']}"
+        idle = seen["echo"]["max"]
+        if (longest := seen["ping"]["max"]) > limits.wait_ms + idle:
+            yield f"a ping waited {longest} ms, one to an idle loop {idle} ms"
+        # Wake-ups are measured by the wall clock: where an idle loop was kept waiting, so was a busy one.
+        if self.long_wake_ups and idle < limits.wait_ms / 2:
+            yield f"{self.long_wake_ups} wake-ups of the event loop over 100 ms"
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """All of it: the phases in their order, the levels around them, what the gateway's log holds."""
+
+    phases: list[Phase] = field(default_factory=list)
+    before: Level | None = None
+    after: Level | None = None
+    recovered_after: float | None = None
+    defects: list[str] = field(default_factory=list)
+
+    @property
+    def quiet_p99(self) -> float:
+        p99: float = self.phases[0].seen["canary"]["p99"]
+        return p99
+
+    def problems(self, limits: Limits) -> list[str]:
+        """Which promises were broken."""
+        assert self.before
+        assert self.after
+        problems = [f"log: {line}" for line in self.defects]
+        if self.after.ended.get("internal", 0):
+            problems.append(f"{self.after.ended['internal']} connections ended by a defect of the gateway")
+        if self.recovered_after is None:
+            problems.append(
+                f"sockets {self.before.sockets} before, {self.after.sockets} after; "
+                f"memory {self.before.memory_bytes // MIB} MiB before, {self.after.memory_bytes // MIB} MiB after"
+            )
+        for phase in self.phases:
+            problems += [f"{phase.name}: {problem}" for problem in phase.problems(self.quiet_p99, limits)]
+        return problems
+
+
+class Campaign:
+    """The gateway under attack, the watcher, and the phases that have been."""
+
+    def __init__(self, gateway: GatewayProcess, watch: Child) -> None:
+        self.gateway = gateway
+        self.outcome = Outcome()
+        self._watch = watch
+
+    @contextmanager
+    def phase(self, name: str, *, is_bounded: bool = True) -> Iterator[Phase]:
+        """A period of the watcher, and the gauges around it."""
+        phase = Phase(name=name, is_bounded=is_bounded)
+        pids = [self.gateway.pid, *self.gateway.workers()]
+        begin = look_at(self.gateway)
+        self._watch.ask("mark", period=name)
+        began, cpu, busy = time.monotonic(), sum(map(cpu_seconds_of, pids)), busy_seconds()
+        with MemoryPeak(pids) as peak:
+            yield phase
+            phase.seconds = round(time.monotonic() - began, 1)
+            time.sleep(max(0.0, _SHORTEST_SECONDS - phase.seconds))
+        took = time.monotonic() - began
+        phase.gateway_cores = round((sum(map(cpu_seconds_of, pids)) - cpu) / took, 2)
+        phase.busy_cores = round((busy_seconds() - busy) / took, 2)
+        self._watch.ask("mark", period="between")
+        await_reports()
+        end = look_at(self.gateway)
+        phase.memory_growth = peak.bytes - begin.memory_bytes
+        phase.received_bytes = end.received_bytes - begin.received_bytes
+        phase.long_wake_ups = end.long_wake_ups - begin.long_wake_ups
+        self.outcome.phases.append(phase)
+
+    def be_quiet(self, seconds: float) -> None:
+        """The first phase: what the canary sees when nothing happens."""
+        with self.phase("quiet"):
+            time.sleep(seconds)
+
+    def attack(
+        self, attacker: Child, attack: str, *, patience: float, name: str = "", is_bounded: bool = True, **more: Any
+    ) -> None:
+        port = self.gateway.setup.port
+        with self.phase(name or attack, is_bounded=is_bounded) as phase:
+            phase.counts = attacker.ask(attack, patience=patience, ports=[port, port + 1], **more)
+
+    def recover(self, seconds: float) -> None:
+        """Wait until sockets and memory are where they were."""
+        before = self.outcome.before
+        assert before
+        began = time.monotonic()
+        with self.phase("recovery"):
+            while True:
+                await_reports()
+                self.outcome.after = after = look_at(self.gateway)
+                near = abs(after.memory_bytes - before.memory_bytes) <= _ALLOWANCE
+                # The canary changes its connections: two of them may be between closed and opened.
+                few = after.connections <= before.connections + 2 and after.sockets <= before.sockets + 4
+                if near and few:
+                    self.outcome.recovered_after = round(time.monotonic() - began, 1)
+                    return
+                if time.monotonic() - began > seconds:
+                    return
+
+    def finish(self) -> Outcome:
+        seen = self._watch.ask("end")
+        for phase in self.outcome.phases:
+            phase.seen = seen[phase.name]
+        self.outcome.defects = log_defects(self.gateway)
+        return self.outcome
+
+
+@contextmanager
+def watched(gateway: GatewayProcess, broker_port: int, topic: str, *, at_node: bool = False) -> Iterator[Campaign]:
+    """A watcher beside the gateway, warmed up, and the level before anything happens.
+
+    With `at_node` it asks node 0 for everything: any node may answer at the bootstrap port.
+    """
+    ports = {"bootstrap": gateway.setup.port + at_node, "node": gateway.setup.port + 1}
+    arguments = [f"--{name}={value}" for name, value in {**ports, "broker": broker_port, "topic": topic}.items()]
+    with Child("tests.support.hostile_watch", *arguments) as watch:
+        one = Campaign(gateway, watch)
+        watch.ask("mark", period="warm-up")
+        time.sleep(_WARM_UP_SECONDS)
+        one.outcome.before = look_at(gateway)
+        yield one
