@@ -61,6 +61,10 @@ class Probe(asyncio.Protocol):
     def connection_lost(self, _failure: Exception | None) -> None:
         self.lost.set()
 
+    def send(self, data: bytes) -> None:
+        if not self.lost.is_set() and not self.transport.is_closing():
+            self.transport.write(data)
+
     async def is_thrown_out(self, seconds: float) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -71,7 +75,8 @@ class Probe(asyncio.Protocol):
         """Close; rudely is with a reset."""
         if rudely:
             linger = pack("ii", 1, 0)
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            with suppress(OSError):
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.transport.abort()
 
 
@@ -141,10 +146,10 @@ async def mutated(
                     break
                 data = b"".join(forge.mutated() if rng.random() < 0.95 else forge.valid() for _ in range(burst))
                 cut = rng.randrange(len(data) + 1) if rng.random() < 0.3 else len(data)
-                probe.transport.write(data[:cut])
+                probe.send(data[:cut])
                 if cut < len(data):
                     await asyncio.sleep(0)
-                    probe.transport.write(data[cut:])
+                    probe.send(data[cut:])
                 counts["frames"] += burst
             counts["answer_bytes"] += probe.received
             counts["thrown_out" if probe.lost.is_set() else "left"] += 1
@@ -164,7 +169,7 @@ async def bombs(ports: Sequence[int], *, cap: int) -> Counter[str]:
     async def throw(bomb: bytes, kind: str) -> None:
         probe = await dial(ports[0])
         assert probe is not None
-        probe.transport.write(bomb)
+        probe.send(bomb)
         counts[kind] += 1
         if not await probe.is_thrown_out(5.0):
             counts[f"{kind}_still_there"] += 1
@@ -235,11 +240,11 @@ async def pipelined(ports: Sequence[int], *, connections: int, seconds: float, r
         batch = call * (size // len(call))
         while loop.time() < end and not probe.lost.is_set():
             await pace.take(len(batch))
-            if probe.transport.get_write_buffer_size():
+            if not probe.transport.is_closing() and probe.transport.get_write_buffer_size():
                 counts["waits"] += 1  # the gateway does not read: its answers come first
                 await asyncio.sleep(0.05)
             else:
-                probe.transport.write(batch)
+                probe.send(batch)
                 counts["requests"] += size // len(call)
         await probe.is_thrown_out(1.0)
         counts["answer_bytes"] += probe.received
@@ -273,11 +278,12 @@ async def slow(
             counts["not_taken"] += 1
             return
         if number < readers:
-            probe.transport.pause_reading()
-            probe.transport.write(hungry * 4)
+            with suppress(RuntimeError):  # it may be thrown out already
+                probe.transport.pause_reading()
+            probe.send(hungry * 4)
             probes.append((probe, b""))
         else:
-            probe.transport.write(starts[number % len(starts)])
+            probe.send(starts[number % len(starts)])
             probes.append((probe, starts[number % len(starts)]))
 
     async with asyncio.TaskGroup() as group:
@@ -290,7 +296,7 @@ async def slow(
         await asyncio.sleep(1.0)
         for probe, start in probes:
             if len(start) == 20 and not probe.lost.is_set():
-                probe.transport.write(b"\x00")
+                probe.send(b"\x00")
     counts["opened"] = len(probes)
     counts["alive_at_end"] = sum(not probe.lost.is_set() for probe, _ in probes)
     for number, (probe, _) in enumerate(probes):
@@ -313,9 +319,9 @@ async def storm(ports: Sequence[int], *, rate: float, seconds: float) -> Counter
             return
         counts["taken"] += 1
         if number % 4 == 2:
-            probe.transport.write(b"\x00")
+            probe.send(b"\x00")
         elif number % 4 == 3:
-            probe.transport.write(hello)
+            probe.send(hello)
             await asyncio.sleep(0.2)
             counts["answered"] += probe.received > 0
         probe.leave(rudely=number % 4 == 1)

@@ -23,7 +23,7 @@ from headgate.wire import splice
 
 _HIGHEST_PORT = 65535
 _NOBODY = 1  # tcpmux: no gateway and no broker listens there
-_MOST_NODES = 2000  # a broken broker could make them up, and each costs a port
+_MOST_UNCONFIGURED = 256  # nodes: a broken broker could make them up, and each costs a port and a line in the log
 
 
 class AddressMap:
@@ -34,11 +34,12 @@ class AddressMap:
         self._open_node = open_node
         self._nobody = splice.Address.of(config.advertised_host, _NOBODY)
         self._addresses: dict[NodeId, splice.Address] = {node: self._address(node) for node in config.nodes}
+        self._most = len(self._addresses) + _MOST_UNCONFIGURED
 
     def lookup(self, node: NodeId) -> splice.Address:
         address = self._addresses.get(node)
         if address is None:
-            if len(self._addresses) >= _MOST_NODES:
+            if len(self._addresses) >= self._most:
                 return self._nobody
             address = self._addresses[node] = self._address(node) if self._open_node(node) else self._nobody
         return address

@@ -20,6 +20,8 @@ from headgate.gateway.tls import Certificates, TlsLink, TlsSession
 
 log = structlog.get_logger()
 
+_MOST_COMPLAINTS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -43,6 +45,7 @@ class Ends:
         self._timeout = config.gateway.connect_timeout_ms / 1000
         self._patience_ms = config.gateway.idle_ms
         self._proxy_protocol = config.gateway.proxy_protocol
+        self._complaints: dict[Address, str] = {}  # what was last said of brokers that cannot be reached
         gateway, upstream = config.gateway, config.upstream
         self.listener_tls: Certificates | None = None
         if gateway.tls_cert is not None and gateway.tls_key is not None:
@@ -76,11 +79,22 @@ class Ends:
         for address in addresses:
             try:
                 async with asyncio.timeout(self._timeout):
-                    return await self._dial_one(address)
+                    end = await self._dial_one(address)
             except UNREACHABLE as failure:
-                log.warning("broker cannot be reached", address=str(address), problem=str(failure) or "no answer")
+                self._complain(address, str(failure) or "no answer")
                 on_failure()
+            else:
+                self._complaints.pop(address, None)
+                return end
         return None
+
+    def _complain(self, address: Address, problem: str) -> None:
+        """Say it once: clients of a broker that is away dial again and again."""
+        if self._complaints.get(address) != problem:
+            if len(self._complaints) >= _MOST_COMPLAINTS:
+                self._complaints.clear()
+            self._complaints[address] = problem
+            log.warning("broker cannot be reached", address=str(address), problem=problem)
 
     async def _dial_one(self, address: Address) -> End:
         upstream = await self._connect(address)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.kafka.embedded import SecurityProtocol
+from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 
@@ -18,6 +19,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts gateways that end with the test."""
     with ExitStack() as stack:
         yield lambda upstream, **more: stack.enter_context(running_gateway(tmp_path, upstream, **more))
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
+    """kafka-clients 4.4.0, which follow the addresses of NodeEndpoints (KIP-951)."""
+    with JavaClients("clients", tmp_path_factory.mktemp("java") / "clients.log") as clients:
+        yield clients
 
 
 @pytest.fixture(scope="session")

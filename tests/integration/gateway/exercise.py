@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.support.cluster import ClientConfig, Cluster
+from tests.support.traffic import Report, contents
 
 _COUNT = 100
 _DEADLINE_S = 20.0
@@ -39,6 +40,15 @@ def round_trip(config: ClientConfig, topic: str, *, size: int = 100) -> None:
             read.append(message.value() or b"")
     consumer.close()
     assert read == values
+
+
+def assert_whole(cluster: Cluster, topic: str, report: Report) -> None:
+    """Everything was written once, in order, and read; the clients saw nothing but lost connections."""
+    assert report.lasting_errors == []
+    [written] = contents(cluster.client_config(), topic)
+    assert written == [str(number).encode() for number in range(len(written))]
+    assert report.acked == set(range(len(written)))
+    assert report.acked <= report.read
 
 
 def until(condition: Callable[[], bool], seconds: float = _DEADLINE_S) -> float:

@@ -18,13 +18,13 @@ from headgate.wire.messages.cluster import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.integration.gateway.exercise import new_topic, round_trip, until
+from tests.integration.gateway.exercise import assert_whole, new_topic, round_trip, until
 from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.raw_client import METADATA, RawClient, is_served
 from tests.support.sockets import Watch, listening_ports, watching
-from tests.support.traffic import Report, Traffic, contents
+from tests.support.traffic import Traffic, contents
 
 Start = Callable[..., GatewayProcess]
 
@@ -54,13 +54,6 @@ def gateway(brokers: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
-    """kafka-clients 4.4.0, which follow the addresses of NodeEndpoints (KIP-951)."""
-    with JavaClients("clients", tmp_path_factory.mktemp("java") / "clients.log") as clients:
-        yield clients
-
-
 def topic_on(cluster: Cluster, *nodes: int, name: str | None = None) -> str:
     """A topic of one partition on these nodes, the first of them its leader."""
     topic = name or f"on-{nodes[0]}-{next(_names)}"
@@ -87,15 +80,6 @@ def coordinator_of(gateway: GatewayProcess, group: str) -> int:
 def admin_of(cluster: Cluster) -> AdminClient:
     """A client that does not come through the gateway, and is quiet when brokers are away."""
     return AdminClient({**cluster.client_config(), "log_level": 0})
-
-
-def assert_whole(cluster: Cluster, topic: str, report: Report) -> None:
-    """Everything was written once, in order, and read; the clients saw nothing but lost connections."""
-    assert report.lasting_errors == []
-    [written] = contents(cluster.client_config(), topic)
-    assert written == [str(number).encode() for number in range(len(written))]
-    assert report.acked == set(range(len(written)))
-    assert report.acked <= report.read
 
 
 def assert_all_through(cluster: Cluster, gateway: GatewayProcess, watch: Watch) -> None:
@@ -173,17 +157,22 @@ def test_a_rolling_restart_of_the_brokers_costs_no_record_and_nobody_dials_a_bro
         watching(traffic.pid, java.pid) as watch,
     ):
         with java_load(java, three, gateway, 0, 1, 2):
-            three.kafka.nodes[0].stop()  # its partitions have new leaders before it goes: it names their addresses
-        for node in three.kafka.nodes:
-            node.stop()
-            assert gateway.problems() == {}
-            node.start()
-            three.kafka.wait_ready()
-            until(lambda node=node: is_served(gateway.address(node.id)))  # type: ignore[misc]
+            restart(three, gateway, 0)
+        restart(three, gateway, 1)
+        restart(three, gateway, 2)
         report = traffic.finish()
     assert_whole(three, topic, report)
     assert_all_through(three, gateway, watch)
     assert gateway.metric("headgate_calls_spliced_total") > before
+
+
+def restart(cluster: Cluster, gateway: GatewayProcess, node: int) -> None:
+    """As an operator does it: its partitions have new leaders before it goes, and it names their addresses."""
+    cluster.kafka.nodes[node].stop()
+    assert gateway.problems() == {}
+    cluster.kafka.nodes[node].start()
+    cluster.kafka.wait_ready()
+    until(lambda: is_served(gateway.address(node)))
 
 
 # Nodes that gateway.nodes does not name.

@@ -2,6 +2,7 @@
 
 import shutil
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 from cryptography import x509
 
 from headgate.kafka.embedded import SecurityProtocol
-from tests.integration.gateway.exercise import new_topic, round_trip, until
+from tests.integration.gateway.exercise import assert_whole, new_topic, round_trip, until
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess
 from tests.support.ports import port_block
 from tests.support.raw_client import RawClient, is_served
 from tests.support.recorder import Endpoint, Recorder
+from tests.support.traffic import Traffic
 
 Start = Callable[..., GatewayProcess]
 
@@ -141,6 +143,19 @@ def test_files_that_cannot_be_used_leave_the_old_certificate_in_place_and_are_sh
     assert str(own.server_key) in said
     own.server_key.write_text(key)
     until(lambda: not gateway.problems())
+
+
+def test_workers_are_replaced_under_load_and_nothing_is_lost_or_doubled(cluster: Cluster, start: Start) -> None:
+    gateway = start(
+        cluster.kafka.bootstrap_of(SSL), **listener_keys(cluster.certificates), **upstream_keys(cluster.certificates)
+    )
+    topic, workers = new_topic(cluster), gateway.workers()
+    with Traffic(cluster.client_config(SSL, bootstrap=gateway.bootstrap), topic) as traffic:
+        gateway.replace_workers()
+        until(lambda: len(gateway.workers()) == 1 and gateway.workers() != workers, 60)
+        time.sleep(0.5)
+        report = traffic.finish()
+    assert_whole(cluster, topic, report)
 
 
 def test_workers_are_not_replaced_while_their_certificates_cannot_be_used(

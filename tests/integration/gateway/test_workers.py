@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.gateway.exercise import new_topic, until
+from tests.integration.gateway.exercise import assert_whole, new_topic, until
 from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
@@ -51,15 +51,6 @@ def owner_of(gateway: GatewayProcess, node: int) -> int:
     port = gateway.setup.port + 1 + node
     [owner] = [pid for pid in gateway.workers() if port in listening_ports(pid)]
     return owner
-
-
-def assert_whole(cluster: Cluster, topic: str, report: Report) -> None:
-    """Everything was written once, in order, and read; the clients saw nothing but lost connections."""
-    assert report.lasting_errors == []
-    [written] = contents(cluster.client_config(), topic)
-    assert written == [str(number).encode() for number in range(len(written))]
-    assert report.acked == set(range(len(written)))
-    assert report.acked <= report.read
 
 
 def counters(gateway: GatewayProcess) -> dict[tuple[str, str], float]:
@@ -195,12 +186,6 @@ def test_the_metrics_are_of_all_workers(two: GatewayProcess) -> None:
 
 
 # All of them replaced.
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
-    with JavaClients("clients", tmp_path_factory.mktemp("java") / "clients.log") as clients:
-        yield clients
 
 
 @contextmanager

@@ -104,6 +104,7 @@ class Script:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            fetch_max_wait_ms=100,
         )
         await consumer.start()
         await poll(consumer, 10)
@@ -131,7 +132,11 @@ class Script:
 
     async def read(self, topic: str, count: int, **own: Any) -> list[bytes | None]:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, client_id="reader", auto_offset_reset="earliest", **own
+            bootstrap_servers=self.bootstrap,
+            client_id="reader",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            **own,
         )
         await consumer.start()
         consumer.assign([TopicPartition(topic, 0)])

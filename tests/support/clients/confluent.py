@@ -179,7 +179,8 @@ class Script:
     # Consumers.
 
     def read(self, topic: str, count: int, **own: object) -> list[str]:
-        consumer = Consumer(self.settings("reader", group_id=f"{self.name}-reader", enable_auto_commit=False, **own))
+        quick = {"enable_auto_commit": False, "fetch_wait_max_ms": 100}
+        consumer = Consumer(self.settings("reader", group_id=f"{self.name}-reader", **quick, **own))
         consumer.assign([TopicPartition(topic, 0, 0)])
         values = [text(message) for message in poll(consumer.poll, count)]
         consumer.get_watermark_offsets(TopicPartition(topic, 0), _DEADLINE_S)
@@ -197,6 +198,7 @@ class Script:
                 group_protocol=protocol,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
+                fetch_wait_max_ms=100,
             )
         )
         consumer.subscribe([topic])

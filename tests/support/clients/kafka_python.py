@@ -153,6 +153,7 @@ class Script:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            fetch_max_wait_ms=100,
         )
         poll(consumer, 10)
         first = TopicPartition(topic, 0)
@@ -186,7 +187,11 @@ class Script:
 
     def read(self, topic: str, count: int, **own: Any) -> list[bytes | None]:
         consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, client_id="reader", auto_offset_reset="earliest", **own
+            bootstrap_servers=self.bootstrap,
+            client_id="reader",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            **own,
         )
         consumer.assign([TopicPartition(topic, 0)])
         values = poll(consumer, count)

@@ -37,6 +37,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 record Run(String bootstrap, String name, Map<String, String> options) {
     static final long DEADLINE_MS = 30_000;
+    /** A broker takes the calls of a connection one by one, and all others wait for a fetch that finds nothing. */
+    static final String FETCH_WAIT_MS = "100";
 
     String topic(String what) {
         return name + "." + what;
@@ -63,6 +65,7 @@ record Run(String bootstrap, String name, Map<String, String> options) {
         Map<String, Object> settings = settings(clientId, own);
         settings.putIfAbsent("auto.offset.reset", "earliest");
         settings.putIfAbsent("enable.auto.commit", "false");
+        settings.put("fetch.max.wait.ms", FETCH_WAIT_MS);
         if (group != null) {
             settings.put("group.id", group);
         }
@@ -72,6 +75,7 @@ record Run(String bootstrap, String name, Map<String, String> options) {
     ShareConsumer<String, String> shareConsumer(String clientId, String group, Map<String, Object> own) {
         Map<String, Object> settings = settings(clientId, own);
         settings.put("group.id", group);
+        settings.put("fetch.max.wait.ms", FETCH_WAIT_MS);
         return new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
     }
 

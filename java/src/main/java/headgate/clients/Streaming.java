@@ -81,6 +81,7 @@ final class Streaming {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, run.options().get("folder"));
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200");
+        settings.put(StreamsConfig.consumerPrefix("fetch.max.wait.ms"), Run.FETCH_WAIT_MS);
         settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, "1");
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
