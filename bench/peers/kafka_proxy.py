@@ -1,6 +1,7 @@
 """grepplabs' kafka-proxy, built through Go's module proxy where that has it, and said to be absent where not."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from bench.peers.peer import Proxy
 from bench.processes import BenchError
 
 MODULE = "github.com/grepplabs/kafka-proxy"
+_ADDRESS = re.compile(r"https?://\S+")  # where a package comes from is nobody's business
 _BUILD_S = 300.0
 
 
@@ -32,7 +34,8 @@ class KafkaProxy(Proxy):
         except subprocess.TimeoutExpired:
             raise BenchError(f"`go install {MODULE}@latest` took over {_BUILD_S:.0f} s") from None
         if built.returncode != 0:
-            raise BenchError(f"`go install {MODULE}@latest` failed: {' '.join(built.stderr.split())[:300]}")
+            said = _ADDRESS.sub("(address)", " ".join(built.stderr.split()))
+            raise BenchError(f"`go install {MODULE}@latest` failed: {said[:300]}")
         return f"{MODULE} latest"
 
     def command(self) -> Sequence[str | Path]:
