@@ -154,7 +154,7 @@ def _patiently(ask: Callable[[], Any]) -> Any:
     while True:
         try:
             return ask()
-        except (KafkaException, BenchError):
+        except (KafkaException, TimeoutError, BenchError):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)

@@ -53,7 +53,8 @@ class Headgate(Proxy):
             gateway |= {"tls_cert": str(tls.certificate), "tls_key": str(tls.key)}
             upstream |= {"tls": True, "tls_ca": str(tls.authority), "service_mechanism": "none"}
         metrics: dict[str, object] = {"listen": f"{HOST}:{self.spare_port}"}
-        sections = {"gateway": gateway, "upstream": upstream, "metrics": metrics}
+        tables: dict[str, object] = {"path": str(self.folder / "tables")}
+        sections = {"gateway": gateway, "upstream": upstream, "metrics": metrics, "tables": tables}
         # The values here are text, numbers, switches and lists: JSON writes them as TOML does.
         return "".join(
             f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in section.items())

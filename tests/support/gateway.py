@@ -52,6 +52,8 @@ class GatewaySetup:
             "upstream.bootstrap": self.upstream.split(","),
             "upstream.service_mechanism": "none",
             "metrics.listen": f"127.0.0.1:{self.metrics_port}",
+            "tables.path": str(self.folder / "tables"),
+            "topologies.owner": "broker",  # nothing but carrying bytes, unless a test is about it
             **self.more,
         }
         self.folder.mkdir(parents=True, exist_ok=True)

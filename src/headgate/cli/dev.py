@@ -15,6 +15,7 @@ import uvloop
 
 from headgate.base.errors import ClusterError
 from headgate.cli import logs
+from headgate.cli.features import check_features, make_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.config import Config, load
 from headgate.gateway.server import Gateway
@@ -36,12 +37,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     logs.configure()
+    data_dir: Path = args.data_dir
     overrides = {
         "gateway.listen": f"127.0.0.1:{args.gateway_port}",
         "upstream.bootstrap": [f"127.0.0.1:{args.kafka_port}"],
+        "tables.path": str(data_dir / "tables"),
+        "pipeline.checkpoint": str(data_dir / "checkpoints"),
     }
     config = load(args.config, os.environ, overrides)
-    data_dir: Path = args.data_dir
+    check_features(config)
     spec = ClusterSpec(data_dir=data_dir / "kafka", port=args.kafka_port, log_dir=data_dir / "logs")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config, spec))
@@ -57,7 +61,7 @@ async def _run(config: Config, spec: ClusterSpec) -> int:
         loop.call_soon_threadsafe(stopped.stop, 1)
 
     kafka = EmbeddedKafka(spec, on_death=on_death)
-    gateway = Gateway(config)
+    gateway = Gateway(config, features=make_features(config))
     # The gateway's ports first: without them there is no use in starting Kafka.
     async with gateway.running():
         try:

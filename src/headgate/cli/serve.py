@@ -15,6 +15,7 @@ from pathlib import Path
 import uvloop
 
 from headgate.cli import logs
+from headgate.cli.features import check_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.config import Config, load
 from headgate.gateway.supervisor import Supervisor
@@ -32,6 +33,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     logs.configure()
     config = load(args.config, os.environ)
+    check_features(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 

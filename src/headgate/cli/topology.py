@@ -1,18 +1,29 @@
-"""`headgate topology parse`: a `Topology.describe()` text, checked and shown as Headgate understands it."""
+"""`headgate topology`: what Streams applications compute, as text and as it is stored.
+
+`parse` checks a `Topology.describe()` text and shows it as Headgate understands it. `forget` deletes what is stored of
+a group, past the gateways: they read it in the topics, and ask the group's members again.
+"""
 
 import argparse
+import asyncio
 import json
+import os
 import sys
+import tempfile
 from itertools import islice
 from pathlib import Path
 
 from headgate.base.errors import HeadgateError, UsageError
+from headgate.cli import logs
+from headgate.config import Config, load
 from headgate.domain.topology import Description, content_hash, findings
 from headgate.domain.topology_text import Unreadable, parse, render
 from headgate.facts.descriptions import DESCRIPTION
+from headgate.gateway.topologies.service import TopologyService
 
 _LARGEST_TEXT = 64 * 1024 * 1024
 _MOST_FINDINGS = 20
+_PATIENCE_S, _QUIET_S = 60.0, 2.0
 
 
 # argparse gives the type of add_subparsers() no public name.
@@ -23,6 +34,52 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     reading.add_argument("file", metavar="FILE", help="the text's file, - for standard input")
     reading.add_argument("--json", action="store_true", help="one object on standard output")
     reading.set_defaults(run=run)
+    forgetting = actions.add_parser("forget", help="delete the stored description of a group; it is asked for again")
+    forgetting.add_argument("group", metavar="GROUP", help="the Streams group, which is its application id")
+    forgetting.add_argument("--config", type=Path, required=True, metavar="FILE", help="the gateway's TOML file")
+    forgetting.add_argument("--json", action="store_true", help="one object on standard output")
+    forgetting.set_defaults(run=forget)
+
+
+def forget(args: argparse.Namespace) -> int:
+    """0 when it is gone, 1 when there was nothing; by the service account, so operators need no right on groups."""
+    logs.configure("error")
+    forgotten = asyncio.run(_forget(load(args.config, os.environ), args.group))
+    if args.json:
+        print(json.dumps({"group": args.group, "forgotten": forgotten}))
+    elif forgotten:
+        print(f"Deleted the topology description of streams group '{args.group}'. Its members are asked for it again.")
+    else:
+        print(f"No topology description is stored for streams group '{args.group}'.", file=sys.stderr)
+    return 0 if forgotten else 1
+
+
+async def _forget(config: Config, group: str) -> bool:
+    if config.topologies.owner != "gateway" or config.topologies.store.scheme == "none":
+        raise UsageError("topologies: this gateway keeps no descriptions (owner, store)")
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
+        service = TopologyService(config, cache=str(Path(folder) / "topologies.db"))
+        async with service.running():
+            await _opened(service)
+            if not service.must_delete(group):
+                return False
+            failed = await service.delete(group)
+    if failed is not None:
+        raise HeadgateError(f"the description of {group!r} was not deleted: {failed.text}")
+    return True
+
+
+async def _opened(service: TopologyService) -> None:
+    loop = asyncio.get_running_loop()
+    began, told = loop.time(), False
+    while not service.is_ready:
+        waited = loop.time() - began
+        if waited > _PATIENCE_S:
+            raise HeadgateError(f"the stored topologies cannot be read: {service.problem}")
+        if waited > _QUIET_S and not told:
+            told = True
+            print("headgate: reading the stored topologies", file=sys.stderr)
+        await asyncio.sleep(0.05)
 
 
 def run(args: argparse.Namespace) -> int:

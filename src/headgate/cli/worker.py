@@ -17,6 +17,7 @@ import uvloop
 
 from headgate.base.errors import HeadgateError
 from headgate.cli import logs
+from headgate.cli.features import make_features
 from headgate.gateway.caps import Caps
 from headgate.gateway.ports import Ports
 from headgate.gateway.server import Gateway
@@ -47,7 +48,8 @@ async def _serve(inheritance: Inheritance) -> int:
     listeners = {node: socket.socket(fileno=number) for node, number in inheritance.listeners.items()}
     ports = Ports(config.gateway, listeners, inheritance.worker)
     caps = Caps(config.gateway, memory=memoryview(mmap(inheritance.caps, 0)), row=inheritance.caps_row)
-    gateway = Gateway(config, ports=ports, caps=caps)
+    features = make_features(config, worker=inheritance.worker, row=inheritance.caps_row)
+    gateway = Gateway(config, features=features, ports=ports, caps=caps)
     reports = socket.socket(fileno=inheritance.reports)
     reports.setblocking(False)
     loop.add_reader(reports, stopped.set)  # a supervisor says nothing: this is its end, and its ports must go with it

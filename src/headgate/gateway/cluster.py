@@ -13,12 +13,12 @@ import structlog
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ClusterId, NodeId
 from headgate.config.addresses import Address
-from headgate.config.files import read_secret
-from headgate.config.model import Config, Upstream
+from headgate.config.model import Config
 from headgate.gateway.routes import METADATA, Versions
 from headgate.gateway.tls import Certificates
 from headgate.kafka.caller import Caller
-from headgate.kafka.sasl import Credentials, authenticate
+from headgate.kafka.sasl import authenticate
+from headgate.kafka.service_account import credentials_of
 from headgate.wire.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -45,7 +45,7 @@ class Cluster:
         self._bootstrap = config.upstream.bootstrap
         self._timeout = config.gateway.connect_timeout_ms / 1000
         self._tls = tls
-        self._credentials = _credentials(config.upstream)
+        self._credentials = credentials_of(config.upstream)
         self._on_seen = on_seen
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
@@ -200,14 +200,6 @@ class Cluster:
         finally:
             caller.close()
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-
-
-def _credentials(upstream: Upstream) -> Credentials | None:
-    """The service account, its password read once."""
-    if upstream.service_user is None or upstream.service_password_file is None:
-        return None
-    password = read_secret(upstream.service_password_file).get_secret_value()
-    return Credentials(user=upstream.service_user, password=password, mechanism=upstream.service_mechanism)
 
 
 def _shared(all_versions: list[Versions]) -> Versions:

@@ -269,6 +269,11 @@ class Connection:
         self.client.close()
         for task in list(self._tasks):
             task.cancel()
+        for interceptor in self.routes.interceptors:
+            try:
+                interceptor.on_close(self)
+            except Exception as failure:  # noqa: BLE001 - a feature that fails must not keep a socket open
+                self.chain_meter.failed(interceptor, "on_close", failure)
         farewells = [one for one in self.routes.interceptors if _has_farewell(one)]
         if farewells and cause not in _UPSTREAM_IS_LOST:
             self.gateway.see_off(self._say_farewell(farewells, cause))

@@ -41,13 +41,19 @@ class CloseCause(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFrame:
-    """A client's request; `body` is what follows the header, empty for calls in `stream_keys`."""
+    """A client's request; `body` is what follows the header, empty for calls in `stream_keys`.
+
+    `size` is the frame's as it was announced. `is_cut`: it was longer than may be gathered, and `body` is only its
+    beginning (see `Interceptor.cut_bytes`).
+    """
 
     api_key: ApiKey
     api_version: ApiVersion
     correlation_id: CorrelationId
     client_id: str | None
     body: Buffer
+    size: int = 0
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +158,23 @@ class Interceptor:
     fail_closed: bool = False
     # Longer requests and answers of its calls end the connection: what is decoded whole must not keep the event loop.
     max_bytes: int = 2**31 - 1
+    # Unless this is set: then a request that may not be gathered whole is shown up to here, and the rest is read and
+    # thrown away. It must be answered, for it cannot pass.
+    cut_bytes: int | None = None
 
     def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002
         """Versions, by api key, that clients may use although this broker lacks them: we carry them ourselves."""
         return {}
 
+    def hides(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, int]:  # noqa: ARG002
+        """The highest version, by api key, that clients may use although this broker has more; -1 for none."""
+        return {}
+
     def on_open(self, session: Session) -> None:
         """A client's connection has its upstream."""
+
+    def on_close(self, session: Session) -> None:
+        """The client's connection has ended, for whatever cause; nothing can be sent any more."""
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
         return Forward()

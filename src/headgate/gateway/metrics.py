@@ -125,11 +125,46 @@ _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
         "When the listener's certificate expires, in seconds since 1970",
         (),
     ),
+    "headgate_topologies_ready": (
+        GaugeMetricFamily,
+        "1 when descriptions of Streams topologies can be asked for, stored and shown",
+        (),
+    ),
+    "headgate_topologies_groups": (GaugeMetricFamily, "Streams groups of which something is known", ()),
+    "headgate_topologies_heartbeats": (
+        CounterMetricFamily,
+        "Heartbeats of Streams members by whether the member was asked, or why not",
+        ("verdict",),
+    ),
+    "headgate_topologies_pushes": (
+        CounterMetricFamily,
+        "Pushed descriptions by the error code of the answer",
+        ("error_code",),
+    ),
+    "headgate_topologies_store_calls": (
+        CounterMetricFamily,
+        "Calls of the store of descriptions",
+        ("call", "outcome"),
+    ),
+    "headgate_topologies_cleanup_cycles": (CounterMetricFamily, "Cleanups of descriptions that ran", ()),
+    "headgate_topologies_cleanup_eligible": (CounterMetricFamily, "Groups that a cleanup found to be gone", ()),
+    "headgate_topologies_gate_failures": (
+        CounterMetricFamily,
+        "Heartbeats that were answered although deciding about the question failed",
+        (),
+    ),
     "headgate_worker_restarts": (CounterMetricFamily, "Workers that ended unasked and were started again", ()),
 }
 
 
-_LOWEST: Final = frozenset(("headgate_certificate_expiry_seconds", "headgate_connections_limit"))
+_LOWEST: Final = frozenset(
+    (
+        "headgate_certificate_expiry_seconds",
+        "headgate_connections_limit",
+        "headgate_topologies_groups",
+        "headgate_topologies_ready",
+    )
+)
 
 
 def add(snapshots: Iterable[Snapshot]) -> Snapshot:

@@ -29,6 +29,7 @@ class RequestStream:
         "_connection",
         "_gathered",
         "_injected",
+        "_keep",
         "_last_key",
         "_needed",
         "_passing",
@@ -43,7 +44,8 @@ class RequestStream:
         self._passing = 0  # bytes still to come of a request that passes
         self._passing_is_pending = False
         self._gathered: bytearray | None = None  # a request that is opened, as far as it is here
-        self._needed = 0
+        self._needed = 0  # bytes of it that are still to come
+        self._keep = 0  # how much of it is kept
         self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
         self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
         self._last_key = API_VERSIONS
@@ -119,7 +121,8 @@ class RequestStream:
             most = connection.max_frame_bytes
             if route.interceptors:  # it is gathered; one that passes costs no memory
                 most = min(connection.max_gathered_bytes, route.max_bytes)
-            if length > most:
+            is_cut = length > most
+            if is_cut and (route.cut_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
             end = pos + 4 + length
@@ -129,13 +132,17 @@ class RequestStream:
                     break
                 if pos > begin:
                     connection.upstream.write(view[begin:pos])
-                if end > size:
-                    self._gathered = bytearray(view[pos:size])
+                if end > size or is_cut:
+                    self._gathered = bytearray()
                     self._needed = 4 + length
+                    self._keep = 4 + (route.cut_bytes if is_cut and route.cut_bytes else length)
                     self._route = route
-                    return size
-                pos = begin = end
-                self._open(route, bytes(view[end - length - 4 : end]))
+                    pos = begin = pos + self._gather(view[pos:size], size - pos)
+                    if self._gathered is not None:
+                        return size
+                else:
+                    pos = begin = end
+                    self._open(route, bytes(view[end - length - 4 : end]))
                 if connection.closed is not None:
                     return size
                 table = connection.table  # an ApiVersions answer that we gave ourselves may have changed it
@@ -174,9 +181,10 @@ class RequestStream:
         """Add to the request that is being gathered; the result is where the next one begins."""
         gathered = self._gathered
         assert gathered is not None
-        taken = min(self._needed - len(gathered), size)
-        gathered += view[:taken]
-        if len(gathered) == self._needed:
+        taken = min(self._needed, size)
+        gathered += view[: min(taken, self._keep - len(gathered))]
+        self._needed -= taken
+        if not self._needed:
             self._gathered = None
             assert self._route is not None
             self._open(self._route, bytes(gathered))
@@ -198,7 +206,7 @@ class RequestStream:
 
     def _open(self, route: Route, frame: bytes) -> None:
         connection = self._connection
-        _, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
+        length, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
         header, body_at = frames.request_header(frame, flexible=route.flexible_request)
         request = RequestFrame(
             api_key=ApiKey(key),
@@ -206,6 +214,8 @@ class RequestStream:
             correlation_id=CorrelationId(header.correlation_id),
             client_id=None if header.client_id is None else header.client_id.decode(errors="backslashreplace"),
             body=memoryview(frame)[body_at:],
+            size=length,
+            is_cut=len(frame) < 4 + length,
         )
         route.calls += 1
         route.opened_calls += 1
@@ -236,7 +246,11 @@ class RequestStream:
             ]
             body = chain.split.merge(await asyncio.gather(*calls))
         elif chain.answer is not None:
-            body = await chain.answer_body(chain.answer)
+            try:
+                body = await chain.answer_body(chain.answer)
+            except WireError as problem:  # an interceptor that fails closed could not read the request
+                connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
+                return
         if connection.closed is not None:
             return  # an interceptor may have swallowed that it was cancelled
         if body is None:
@@ -251,6 +265,9 @@ class RequestStream:
         connection = self._connection
         request, header = chain.request, opened.header
         route, frame = opened.route, opened.frame
+        if request.is_cut:
+            connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name}, which nobody answers")
+            return
         if not connection.carries(request.api_key, request.api_version):
             text = f"{route.name} version {request.api_version}, which only an interceptor has"
             connection.close(CloseCause.UNSUPPORTED_CALL, detail=text)

@@ -30,6 +30,7 @@ class Route:
         "api_key",
         "api_version",
         "calls",
+        "cut_bytes",
         "flexible_answer",
         "flexible_request",
         "interceptors",
@@ -51,6 +52,7 @@ class Route:
         self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
         self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
         self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)
+        self.cut_bytes = min((one.cut_bytes for one in self.interceptors if one.cut_bytes is not None), default=None)
         self.tail_program, self.tail_splice = _tail(api_key, api_version)
         self.calls = 0
         self.opened_calls = 0
@@ -101,6 +103,11 @@ class Routes:
                 if key not in self.denied:
                     was = announced.get(key, (low, high))
                     announced[key] = (min(was[0], low), max(was[1], high))
+            for key, highest in interceptor.hides(broker).items():
+                if key in announced:
+                    low, high = announced.pop(key)
+                    if low <= highest:
+                        announced[key] = (low, min(high, highest))
         return announced
 
     def table(self, broker: Versions) -> RouteTable:

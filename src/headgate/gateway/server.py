@@ -19,6 +19,7 @@ from headgate.gateway.caps import ANYBODY, Caps
 from headgate.gateway.cluster import Cluster
 from headgate.gateway.connection import Connection
 from headgate.gateway.ends import ARRIVAL_FAILURES, Ends, prepare
+from headgate.gateway.features import Feature
 from headgate.gateway.hangups import Hangups
 from headgate.gateway.interceptor import CloseCause, Interceptor
 from headgate.gateway.metrics import Metrics, Snapshot, page
@@ -44,17 +45,20 @@ class Gateway:
         config: Config,
         interceptors: Sequence[Interceptor] = (),
         *,
+        features: Sequence[Feature] = (),
         ports: Ports | None = None,
         caps: Caps | None = None,
     ) -> None:
         self.config = config
+        self._features = features
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
         # Ours come first: they see requests as clients sent them, and answers as clients will get them.
         ours = (versions, AddressInterceptor(self.addresses))
-        self.routes = Routes((*ours, *interceptors), denied=config.gateway.deny_api_keys)
+        theirs = [one for feature in features for one in feature.interceptors]
+        self.routes = Routes((*ours, *interceptors, *theirs), denied=config.gateway.deny_api_keys)
         versions.attach(self.routes)
         self._ends = Ends(config, self.loop)
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
@@ -79,6 +83,8 @@ class Gateway:
             stack.push_async_callback(self._end_tasks)
             self._spawn(self.cluster.watch())
             self._spawn(self._close_idle_ones())
+            for feature in self._features:
+                await stack.enter_async_context(feature.running())
             for node, listener in self._ports.listeners.items():
                 self._listen(node, listener)
             stack.push_async_callback(self._drain)
@@ -99,12 +105,15 @@ class Gateway:
     def snapshot(self) -> Snapshot:
         """What has been counted so far; what `/metrics` shows."""
         tls = self._ends.listener_tls
-        return self.metrics.snapshot(
+        samples = self.metrics.snapshot(
             open_connections=len(self._connections),
             connections_limit=self.config.gateway.max_connections,
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
         )
+        for feature in self._features:
+            samples.update(feature.samples())
+        return samples
 
     def _status_pages(self) -> StatusPages:
         return StatusPages(lambda: page(self.snapshot(), ready=not self.problems()), self.problems)

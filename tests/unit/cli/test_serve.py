@@ -25,7 +25,16 @@ def base_port() -> int:
     return port_block()
 
 
-def configured(folder: Path, upstream: int = 1, *, nodes: str = "0-1", drain_ms: int = 5000, more: str = "") -> Path:
+def configured(
+    folder: Path,
+    upstream: int = 1,
+    *,
+    nodes: str = "0-1",
+    drain_ms: int = 5000,
+    owner: str = "broker",
+    more: str = "",
+) -> Path:
+    """`owner` is of the topologies; `gateway` has clients of its own, which the fake upstream does not expect."""
     file = folder / "headgate.toml"
     file.write_text(
         f"""
@@ -37,6 +46,10 @@ def configured(folder: Path, upstream: int = 1, *, nodes: str = "0-1", drain_ms:
         [upstream]
         bootstrap = ["{HOST}:{upstream}"]
         service_mechanism = "none"
+        [topologies]
+        owner = "{owner}"
+        [tables]
+        path = "{folder / "tables"}"
         [metrics]
         listen = "{LOOPBACK}:{base_port() + 15}"
         """,
@@ -224,6 +237,18 @@ async def test_a_signal_ends_a_gateway_that_still_waits(number: signal.Signals, 
     assert (ended, out) == (code, "")
     assert "Traceback" not in err
     assert nothing_is_left()
+
+
+async def test_a_feature_that_still_waits_for_the_cluster_does_not_keep_it_alive(tmp_path: Path) -> None:
+    async with serving(configured(tmp_path, owner="gateway", drain_ms=200)) as served:
+        await readiness("refused")
+        await asyncio.sleep(0.5)  # its clients are looking for the cluster by now
+        served.process.terminate()
+        async with asyncio.timeout(4):
+            code, _, err = await served.ended()
+    assert code == 0
+    assert "killing it" not in err
+    assert "Traceback" not in err
 
 
 async def test_calls_that_are_never_answered_do_not_keep_it_alive(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from headgate.config import Config
 from headgate.gateway.metrics import Metrics, add, page
 from headgate.gateway.routes import Route
 from headgate.gateway.supervisor import Supervisor
+from headgate.gateway.topologies.meter import TopologyMeter
 
 Labels = dict[str, set[str]]
 # Prometheus itself adds these to everything that it collects.
@@ -21,7 +22,7 @@ _GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
 
 
 def samples() -> dict[str, Labels]:
-    """Every sample name of a gateway that has TLS and has served a call, with the values of each label."""
+    """Every sample name of a gateway with TLS and topologies that has served a call, with the values of each label."""
     found: dict[str, Labels] = {}
     for family in text_string_to_metric_families(asyncio.run(_page()).decode()):
         for sample in family.samples:
@@ -35,6 +36,9 @@ async def _page() -> bytes:
     fetch = Route(ApiKey(1), ApiVersion(18), ())
     fetch.calls = 1
     worker = Metrics().snapshot(open_connections=1, connections_limit=10, routes=[fetch], certificate_expires_at=1.0)
+    meter = TopologyMeter()
+    meter.pushes[0] = 1
+    worker |= meter.samples(ready=True, groups=1)
     return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 
 

@@ -1,0 +1,44 @@
+"""The features of one worker, as the configuration wants them: where the gateway's parts are put together."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from headgate.config.model import Config
+from headgate.gateway.features import Feature
+from headgate.gateway.topologies.cleanup import DescribeGroups
+from headgate.gateway.topologies.feature import HiddenTopologies, TopologyFeature
+from headgate.gateway.topologies.service import TopologyService
+from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
+from headgate.kafka.service_account import dialler_of
+from headgate.stores.loading import make_store
+
+
+def check_features(config: Config) -> None:
+    """`UsageError` for what no worker could start with; better said once, by the command, than by each worker."""
+    store = config.topologies.store
+    if config.topologies.owner == "gateway" and store.scheme in {"plugin", "postgresql"}:
+        make_store(store, None)
+
+
+def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Feature, ...]:
+    """`row` tells a worker from the one that it replaces: for a while both are there."""
+    match config.topologies.owner:
+        case "broker":
+            return ()
+        case "off":
+            return (HiddenTopologies(),)
+        case "gateway":
+            cache = f"topologies-{config.gateway.listen.port}-{row}.db"
+            describe = _describe_as_service(config) if worker == 0 else None
+            service = TopologyService(config, worker=worker, cache=cache)
+            return (TopologyFeature(service, max_bytes=config.topologies.max_bytes, describe=describe),)
+
+
+def _describe_as_service(config: Config) -> DescribeGroups:
+    """For the cleanup: groups described by the service account."""
+
+    async def describe(groups: Sequence[str]) -> Mapping[str, GroupOutline]:
+        dialler = await asyncio.to_thread(dialler_of, config.upstream)
+        return await describe_streams_groups(dialler, groups)
+
+    return describe

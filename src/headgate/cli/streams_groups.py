@@ -1,0 +1,228 @@
+"""`headgate streams-groups`: what `kafka-streams-groups.sh` does for operators, against a broker or through Headgate.
+
+One rule: the flags and the texts are Kafka's. Answers go to standard output, also "no topology is stored" and "could
+not be deleted"; what went wrong on the way there goes to standard error. Exit codes: 0 done, 1 failed or not there, 2
+usage. (The shipped tool ends with 0 when a deletion fails; here that is 1.)
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headgate.base.errors import ClusterError, UsageError
+from headgate.cli import streams_groups_text as text
+from headgate.cli.logs import escaped
+from headgate.config.addresses import Address, parse_address
+from headgate.domain.topology import Description, Refusal, from_wire
+from headgate.kafka.client_properties import read_properties
+from headgate.kafka.client_settings import settings_of
+from headgate.kafka.connections import Connections, Dialler
+from headgate.kafka.coordinators import GroupError, find_coordinators
+from headgate.kafka.group_admin import TopologyStatus, delete_group, describe_group, list_streams_groups
+from headgate.kafka.group_offsets import group_offsets
+from headgate.wire.messages.streams import DescribedStreamsGroup
+
+_SILENCE_S = 2.0
+_STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
+_LONGEST_TIMEOUT_MS = 3_600_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is printed, and what the command ends with; `note` goes to standard error."""
+
+    text: str
+    document: dict[str, Any]
+    exit_code: int = 0
+    note: str | None = None
+
+
+# argparse gives the type of add_subparsers() no public name.
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "streams-groups",
+        help="list, describe and delete streams groups, and show what they compute",
+        description="List all streams groups, describe one, show its topology, or delete it: Kafka's own command, "
+        "which also shows topologies of brokers before 4.4 when it asks Headgate.",
+    )
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the server(s) to connect to"
+    )
+    actions = parser.add_mutually_exclusive_group(required=True)
+    actions.add_argument("--list", action="store_true", help="list all streams groups")
+    actions.add_argument("--describe", action="store_true", help="describe a group; by default its offset lag")
+    actions.add_argument("--delete", action="store_true", help="delete a group that has no members")
+    parser.add_argument("--group", action="append", metavar="GROUP", help="the streams group to act on")
+    views = parser.add_mutually_exclusive_group()
+    views.add_argument("--topology", action="store_true", help="with --describe: what the group computes")
+    views.add_argument("--offsets", action="store_true", help="with --describe: the offset lag of each partition")
+    views.add_argument("--members", action="store_true", help="with --describe: the members and their tasks")
+    views.add_argument(
+        "--state",
+        nargs="?",
+        const="",
+        metavar="STATES",
+        help="with --describe: the state of the group; with --list: states, or only the groups in STATES",
+    )
+    parser.add_argument("--verbose", action="store_true", help="with --describe: epochs and target tasks too")
+    parser.add_argument("--timeout", type=int, metavar="MS", help="how long to try, all in all (default 30000)")
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS, login, timeouts")
+    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 done, 1 the group is not there or the thing failed, 2 usage."""
+    _check(args)
+    dialler = _dialler(args)
+    try:
+        outcome = asyncio.run(_telling(f"asking {args.bootstrap_server}", _answer(args, dialler)))
+    except ClusterError as failure:  # servers choose some of these words
+        raise ClusterError(escaped(str(failure))) from None
+    if outcome.note and not args.json:
+        _tell(outcome.note)
+    print(text.json_text(outcome.document) if args.json else outcome.text, end="")
+    return outcome.exit_code
+
+
+def _check(args: argparse.Namespace) -> None:
+    """What the flags say together."""
+    if args.list:
+        if args.group:
+            raise UsageError("--list takes no --group: it lists them all")
+        if args.topology or args.offsets or args.members:
+            raise UsageError("--topology, --offsets and --members are for --describe")
+        states_of(args.state or "")
+    elif len(args.group or ()) != 1:
+        raise UsageError(f"{'--describe' if args.describe else '--delete'} takes one --group")
+    if args.describe and args.state:
+        raise UsageError("--describe does not take a value for --state")
+    if args.delete and (args.topology or args.offsets or args.members or args.state is not None):
+        raise UsageError("--topology, --offsets, --members and --state are for --describe")
+    if args.verbose and not args.describe:
+        raise UsageError("--verbose is for --describe")
+    if args.timeout is not None and not 1 <= args.timeout <= _LONGEST_TIMEOUT_MS:
+        raise UsageError(f"--timeout must be from 1 to {_LONGEST_TIMEOUT_MS} milliseconds")
+
+
+def states_of(names: str) -> tuple[str, ...]:
+    """The states of `--list --state NAMES`, as Kafka writes them; none for an empty text."""
+    known = {state.lower(): state for state in _STATES}
+    wanted = [name.strip().lower() for name in names.split(",")] if names else []
+    if not set(wanted) <= known.keys():
+        raise UsageError(f"Invalid state list '{escaped(names)}'. Valid states are: {', '.join(_STATES)}")
+    return tuple(known[name] for name in wanted)
+
+
+def _dialler(args: argparse.Namespace) -> Dialler:
+    properties = {} if args.command_config is None else read_properties(args.command_config)
+    try:
+        settings = settings_of(properties, _bootstrap(args.bootstrap_server))
+    except UsageError as problem:
+        if args.command_config is None:
+            raise
+        raise UsageError(f"{args.command_config}: {problem}") from None
+    if settings.unused:
+        _tell(f"{args.command_config}: not used: {', '.join(map(escaped, settings.unused))}")
+    if args.timeout is None:
+        return settings.dialler
+    return replace(settings.dialler, timeout_s=args.timeout / 1000)
+
+
+def _bootstrap(servers: str) -> tuple[Address, ...]:
+    try:
+        return tuple(parse_address(server.strip()) for server in servers.split(","))
+    except ValueError as problem:
+        raise UsageError(f"--bootstrap-server {escaped(servers)}: {problem}") from None
+
+
+async def _answer(args: argparse.Namespace, dialler: Dialler) -> Outcome:
+    async with Connections(dialler) as connections:
+        if args.list:
+            return await _listed(args, connections)
+        [group] = args.group
+        if args.delete:
+            failure = await delete_group(connections, group)
+            code = 0 if failure is None else 1
+            return Outcome(text.deletion_text(group, failure), text.deletion_json(group, failure), code)
+        described = await describe_group(connections, group, with_topology=args.topology)
+        if isinstance(described, GroupError):
+            raise ClusterError(f"streams group '{group}' cannot be described: {described.text}")
+        if args.topology:
+            return topology_outcome(described)
+        return await _described(args, connections, described)
+
+
+async def _listed(args: argparse.Namespace, connections: Connections) -> Outcome:
+    listings = await list_streams_groups(connections, states_of(args.state or ""))
+    shown = text.names_text(listings) if args.state is None else text.states_text(listings)
+    return Outcome(shown, text.listings_json(listings))
+
+
+async def _described(args: argparse.Namespace, connections: Connections, group: DescribedStreamsGroup) -> Outcome:
+    note = text.no_members_text(group)
+    if args.state is not None:
+        found = (await find_coordinators(connections, [group.group_id]))[group.group_id]
+        if isinstance(found, GroupError):
+            raise ClusterError(f"the coordinator of '{group.group_id}' is not known: {found.text}")
+        return Outcome(text.state_text(group, found, verbose=args.verbose), text.state_json(group, found))
+    if args.members:
+        shown = text.members_text(group, verbose=args.verbose) if group.members else ""
+        return Outcome(shown, text.members_json(group), note=note)
+    offsets = await group_offsets(connections, group)
+    shown = text.offsets_text(group, offsets, verbose=args.verbose) if group.members else ""
+    return Outcome(shown, text.offsets_json(group, offsets), note=note)
+
+
+def topology_outcome(group: DescribedStreamsGroup) -> Outcome:
+    """A described group's topology: 0 with one, 1 without."""
+    try:
+        status = TopologyStatus(group.topology_description_status)
+    except ValueError:
+        raise ClusterError(
+            f"the server gives an unknown status {group.topology_description_status} of the topology description"
+        ) from None
+    description = None
+    if status is TopologyStatus.AVAILABLE:
+        description = _description(group)
+    return Outcome(
+        text.topology_text(group.group_id, status, description),
+        text.topology_json(group, status, description),
+        exit_code=1 if description is None else 0,
+    )
+
+
+def _description(group: DescribedStreamsGroup) -> Description:
+    if group.topology_description is None:
+        raise ClusterError("the server says that a topology description is available, and sends none")
+    read = from_wire(group.topology_description)
+    if isinstance(read, Refusal):
+        raise ClusterError(f"the server's topology description is not understood: {read.text}")
+    return read
+
+
+async def _telling(what: str, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work, and say every two seconds that it still goes on."""
+    watching = asyncio.create_task(_watch(what))
+    try:
+        return await work
+    finally:
+        watching.cancel()
+
+
+async def _watch(what: str) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        await asyncio.sleep(_SILENCE_S)
+        _tell(f"still {what} ({loop.time() - began:.0f} s)")
+
+
+def _tell(words: str) -> None:
+    print(f"headgate: {words}", file=sys.stderr, flush=True)

@@ -1,0 +1,269 @@
+"""How `headgate streams-groups` shows its answers: as Kafka's own tool prints them, and as JSON.
+
+One rule: pure, and the text is that of `kafka-streams-groups.sh` to the letter, but for the order of rows (ours are
+sorted) and characters that would move a terminal's cursor (ours are escaped).
+
+A version is written incarnation/epoch/hash. Over the wire a description comes without the incarnation of its group, the
+life in which it was pushed, so that part is `-` here; the hash is the first twelve digits of the description's content
+hash. Where no description is shown there is no version and no provenance: both are null.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headgate.cli.logs import escaped
+from headgate.domain.topology import Description, content_hash
+from headgate.domain.topology_text import fetch_failed_text, not_stored_text, render
+from headgate.facts.descriptions import DESCRIPTION
+from headgate.kafka.coordinators import Coordinator, GroupError
+from headgate.kafka.group_admin import DEAD, EMPTY, GroupListing, TopologyStatus
+from headgate.kafka.group_offsets import PartitionOffsets
+from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
+
+_NAME_WIDTH = 15
+_COORDINATOR_WIDTH = 25
+_HASH_DIGITS = 12
+_UNKNOWN = "-"
+
+
+def names_text(listings: Iterable[GroupListing]) -> str:
+    return "".join(f"{escaped(listing.group)}\n" for listing in listings)
+
+
+def states_text(listings: Sequence[GroupListing]) -> str:
+    rows = [("GROUP", "STATE"), *((escaped(listing.group), listing.state) for listing in listings)]
+    return _table(rows, [_widest(rows, 0)])
+
+
+def listings_json(listings: Iterable[GroupListing]) -> dict[str, Any]:
+    return {"groups": [{"group": listing.group, "state": listing.state} for listing in listings]}
+
+
+def offsets_text(group: DescribedStreamsGroup, offsets: Iterable[PartitionOffsets], *, verbose: bool) -> str:
+    name = escaped(group.group_id)
+    if not verbose:
+        rows = [("GROUP", "TOPIC", "PARTITION", "OFFSET-LAG")]
+        rows += [(name, escaped(one.topic), str(one.partition), str(one.lag)) for one in offsets]
+        return _table(rows, [_widest(rows, 0), _widest(rows, 1), 10])
+    wide = [("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG")]
+    wide += [
+        (
+            name,
+            escaped(one.topic),
+            str(one.partition),
+            _or_dash(one.current_offset),
+            _or_dash(one.leader_epoch),
+            str(one.log_end_offset),
+            str(one.lag),
+        )
+        for one in offsets
+    ]
+    return _table(wide, [_widest(wide, 0), _widest(wide, 1), 10, 15, 15, 15, 15])
+
+
+def offsets_json(group: DescribedStreamsGroup, offsets: Iterable[PartitionOffsets]) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.group_state,
+        "offsets": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "current_offset": one.current_offset,
+                "leader_epoch": one.leader_epoch,
+                "log_end_offset": one.log_end_offset,
+                "lag": one.lag,
+            }
+            for one in offsets
+        ],
+    }
+
+
+def members_text(group: DescribedStreamsGroup, *, verbose: bool) -> str:
+    """The tool leaves out the space before MEMBER when it is verbose; so do we."""
+    name = escaped(group.group_id)
+    if not verbose:
+        rows = [("GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
+        rows += [(name, *_member_names(member), _tasks(member.assignment)) for member in group.members]
+        return _table(rows, [_widest(rows, place) for place in range(4)])
+    topology_epoch = "" if group.topology is None else str(group.topology.epoch)
+    wide = [
+        (
+            "GROUP",
+            "TARGET-ASSIGNMENT-EPOCH",
+            f"{'TOPOLOGY-EPOCH':<15}MEMBER",
+            "MEMBER-PROTOCOL",
+            "MEMBER-EPOCH",
+            "PROCESS",
+            "CLIENT-ID",
+            "ASSIGNMENTS",
+        )
+    ]
+    for member in group.members:
+        member_id, process, client_id = _member_names(member)
+        wide.append(
+            (
+                name,
+                str(group.assignment_epoch),
+                f"{topology_epoch:<15}{member_id}",
+                "classic" if member.is_classic else "streams",
+                str(member.member_epoch),
+                process,
+                client_id,
+                _tasks(member.assignment) + _tasks(member.target_assignment, "TARGET-"),
+            )
+        )
+    member_width = max(2 * _NAME_WIDTH, _widest(wide, 2))
+    return _table(wide, [_widest(wide, 0), 25, member_width, 15, 15, _widest(wide, 5), _widest(wide, 6)])
+
+
+def _member_names(member: StreamsGroupMember) -> tuple[str, str, str]:
+    return escaped(member.member_id), escaped(member.process_id), escaped(member.client_id)
+
+
+def _tasks(assignment: Assignment, prefix: str = "") -> str:
+    kinds = {
+        "ACTIVE": assignment.active_tasks,
+        "STANDBY": assignment.standby_tasks,
+        "WARMUP": assignment.warmup_tasks,
+    }
+    return "".join(f"{prefix}{kind}: {_task_ids(tasks)}" for kind, tasks in kinds.items() if tasks)
+
+
+def _task_ids(tasks: Iterable[TaskIds]) -> str:
+    return "".join(f"{escaped(one.subtopology_id)}:[{','.join(map(str, one.partitions))}]; " for one in tasks)
+
+
+def members_json(group: DescribedStreamsGroup) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.group_state,
+        "members": [
+            {
+                "member": member.member_id,
+                "process": member.process_id,
+                "client_id": member.client_id,
+                "host": member.client_host,
+                "member_epoch": member.member_epoch,
+                "topology_epoch": member.topology_epoch,
+                "assignment": _assignment_json(member.assignment),
+                "target_assignment": _assignment_json(member.target_assignment),
+            }
+            for member in group.members
+        ],
+    }
+
+
+def _assignment_json(assignment: Assignment) -> dict[str, Any]:
+    def of(tasks: Iterable[TaskIds]) -> list[dict[str, Any]]:
+        return [{"subtopology": one.subtopology_id, "partitions": list(one.partitions)} for one in tasks]
+
+    return {
+        "active": of(assignment.active_tasks),
+        "standby": of(assignment.standby_tasks),
+        "warmup": of(assignment.warmup_tasks),
+    }
+
+
+def state_text(group: DescribedStreamsGroup, coordinator: Coordinator, *, verbose: bool) -> str:
+    name, state, members = escaped(group.group_id), escaped(group.group_state), str(len(group.members))
+    where = f"{escaped(coordinator.address.host)}:{coordinator.address.port} ({coordinator.node})"
+    if not verbose:
+        rows = [("GROUP", "COORDINATOR (ID)", "STATE", "#MEMBERS"), (name, where, state, members)]
+        table = _table(rows, [_widest(rows, 0), _widest(rows, 1, _COORDINATOR_WIDTH), 25])
+    else:
+        epochs = str(group.group_epoch), str(group.assignment_epoch)
+        wide = [
+            ("GROUP", "COORDINATOR (ID)", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"),
+            (name, where, state, *epochs, members),
+        ]
+        table = _table(wide, [_widest(wide, 0), _widest(wide, 1, _COORDINATOR_WIDTH), 25, 15, 25])
+    warning = no_members_text(group)
+    return f"\nError: {warning}\n{table}" if warning else table
+
+
+def state_json(group: DescribedStreamsGroup, coordinator: Coordinator) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.group_state,
+        "coordinator": str(coordinator.address),
+        "coordinator_id": coordinator.node,
+        "group_epoch": group.group_epoch,
+        "target_assignment_epoch": group.assignment_epoch,
+        "topology_epoch": None if group.topology is None else group.topology.epoch,
+        "members": len(group.members),
+    }
+
+
+def no_members_text(group: DescribedStreamsGroup) -> str | None:
+    """What the tool says of a group that nobody is in; None for a group with members."""
+    words = {DEAD: "does not exist.", EMPTY: "has no active members."}.get(group.group_state)
+    return None if words is None else f"Streams group '{escaped(group.group_id)}' {words}"
+
+
+def topology_text(group: str, status: TopologyStatus, description: Description | None) -> str:
+    """The topology, or why there is none, in the tool's words."""
+    if description is not None:
+        return "\n".join(map(escaped, render(description).split("\n")))
+    failed = status is TopologyStatus.ERROR
+    return f"{fetch_failed_text(escaped(group)) if failed else not_stored_text(escaped(group))}\n"
+
+
+def topology_json(
+    group: DescribedStreamsGroup, status: TopologyStatus, description: Description | None
+) -> dict[str, Any]:
+    epoch = None if group.topology is None else group.topology.epoch
+    shown = description is not None
+    return {
+        "group": group.group_id,
+        "status": status.name,
+        "topology_epoch": epoch,
+        "version": version(epoch, description) if description is not None else None,
+        "provenance": "pushed" if shown else None,
+        "description": DESCRIPTION.write(description) if description is not None else None,
+    }
+
+
+def version(epoch: int | None, description: Description) -> str:
+    """`-/EPOCH/HASH`: the incarnation is not known here (see above)."""
+    digits = content_hash(description).removeprefix("sha256:")[:_HASH_DIGITS]
+    return f"{_UNKNOWN}/{_or_dash(epoch)}/{digits}"
+
+
+def deletion_text(group: str, failure: GroupError | None) -> str:
+    name = escaped(group)
+    if failure is None:
+        return f"Deletion of requested streams groups ('{name}') was successful.\n"
+    return (
+        "\nError: Deletion of some streams groups failed:\n"
+        f"* Group '{name}' could not be deleted due to: {escaped(failure.text)}\n"
+    )
+
+
+def deletion_json(group: str, failure: GroupError | None) -> dict[str, Any]:
+    if failure is None:
+        return {"group": group, "deleted": True}
+    return {"group": group, "deleted": False, "error_code": failure.code, "error": failure.text}
+
+
+def json_text(document: dict[str, Any]) -> str:
+    return json.dumps(document) + "\n"
+
+
+def _table(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
+    """One line a row; cells without a width are as long as they are."""
+    lines = []
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
+        lines.append(" ".join([*cells, *row[len(widths) :]]) + "\n")
+    return "".join(lines)
+
+
+def _widest(rows: Iterable[Sequence[str]], place: int, least: int = _NAME_WIDTH) -> int:
+    """The width of a column: headings count only as far as the tool counts them, that is not at all."""
+    return max([least, *(len(row[place]) for row in list(rows)[1:])])
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,87 @@
+"""May this client do that? The broker is asked, on the client's own connection, by calls that change nothing.
+
+When Headgate answers a call itself, the right that the broker would have checked must be checked all the same. Each
+right has a probe whose answer is GROUP_AUTHORIZATION_FAILED (30) exactly when it is missing, also for groups that do
+not exist; any other code is yes. A probe that gets no answer proves nothing, so it is no.
+
+Verdicts are kept for a few seconds for each connection: behind a long poll a probe waits for it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from headgate.base.clock import Clock
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.gateway.interceptor import Session
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+
+GROUP_AUTHORIZATION_FAILED: Final = 30
+_KEPT_SECONDS: Final = 5.0
+_MOST_KEPT: Final = 256  # for each connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    api_key: ApiKey
+    api_version: ApiVersion
+    request: Callable[[str], bytes]
+    error_code: Callable[[bytes], int]
+
+
+class Right(Enum):
+    """A right on a group, and the call that shows whether a client has it."""
+
+    READ = _Probe(
+        ApiKey(12),
+        ApiVersion(4),
+        lambda group: encode(HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe"), 4),
+        lambda body: decode(HeartbeatResponse, 4, body).error_code,
+    )
+    DESCRIBE = _Probe(
+        ApiKey(15),
+        ApiVersion(6),
+        lambda group: encode(DescribeGroupsRequest(groups=(group,)), 6),
+        lambda body: decode(DescribeGroupsResponse, 6, body).groups[0].error_code,
+    )
+    DELETE = _Probe(
+        ApiKey(47),
+        ApiVersion(0),
+        lambda group: encode(OffsetDeleteRequest(group_id=group), 0),
+        lambda body: decode(OffsetDeleteResponse, 0, body).error_code,
+    )
+
+
+class Rights:
+    """What the broker said about the clients of this worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: WeakKeyDictionary[Session, OrderedDict[tuple[Right, str], tuple[float, int]]] = WeakKeyDictionary()
+
+    async def ask(self, session: Session, right: Right, group: str) -> int:
+        """The broker's error code: 30 when the client lacks the right. `ClusterError` when the broker did not say."""
+        kept = self._kept.setdefault(session, OrderedDict())
+        now = self._clock.monotonic()
+        found = kept.get((right, group))
+        if found is not None and now - found[0] < _KEPT_SECONDS:
+            return found[1]
+        probe = right.value
+        answer = await session.call(probe.api_key, probe.api_version, probe.request(group))
+        code = probe.error_code(answer)
+        kept[right, group] = (now, code)
+        kept.move_to_end((right, group))
+        if len(kept) > _MOST_KEPT:
+            kept.popitem(last=False)
+        return code

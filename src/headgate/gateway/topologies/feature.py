@@ -1,0 +1,60 @@
+"""`[topologies]` as a feature of the gateway: who owns descriptions, and the interceptors that follow from it."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+
+from headgate.base.clock import SystemClock
+from headgate.gateway.interceptor import Interceptor
+from headgate.gateway.rights import Rights
+from headgate.gateway.topologies.cleanup import Cleanup, DescribeGroups
+from headgate.gateway.topologies.deletions import ClassicJoinInterceptor, DeleteInterceptor
+from headgate.gateway.topologies.describes import DescribeInterceptor
+from headgate.gateway.topologies.heartbeats import HeartbeatInterceptor
+from headgate.gateway.topologies.pushes import PushInterceptor
+from headgate.gateway.topologies.service import TopologyService
+from headgate.gateway.topologies.versions import HIDDEN, Versions
+
+
+class HideInterceptor(Interceptor):
+    """`owner = "off"`: nobody keeps descriptions, so no client is told that it could push or read any."""
+
+    def hides(self, broker: Versions) -> Mapping[int, int]:  # noqa: ARG002
+        return HIDDEN
+
+
+class HiddenTopologies:
+    """A feature without a life."""
+
+    interceptors: Sequence[Interceptor] = (HideInterceptor(),)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
+        return {}
+
+
+class TopologyFeature:
+    """`owner = "gateway"`: the gateway keeps descriptions. `describe` is the cleanup's, None where another cleans."""
+
+    def __init__(self, service: TopologyService, *, max_bytes: int, describe: DescribeGroups | None = None) -> None:
+        self.service = service
+        rights = Rights(SystemClock())
+        self.interceptors: Sequence[Interceptor] = (
+            HeartbeatInterceptor(service),
+            PushInterceptor(service, rights, max_bytes=max_bytes),
+            DescribeInterceptor(service),
+            DeleteInterceptor(service, rights),
+            ClassicJoinInterceptor(service, rights),
+        )
+        self._cleanup = None if describe is None else Cleanup(service, describe)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.service.running():
+            if self._cleanup is not None and self.service.has_store:
+                self.service.spawn(self._cleanup.run())
+            yield
+
+    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
+        return self.service.samples()

@@ -1,0 +1,104 @@
+"""StreamsGroupHeartbeat: version 1 is carried to a broker of version 0 and back, and its member perhaps asked.
+
+One rule: whatever becomes of the question, the heartbeat gets its answer. Version 0 passes byte for byte: of it only
+joins are looked at, since a newcomer puts in doubt what is stored whether it can push or not.
+"""
+
+from dataclasses import replace
+
+import structlog
+
+from headgate.base.errors import ClusterError
+from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest
+from headgate.gateway.interceptor import (
+    Forward,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    RequestFrame,
+    ResponseFrame,
+    Rewritten,
+    Session,
+)
+from headgate.gateway.topologies import asking
+from headgate.gateway.topologies.service import Describe, TopologyService
+from headgate.gateway.topologies.versions import HEARTBEAT, Versions, added, heartbeat_down, heartbeat_up
+from headgate.gateway.topologies.versions import sent_version as sent
+from headgate.wire import heads
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+
+log = structlog.get_logger()
+
+
+class HeartbeatInterceptor(Interceptor):
+    """Announces what the gateway adds, and sees every heartbeat of version 1."""
+
+    api_keys = frozenset((HEARTBEAT,))
+    # An answer of version 0 must not reach a client that asked in version 1.
+    fail_closed = True
+
+    def __init__(self, service: TopologyService) -> None:
+        self._service = service
+
+    def adds(self, broker: Versions) -> Versions:
+        return added(broker)
+
+    def on_close(self, session: Session) -> None:
+        self._service.on_close(id(session))
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+        version = request.api_version
+        if version == 0 and heads.member_epoch(request.body) != 0:
+            return Forward()
+        message = decode(StreamsGroupHeartbeatRequest, version, request.body)
+        seen = HeartbeatRequest(
+            api_version=version,
+            group=message.group_id,
+            member=message.member_id,
+            member_epoch=message.member_epoch,
+            process=message.process_id,
+            topology_epoch=None if message.topology is None else message.topology.epoch,
+        )
+        to_broker = sent(session.broker_versions(), HEARTBEAT, version)
+        if to_broker == version:
+            return Forward(context=seen)
+        return Rewritten(encode(heartbeat_down(message), to_broker), context=seen, api_version=to_broker)
+
+    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
+        assert isinstance(context, HeartbeatRequest)
+        message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
+        ask = self._note(context, message, session)
+        if context.api_version == 0:
+            return Forward()
+        if response.api_version == 0:
+            return Rewritten(encode(heartbeat_up(message, ask=ask), context.api_version))
+        # The broker speaks version 1 and keeps no descriptions: the question is ours, the rest is its own.
+        if message.topology_description_required == ask:
+            return Forward()
+        return Rewritten(encode(replace(message, topology_description_required=ask), context.api_version))
+
+    def _note(self, request: HeartbeatRequest, message: StreamsGroupHeartbeatResponse, session: Session) -> bool:
+        """Whether the member is asked; a defect of ours never costs it its heartbeat."""
+        try:
+            statuses = tuple(one.status_code for one in message.status or ())
+            answer = HeartbeatAnswer(error_code=message.error_code, status_codes=statuses)
+            return self._service.on_heartbeat(id(session), request, answer, self._describe(session))
+        except Exception:
+            self._service.meter.gate_failures += 1
+            if self._service.meter.gate_failures == 1:
+                log.exception("topology gate failed, heartbeat answered", group=request.group)
+            return False
+
+    def _describe(self, session: Session) -> Describe:
+        async def describe(group: str) -> None:
+            """Ask on the member's own connection for the epoch that nobody told."""
+            try:
+                found = await asking.ask(session, group)
+            except ClusterError:
+                return  # asked again in half a minute
+            self._service.groups.on_described(
+                group, error_code=found.error_code, topology_epoch=found.topology_epoch, members=found.members
+            )
+
+        return describe

@@ -1,0 +1,428 @@
+"""The topologies of one worker: the state machine, the topics that feed it, and the store, brought together.
+
+One rule: nothing here fails a client's call or keeps it waiting beyond `call_timeout_ms`. Until the topics were read to
+their ends nobody is asked and pushes are told to come again; if they cannot be read, records flow all the same.
+
+The decisions are `domain.streams_groups`; what a call means on the wire is the interceptors' business.
+"""
+
+import asyncio
+import os
+import random
+import socket
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from headgate.base.clock import Clock, SystemClock
+from headgate.base.errors import ClusterError
+from headgate.config.model import Config
+from headgate.domain.group_events import (
+    AlreadyHeld,
+    DescribeGroup,
+    Effect,
+    EpochsRead,
+    Event,
+    Outcome,
+    StorePush,
+    WriteEpochs,
+    WriteFailed,
+)
+from headgate.domain.group_life import NONE, Epochs, Held
+from headgate.domain.push_backoff import jitter_factor
+from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest, Verdict
+from headgate.domain.streams_groups import ClassicJoin, StreamsGroups
+from headgate.domain.topology import Description
+from headgate.facts.topics import message_limit
+from headgate.gateway.topologies.epochs import SUFFIX as STATE
+from headgate.gateway.topologies.epochs import EpochFacts
+from headgate.gateway.topologies.meter import TopologyMeter
+from headgate.gateway.topologies.turns import Turns
+from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.topics import Origin, client_settings, ensure_topics, identify
+from headgate.ports.store_calls import Failed, Found, Missing, StoreCalls
+from headgate.ports.topology_store import PushedTopology, TopologyStore
+from headgate.stores.kafka import SUFFIX as TOPOLOGIES
+from headgate.stores.kafka import KafkaStore
+from headgate.stores.loading import KafkaClients, keeper_of, make_store, settings_of
+
+log = structlog.get_logger()
+
+_RETRY_SECONDS: Final = 2.0
+_LAST_WORDS_SECONDS: Final = 2.0
+# Joins that came before the topics were read: each is a member that may put what they hold in doubt.
+_MOST_EARLY: Final = 100_000
+
+_NO_CONTENT: Final = ""  # the hash of nothing that was ever stored
+
+T = TypeVar("T")
+Describe = Callable[[str], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the service works with once it is open."""
+
+    store: TopologyStore
+    calls: StoreCalls
+    epochs: EpochFacts
+    writer: FactWriter
+
+
+@dataclass(frozen=True, slots=True)
+class PushFailed:
+    """`text` is for the client's ErrorMessage."""
+
+    text: str
+
+
+class TopologyService:
+    """Made on the event loop; `async with service.running()` opens it in the background."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        worker: int = 0,
+        cache: str = "topologies.db",
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._config = config
+        self._worker = worker
+        self._cache_name = cache
+        self._clock = clock or SystemClock()
+        self._chance = chance
+        self._environment = environment
+        self._timeout_s = config.topologies.call_timeout_ms / 1000
+        self._parts: Parts | None = None
+        self._early: deque[tuple[int, HeartbeatRequest, HeartbeatAnswer]] = deque(maxlen=_MOST_EARLY)
+        self._turns = Turns()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.groups = StreamsGroups(keeper_of(config.topologies.store))
+        self.meter = TopologyMeter()
+        self.has_store = config.topologies.store.scheme != "none"
+        self.problem: str | None = "not opened yet" if self.has_store else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what the topics hold is known."""
+        return self._parts is not None
+
+    def selects(self, group: str) -> bool:
+        """Whether the operator wants descriptions of this group."""
+        return self._config.topologies.groups.matches(group)
+
+    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
+        return self.meter.samples(ready=self.is_ready, groups=len(self.groups))
+
+    # --- its life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if self.has_store:
+                self.spawn(self._open(stack))
+            try:
+                yield
+            finally:
+                await self._end_tasks()
+                self._parts = None
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run it to its end, whoever waits for it or does not any more."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("task of the topologies failed", exc_info=failure)
+
+    async def _end_tasks(self) -> None:
+        """Store calls under way may end; then everything else is over."""
+        tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_WORDS_SECONDS if self._turns else 0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _open(self, life: AsyncExitStack) -> None:
+        """Open everything, again and again until it succeeds; what is in the way is said once."""
+        while self._parts is None:
+            async with AsyncExitStack() as attempt:
+                try:
+                    parts = await self._open_once(attempt)
+                except Exception as failure:  # noqa: BLE001 - a plugin may raise whatever it likes
+                    if str(failure) != self.problem:
+                        log.warning("topologies are not available, still trying", problem=str(failure) or repr(failure))
+                    self.problem = str(failure) or repr(failure)
+                else:
+                    life.push_async_callback(attempt.pop_all().aclose)
+                    self._begin(parts)
+            if self._parts is None:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _open_once(self, attempt: AsyncExitStack) -> Parts:
+        config = self._config
+        settings = client_settings(config.upstream)
+        prefix, max_bytes = config.facts.prefix, config.topologies.max_bytes
+        made = await ensure_topics(settings, prefix=prefix, max_bytes=max_bytes, replication=config.facts.replication)
+        if made:
+            log.info("topics created", topics=", ".join(made))
+        cluster = (await identify(settings, prefix + TOPOLOGIES)).cluster
+        name = f"{socket.gethostname()}:{config.gateway.listen.port}/{self._worker}"
+        origin = Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12])
+        largest = message_limit(max_bytes)
+        writer = FactWriter(settings, prefix=prefix, origin=origin, largest=largest, delivery_timeout_s=self._timeout_s)
+        attempt.push_async_callback(writer.close)
+        await writer.open(STATE, TOPOLOGIES)
+        epochs = EpochFacts(
+            settings,
+            prefix=prefix,
+            writer=writer,
+            clock=self._clock,
+            on_event=self._on_event,
+            on_another=self._on_another_state,
+        )
+        attempt.push_async_callback(epochs.close)
+        store = self._make_store(settings, writer)
+        attempt.push_async_callback(store.close)
+        folder = config.tables.path.parent / "cache"
+        await asyncio.to_thread(_make_folder, folder)
+        await store.configure(settings_of(config.topologies, folder=folder, environment=self._environment))
+        await epochs.open()
+        if isinstance(store, KafkaStore):
+            await store.replayed()
+        return Parts(store, StoreCalls(store, timeout_s=self._timeout_s), epochs, writer)
+
+    def _make_store(self, settings: Mapping[str, Any], writer: FactWriter) -> TopologyStore:
+        clients = KafkaClients(
+            settings=settings,
+            prefix=self._config.facts.prefix,
+            writer=writer,
+            clock=self._clock,
+            on_event=self._on_event,
+            cache_name=self._cache_name,
+        )
+        store = make_store(self._config.topologies.store, clients)
+        assert store is not None
+        return store
+
+    def _begin(self, parts: Parts) -> None:
+        self._parts = parts
+        self.problem = None
+        now = self._clock.monotonic()
+        while self._early:
+            connection, request, answer = self._early.popleft()
+            decision = self.groups.on_heartbeat(connection, request, answer, now=now, jitter=1.0, store=False)
+            self._do(decision.effects, None)
+        log.info("topologies are available", store=self._config.topologies.store.scheme, groups=len(self.groups))
+
+    # --- facts
+
+    def _on_event(self, group: str, event: Event) -> None:
+        self._do(self.groups.handle(group, event), None)
+
+    def _on_another_state(self) -> None:
+        """The topic is new and empty: of what was stored it says nothing any more."""
+        for group in self.groups.stored_groups():
+            epochs = self.groups.life(group).epochs
+            if epochs is not None:
+                none = Epochs(incarnation=epochs.incarnation, stored_epoch=NONE, failed_epoch=NONE)
+                self._on_event(group, EpochsRead(epochs=none, own=False))
+
+    def _do(self, effects: Sequence[Effect], describe: Describe | None) -> None:
+        """Begin what the state machine wants done; nobody waits for it."""
+        for effect in effects:
+            match effect:
+                case WriteEpochs():
+                    self.spawn(self._write_quietly(effect))
+                case DescribeGroup(group=group):
+                    if describe is not None:
+                        self.spawn(describe(group))
+
+    async def _write_quietly(self, effect: WriteEpochs) -> None:
+        try:
+            await self._write(effect)
+        except ClusterError as problem:
+            log.warning("epochs of a group were not written", group=effect.group, problem=str(problem))
+
+    async def _write(self, effect: WriteEpochs) -> None:
+        """Write epochs and wait until they are read back; `ClusterError` when that cannot be said."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._open_parts().epochs.write(effect)
+        except (ClusterError, TimeoutError) as failure:
+            self.groups.handle(effect.group, WriteFailed())
+            text = str(failure) or f"not read back within {self._timeout_s:g} s"
+            raise ClusterError(text) from None
+
+    def _open_parts(self) -> Parts:
+        if self._parts is None:
+            raise ClusterError("topologies are not available: " + (self.problem or "the gateway ends"))
+        return self._parts
+
+    # --- heartbeats
+
+    def on_heartbeat(
+        self, connection: int, request: HeartbeatRequest, answer: HeartbeatAnswer, describe: Describe
+    ) -> bool:
+        """Take note of a heartbeat that the broker answered; True: its member is asked."""
+        if self._parts is None:
+            if request.joins and answer.error_code == 0 and self.has_store:
+                self._early.append((connection, request, answer))
+            return False
+        decision = self.groups.on_heartbeat(
+            connection,
+            request,
+            answer,
+            now=self._clock.monotonic(),
+            jitter=jitter_factor(self._chance()),
+            selected=self.selects(request.group),
+        )
+        self.meter.gate[decision.verdict] += 1
+        if decision.effects:
+            self._do(decision.effects, describe)
+        if decision.verdict is not Verdict.ASK:
+            return False
+        epoch = self.groups.life(request.group).current_epoch
+        log.info("topology description requested", group=request.group, member=request.member, epoch=epoch)
+        return True
+
+    def on_close(self, connection: int) -> None:
+        self.groups.roster.closed(connection)
+
+    def proves(self, connection: int, group: str, member: str) -> bool:
+        """Whether a heartbeat on this connection proved that the member is in the group and its principal may READ."""
+        return self.groups.roster.proves(connection, group, member, self._clock.monotonic())
+
+    # --- calls of the store
+
+    async def push(
+        self, group: str, member: str, epoch: int, description: Description, content: str
+    ) -> PushFailed | None:
+        """Store what a member pushed; `content` is its hash. It goes on if the client goes away meanwhile."""
+        return await asyncio.shield(self.spawn(self._push(group, member, epoch, description, content)))
+
+    async def _push(
+        self, group: str, member: str, epoch: int, description: Description, content: str
+    ) -> PushFailed | None:
+        async with self._turns.of(group):
+            plan = self.groups.begin_push(group, member, epoch, content, now=self._clock.monotonic())
+            if isinstance(plan, AlreadyHeld):
+                effects = self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic())
+                return await self._write_all(effects)
+            pushed = PushedTopology(
+                group=group,
+                epoch=epoch,
+                description=description,
+                incarnation=plan.incarnation,
+                hash=content,
+                member=member,
+                process=self.groups.roster.process_of(group, member),
+            )
+            outcome, text = await self._set(plan, pushed)
+            now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
+            effects = self.groups.settle_push(plan, outcome, now=now, jitter=jitter)
+            failed = await self._write_all(effects)
+            if outcome is Outcome.STORED:
+                log.info("topology description stored", group=group, epoch=epoch, version=f"{plan.incarnation}/{epoch}")
+                return failed
+            log.warning("topology description not stored", group=group, epoch=epoch, outcome=outcome.value, reason=text)
+            return PushFailed(text or outcome.value)
+
+    async def refuse(self, group: str, member: str, epoch: int, text: str) -> PushFailed:
+        """A push that no store will ever take, so none is asked: the same as its permanent failure."""
+        async with self._turns.of(group):
+            now = self._clock.monotonic()
+            plan = self.groups.begin_push(group, member, epoch, _NO_CONTENT, now=now)
+            assert isinstance(plan, StorePush)
+            effects = self.groups.settle_push(plan, Outcome.PERMANENT, now=now, jitter=jitter_factor(self._chance()))
+            await self._write_all(effects)
+        log.warning("topology description not stored", group=group, epoch=epoch, outcome="permanent", reason=text)
+        return PushFailed(text)
+
+    async def _set(self, plan: StorePush, pushed: PushedTopology) -> tuple[Outcome, str | None]:
+        try:
+            if plan.barrier is not None:
+                await self._write(plan.barrier)
+            result = await self._open_parts().calls.set(pushed)
+        except ClusterError as problem:
+            return Outcome.TRANSIENT, str(problem)
+        self.meter.called("set", failed=result.outcome is not Outcome.STORED)
+        return result.outcome, result.text
+
+    async def _write_all(self, effects: Sequence[Effect]) -> PushFailed | None:
+        """The last word about a push: without it the member is asked again, and the same push closes the gap."""
+        try:
+            for effect in effects:
+                if isinstance(effect, WriteEpochs):
+                    await self._write(effect)
+        except ClusterError as problem:
+            return PushFailed(str(problem))
+        return None
+
+    async def get(self, group: str, held: Held) -> Found | Missing | Failed:
+        """What a describe shows of a group, by what `groups.on_described` said that is held."""
+        parts = self._parts
+        if parts is None:
+            return Failed(self.problem or "the gateway ends")
+        found = await parts.calls.get(group, held.epoch)
+        self.meter.called("get", failed=isinstance(found, Failed))
+        match found:
+            case Failed(text=text):
+                log.warning("topology description cannot be read", group=group, epoch=held.epoch, reason=text)
+            case Missing():
+                log.warning("topology description is not in the store any more", group=group, epoch=held.epoch)
+                self._do(self.groups.on_lost(group), None)
+        return found
+
+    def must_delete(self, group: str) -> bool:
+        """Whether the store has to delete something before the group may go."""
+        return self.is_ready and self.groups.life(group).must_delete
+
+    async def delete(self, group: str) -> Failed | None:
+        """Delete what is stored of a group; None: it is gone. It goes on if the client goes away meanwhile."""
+        return await asyncio.shield(self.spawn(self._delete(group)))
+
+    async def _delete(self, group: str) -> Failed | None:
+        async with self._turns.of(group):
+            plan = self.groups.begin_deletion(group)
+            try:
+                if plan.call_store:
+                    if plan.barrier is not None:
+                        await self._write(plan.barrier)
+                    failed = await self._open_parts().calls.delete(group)
+                    self.meter.called("delete", failed=failed is not None)
+                    if failed is not None:
+                        log.warning("topology description not deleted", group=group, reason=failed.text)
+                        return failed
+                for effect in self.groups.settle_deletion(group):
+                    if isinstance(effect, WriteEpochs):
+                        await self._write(effect)
+            except ClusterError as problem:
+                return Failed(str(problem))
+            log.info("topology description deleted", group=group)
+            return None
+
+    def classic_join(self, group: str) -> ClassicJoin:
+        return self.groups.classic_join(group, now=self._clock.monotonic())
+
+    def classic_join_failed(self, group: str) -> None:
+        now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
+        self.groups.classic_join_failed(group, now=now, jitter=jitter)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,211 @@
+"""Writing facts: an idempotent producer, its poll thread, and futures on the event loop.
+
+One rule: `write` returns when every replica in sync has the fact, and says where it lies; or it raises, and then the
+fact may be there all the same, because an answer can be lost. Who needs to know reads the topic.
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from headgate.base.errors import ClusterError
+from headgate.base.threads import off_loop
+from headgate.facts import Ended, Fact, encode
+from headgate.facts.topics import MIB
+from headgate.kafka.topics import Origin, quiet, reason
+
+_POLL_S = 0.1
+_QUEUE_MESSAGES = 10_000
+_QUEUE_KIB = 128 * 1024
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+F = TypeVar("F", bound=Fact)
+
+
+class FactNotWrittenError(ClusterError):
+    """`too_large`: the topic will never take it; otherwise it may be tried again."""
+
+    def __init__(self, text: str, *, too_large: bool = False) -> None:
+        super().__init__(text)
+        self.too_large = too_large
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a record lies."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class FactWriter:
+    """Writes facts to the headgate.* topics of one cluster; one for each worker process.
+
+    Made on the event loop that it serves. `delivery_timeout_s` bounds how long a record is tried, and the bytes that
+    wait are bounded too: past that, `write` raises at once.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        prefix: str,
+        origin: Origin,
+        largest: int = MIB,
+        delivery_timeout_s: float = 5.0,
+    ) -> None:
+        self._settings = quiet(
+            settings,
+            enable__idempotence=True,
+            acks="all",
+            linger__ms=0,
+            compression__type="zstd",
+            delivery__timeout__ms=int(delivery_timeout_s * 1000),
+            request__timeout__ms=int(delivery_timeout_s * 1000),
+            # librdkafka counts a record before it is compressed, and its own overhead.
+            message__max__bytes=largest + 4096,
+            queue__buffering__max__messages=_QUEUE_MESSAGES,
+            queue__buffering__max__kbytes=max(_QUEUE_KIB, 2 * largest // 1024),
+            error_cb=self._on_error,
+        )
+        self._prefix = prefix
+        self._origin = origin
+        self._loop = asyncio.get_running_loop()
+        self._seq = 0
+        self._waiting: set[asyncio.Future[Position]] = set()
+        self._broken = False
+        self._stop = threading.Event()
+        self._producer: Producer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin
+
+    async def open(self, *suffixes: str, timeout_s: float = 10.0) -> None:
+        """Warm up: connect and learn where the topics are, so that the first fact does not wait for it."""
+        producer = self._alive()
+        for suffix in suffixes:
+            try:
+                await off_loop(partial(producer.list_topics, self._prefix + suffix, timeout_s))
+            except KafkaException as failure:
+                raise ClusterError(f"the topic {self._prefix}{suffix} cannot be reached: {reason(failure)}") from None
+
+    def stamped(self, fact: F) -> F:
+        """The fact with the next number of this writer's."""
+        origin, seq = self._origin, self._seq
+        self._seq += 1
+        return replace(fact, cluster=origin.cluster, writer=origin.writer, boot=origin.boot, seq=seq)
+
+    def is_own(self, fact: Fact) -> bool:
+        """Whether this very process wrote it."""
+        return fact.writer == self._origin.writer and fact.boot == self._origin.boot
+
+    async def write(self, fact: Fact | Ended) -> Position:
+        """Stamp, encode and write it; a cancelled caller does not take it back."""
+        written = self.stamped(fact) if isinstance(fact, Fact) else fact
+        suffix, key, value = await _encoded(written)
+        done: asyncio.Future[Position] = self._loop.create_future()
+        on_delivery = _on_delivery(self._loop, done)
+        try:
+            self._alive().produce(self._prefix + suffix, key=key, value=value, on_delivery=on_delivery)
+        except BufferError:
+            raise FactNotWrittenError("too many facts wait to be written: the cluster takes none") from None
+        except KafkaException as failure:
+            raise _not_written(failure.args[0], self._prefix + suffix) from None
+        self._waiting.add(done)
+        done.add_done_callback(self._waiting.discard)
+        try:
+            return await done
+        except KafkaException as failure:
+            raise _not_written(failure.args[0], self._prefix + suffix) from None
+
+    async def close(self, *, timeout_s: float = 5.0) -> None:
+        """Wait for what is on its way, then stop; what did not arrive in time raises in its `write`."""
+        waiting = tuple(self._waiting)
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout_s)
+        self._give_up("the writer was closed before the fact was there")
+        self._stop.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    def _give_up(self, text: str) -> None:
+        for done in tuple(self._waiting):
+            if not done.done():
+                done.set_exception(FactNotWrittenError(text))
+
+    def _alive(self) -> Producer:
+        """The producer; a new one when the last met an error that it cannot get over."""
+        if self._stop.is_set():
+            raise FactNotWrittenError("the writer is closed")
+        if self._broken:
+            self._broken = False
+            self._producer = None
+            # Nobody polls the old one any more, so nobody would tell what became of these.
+            self._give_up("the producer met an error that it cannot get over, and the fact may not be there")
+        if self._producer is None:
+            self._producer = Producer(self._settings)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._poll, name="headgate-facts", daemon=True)
+            self._thread.start()
+        return self._producer
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            producer = self._producer
+            if producer is None:
+                self._stop.wait(_POLL_S)
+            else:
+                producer.poll(_POLL_S)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._broken = True
+
+
+async def _encoded(fact: Fact | Ended) -> tuple[str, bytes, bytes | None]:
+    """A description of ten thousand nodes takes a while: not on the event loop."""
+    if hasattr(fact, "description"):
+        return await asyncio.to_thread(encode, fact)
+    return encode(fact)
+
+
+def _on_delivery(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[Position]") -> Any:
+    """The poll thread's call-back: the outcome goes to the loop, if there still is one."""
+
+    def settle(error: KafkaError | None, position: Position | None) -> None:
+        if done.done():
+            return
+        if position is None:
+            done.set_exception(KafkaException(error))
+        else:
+            done.set_result(position)
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        position = None
+        if error is None:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            position = Position(topic=topic, partition=partition, offset=offset)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, error, position)
+
+    return on_delivery
+
+
+def _not_written(error: KafkaError, topic: str) -> FactNotWrittenError:
+    return FactNotWrittenError(
+        f"a fact could not be written to {topic}: {reason(error)}", too_large=error.code() in _TOO_LARGE
+    )

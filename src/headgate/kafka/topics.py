@@ -1,0 +1,147 @@
+"""Headgate's own topics: how librdkafka reaches the cluster, and making the topics that are absent.
+
+One rule: what exists is the operator's and is left as it is. Calls here block, so they run on a thread.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from headgate.base.errors import ClusterError
+from headgate.base.threads import off_loop
+from headgate.config.files import read_secret
+from headgate.config.model import Upstream
+from headgate.facts.topics import topic_specs
+
+# What librdkafka says by itself on stderr is said by us where it matters.
+_QUIET: Mapping[str, Any] = {"log_level": 0, "log.connection.close": False}
+_CLIENT_ID = "headgate"
+_PAUSE_S = 0.05
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who writes facts: the cluster that they are about, the worker (`gw-a/0`), and one life of its process."""
+
+    cluster: str | None
+    writer: str
+    boot: str
+
+
+def client_settings(upstream: Upstream) -> Settings:
+    """How librdkafka logs in as the service account of `[upstream]`; the password is read here and nowhere else."""
+    has_sasl = upstream.service_user is not None and upstream.service_mechanism != "none"
+    settings: Settings = {
+        "bootstrap.servers": ",".join(map(str, upstream.bootstrap)),
+        "security.protocol": ("SASL_" if has_sasl else "") + ("SSL" if upstream.tls else "PLAINTEXT"),
+    }
+    if upstream.tls_ca is not None:
+        settings["ssl.ca.location"] = str(upstream.tls_ca)
+    if has_sasl and upstream.service_password_file is not None:
+        settings |= {
+            "sasl.mechanism": upstream.service_mechanism,
+            "sasl.username": upstream.service_user,
+            "sasl.password": read_secret(upstream.service_password_file).get_secret_value(),
+        }
+    return settings
+
+
+def quiet(settings: Mapping[str, Any], **more: Any) -> Settings:
+    """A client's settings with ours; dots are written as double underscores."""
+    return {
+        **_QUIET,
+        "client.id": _CLIENT_ID,
+        **settings,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIdentity:
+    """What tells a topic from another of the same name, in this cluster or a later one."""
+
+    cluster: str
+    topic_id: str
+
+
+async def ensure_topics(
+    settings: Mapping[str, Any],
+    *,
+    prefix: str,
+    max_bytes: int,
+    replication: int | None = None,
+    timeout_s: float = 30.0,
+) -> tuple[str, ...]:
+    """Create those of `facts/topics.py` that are absent, and name them; `ClusterError` says which could not be made."""
+    return await off_loop(lambda: _ensure(settings, prefix, max_bytes, replication, timeout_s))
+
+
+def _ensure(
+    settings: Mapping[str, Any], prefix: str, max_bytes: int, replication: int | None, timeout_s: float
+) -> tuple[str, ...]:
+    admin = AdminClient(quiet(settings))
+    try:
+        metadata = admin.list_topics(timeout=timeout_s)
+        specs = topic_specs(prefix=prefix, brokers=len(metadata.brokers), max_bytes=max_bytes, replication=replication)
+        absent = [spec for spec in specs if spec.name not in metadata.topics]
+        if not absent:
+            return ()
+        wanted = [
+            NewTopic(
+                spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=spec.replication,
+                config=dict(spec.configs),
+            )
+            for spec in absent
+        ]
+        for name, created in admin.create_topics(wanted, operation_timeout=timeout_s).items():
+            try:
+                created.result(timeout_s)
+            except KafkaException as failure:
+                # Another worker was quicker.
+                if _code(failure) != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise ClusterError(
+                        f"the topic {name} cannot be created: {reason(failure)}. Create it by hand as docs/facts.md "
+                        "says, or let the service account create topics; `headgate doctor` prints the command"
+                    ) from None
+    except KafkaException as failure:
+        raise ClusterError(f"the cluster does not tell its topics: {reason(failure)}") from None
+    return tuple(spec.name for spec in absent)
+
+
+async def identify(settings: Mapping[str, Any], topic: str, *, timeout_s: float = 30.0) -> TopicIdentity:
+    """The ids of the cluster and of the topic; `ClusterError` when they cannot be had."""
+    return await off_loop(lambda: _identify(settings, topic, timeout_s))
+
+
+def _identify(settings: Mapping[str, Any], topic: str, timeout_s: float) -> TopicIdentity:
+    admin = AdminClient(quiet(settings))
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            metadata = admin.list_topics(topic=topic, timeout=timeout_s)
+            described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic]
+            return TopicIdentity(cluster=metadata.cluster_id or "", topic_id=str(described.result(timeout_s).topic_id))
+        except KafkaException as failure:
+            # A broker may not have heard yet of a topic that was made a moment ago.
+            if _code(failure) != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > until:
+                raise ClusterError(f"the topic {topic} cannot be described: {reason(failure)}") from None
+            time.sleep(_PAUSE_S)
+
+
+def _code(failure: KafkaException) -> int | None:
+    error = failure.args[0] if failure.args else None
+    return error.code() if isinstance(error, KafkaError) else None
+
+
+def reason(failure: KafkaException | KafkaError) -> str:
+    """Kafka's words for it, in one line."""
+    error = failure.args[0] if isinstance(failure, KafkaException) and failure.args else failure
+    return f"{error.str()} ({error.name()})" if isinstance(error, KafkaError) else str(error)

@@ -1,0 +1,1 @@
+"""Topology stores behind the plugin port: memory:, sqlite:, kafka:, and whatever plugin: names."""

@@ -1,0 +1,1 @@
+"""What authors of plugins run against their own code."""

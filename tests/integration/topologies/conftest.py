@@ -1,0 +1,61 @@
+"""The store kafka: on the run's real cluster, with topics of its own for each test."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from headgate.base.clock import SystemClock
+from headgate.domain.group_events import Event
+from headgate.facts.topics import message_limit
+from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.topics import Origin, Settings, ensure_topics
+from headgate.stores.kafka import KafkaStore
+from headgate.testing.topology_store import settings_in
+from tests.support.cluster import Cluster
+from tests.support.coroutine_tests import pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]
+MAX_BYTES = 4 * 1024 * 1024
+
+
+@dataclass
+class Place:
+    """Where the stores of one test keep things: a prefix of topics, and a folder for the cache."""
+
+    settings: Settings
+    prefix: str
+    folder: Path
+    events: list[tuple[str, Event]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def open(self, *, folder: Path | None = None, replay: bool = True) -> AsyncIterator[KafkaStore]:
+        """A store as one worker has it; another folder is another gateway."""
+        await ensure_topics(self.settings, prefix=self.prefix, max_bytes=MAX_BYTES)
+        origin = Origin(cluster="test", writer="gw/0", boot=uuid.uuid4().hex)
+        writer = FactWriter(self.settings, prefix=self.prefix, origin=origin, largest=message_limit(MAX_BYTES))
+        store = KafkaStore(
+            self.settings,
+            prefix=self.prefix,
+            writer=writer,
+            clock=SystemClock(),
+            on_event=lambda group, event: self.events.append((group, event)),
+        )
+        try:
+            await writer.open("topologies")
+            await store.configure(settings_in(folder or self.folder))
+            if replay:
+                await asyncio.wait_for(store.replayed(), 30)
+            yield store
+        finally:
+            await store.close()
+            await writer.close()
+
+
+@pytest.fixture
+def place(cluster: Cluster, tmp_path: Path) -> Place:
+    return Place(dict(cluster.client_config()), f"headgate-{uuid.uuid4().hex[:8]}.", tmp_path)

@@ -1,0 +1,450 @@
+"""`headgate streams-groups` against a real 4.3.1 broker, beside the tool that Kafka ships."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from headgate.cli.main import main
+from headgate.config.addresses import parse_address
+from headgate.domain.topology import Description, content_hash
+from headgate.facts.descriptions import DESCRIPTION
+from headgate.kafka.connections import Connections, Dialler, Link
+from headgate.kafka.coordinators import GroupError, group_error, on_coordinators
+from headgate.kafka.embedded import SecurityProtocol
+from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
+from headgate.wire.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementalConfig,
+)
+from headgate.wire.messages.streams import (
+    HeartbeatSubtopology,
+    HeartbeatTopology,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    TaskIds,
+)
+from tests.integration.gateway.exercise import until
+from tests.support.cluster import MECHANISMS, USERS, Cluster
+from tests.support.gateway import GatewayProcess, running_gateway
+from tests.support.streams_apps import streams_groups
+from tests.unit.cli.test_streams_groups import wire
+from tests.unit.domain.topologies import FIXTURES, golden
+
+HEARTBEAT, PUSH, ALTER_CONFIGS, GROUP_RESOURCE = 88, 93, 44, 32
+RECORDS, COMMITTED = 10, 4
+NO_TASKS: tuple[TaskIds, ...] = ()
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Member:
+    """A member of a streams group, by heartbeats of our own; it is told all tasks, and says that it has them."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, *, version: int = 0) -> None:
+        self._version = version
+        self._dialler = Dialler(bootstrap=(parse_address(bootstrap),))
+        self._group = group
+        self._topology = HeartbeatTopology(
+            epoch=0, subtopologies=(HeartbeatSubtopology(subtopology_id="0", source_topics=(topic,)),)
+        )
+        self._id = uuid.uuid4().hex
+
+    async def join(self) -> None:
+        """Until the group is stable, with a session that outlasts a test module."""
+        async with asyncio.timeout(20), Connections(self._dialler) as connections:
+            await self._lengthen_session(connections)
+            answer = await self._beat(connections, epoch=0, tasks=NO_TASKS, topology=self._topology)
+            tasks: tuple[TaskIds, ...] = NO_TASKS
+            while not answer.active_tasks or tasks != answer.active_tasks:
+                tasks = answer.active_tasks or tasks
+                await asyncio.sleep(0.05)
+                again = await self._beat(connections, epoch=answer.member_epoch, tasks=tasks)
+                if again.active_tasks is None and tasks:
+                    return
+                answer = again
+
+    async def push(self, description: Description) -> None:
+        """Tell what the application computes, as a member of 4.4 does that was asked."""
+        request = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id=self._group, member_id=self._id, topology_epoch=0, topology_description=wire(description)
+        )
+
+        async def send(link: Link, groups: Sequence[str]) -> dict[str, GroupError | None]:
+            answer = await link.ask(PUSH, request, StreamsGroupTopologyDescriptionUpdateResponse, lowest=0, highest=0)
+            code = answer.error_code
+            return dict.fromkeys(groups, group_error(code, answer.error_message) if code else None)
+
+        async with Connections(self._dialler) as connections:
+            assert await on_coordinators(connections, [self._group], send) == {self._group: None}
+
+    async def leave(self) -> None:
+        async with Connections(self._dialler) as connections:
+            await self._beat(connections, epoch=-1)
+
+    async def _beat(
+        self,
+        connections: Connections,
+        *,
+        epoch: int,
+        tasks: tuple[TaskIds, ...] | None = None,
+        topology: HeartbeatTopology | None = None,
+    ) -> StreamsGroupHeartbeatResponse:
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self._group,
+            member_id=self._id,
+            member_epoch=epoch,
+            rebalance_timeout_ms=10_000,
+            topology=topology,
+            active_tasks=tasks,
+            standby_tasks=None if tasks is None else NO_TASKS,
+            warmup_tasks=None if tasks is None else NO_TASKS,
+            process_id=f"process-{self._id}",
+            client_tags=() if topology is not None else None,
+        )
+
+        async def send(link: Link, groups: Sequence[str]) -> dict[str, StreamsGroupHeartbeatResponse | GroupError]:
+            version = self._version
+            answer = await link.ask(HEARTBEAT, request, StreamsGroupHeartbeatResponse, lowest=version, highest=version)
+            code = answer.error_code
+            return dict.fromkeys(groups, group_error(code, answer.error_message) if code else answer)
+
+        answer = (await on_coordinators(connections, [self._group], send))[self._group]
+        assert isinstance(answer, StreamsGroupHeartbeatResponse), answer
+        return answer
+
+    async def _lengthen_session(self, connections: Connections) -> None:
+        setting = IncrementalConfig(name="streams.session.timeout.ms", config_operation=0, value="60000")
+        resource = IncrementalAlterConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=self._group, configs=(setting,)
+        )
+        link = await connections.bootstrap()
+        answer = await link.ask(
+            ALTER_CONFIGS,
+            IncrementalAlterConfigsRequest(resources=(resource,)),
+            IncrementalAlterConfigsResponse,
+            lowest=1,
+            highest=1,
+        )
+        assert [one.error_code for one in answer.responses] == [0], answer
+
+
+@dataclass(frozen=True)
+class Groups:
+    """`stable` has one member and a commit on partition 0 of two; `empty` has nobody."""
+
+    cluster: Cluster
+    stable: str
+    empty: str
+    topic: str
+
+    def run(self, *arguments: str) -> int:
+        return main(["streams-groups", "--bootstrap-server", self.cluster.bootstrap, *arguments])
+
+
+@pytest.fixture(scope="module")
+def groups(cluster: Cluster) -> Iterator[Groups]:
+    name = f"command-{uuid.uuid4().hex[:8]}"
+    made = Groups(cluster, f"{name}-stable", f"{name}-empty", f"{name}-in")
+    admin = AdminClient(cluster.client_config())
+    for future in admin.create_topics([NewTopic(made.topic, 2, 1)]).values():
+        future.result(20)
+    _produce(cluster, made.topic)
+    for group in (made.empty, made.stable):
+        member = Member(cluster.bootstrap, group, made.topic)
+        asyncio.run(member.join())
+        asyncio.run(member.leave())
+    commit = ConsumerGroupTopicPartitions(made.stable, [TopicPartition(made.topic, 0, COMMITTED)])
+    for done in admin.alter_consumer_group_offsets([commit]).values():
+        done.result(20)
+    member = Member(cluster.bootstrap, made.stable, made.topic)
+    asyncio.run(member.join())
+    yield made
+    asyncio.run(member.leave())
+
+
+def _produce(cluster: Cluster, topic: str) -> None:
+    producer = Producer(cluster.client_config())
+    for partition in range(2):
+        for number in range(RECORDS):
+            producer.produce(topic, f"{number}", partition=partition)
+    assert producer.flush(20) == 0
+
+
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "list": ("--list",),
+    "states": ("--list", "--state", "empty,Stable"),
+    "offsets": ("--describe", "--group", "STABLE"),
+    "offsets-verbose": ("--describe", "--group", "STABLE", "--offsets", "--verbose"),
+    "members": ("--describe", "--group", "STABLE", "--members"),
+    "members-verbose": ("--describe", "--group", "STABLE", "--members", "--verbose"),
+    "state": ("--describe", "--group", "STABLE", "--state"),
+    "state-of-empty": ("--describe", "--group", "EMPTY", "--state", "--verbose"),
+    "offsets-of-empty": ("--describe", "--group", "EMPTY"),
+}
+
+
+def question(groups: Groups, name: str) -> list[str]:
+    return [{"STABLE": groups.stable, "EMPTY": groups.empty}.get(word, word) for word in QUESTIONS[name]]
+
+
+@pytest.fixture(scope="module")
+def shipped(groups: Groups) -> dict[str, str]:
+    """What Kafka's own tool prints; two at a time, because most of it is the start of a JVM."""
+    with ThreadPoolExecutor(2) as pool:
+        asked = {
+            name: pool.submit(streams_groups, groups.cluster.bootstrap, *question(groups, name)) for name in QUESTIONS
+        }
+        return {name: future.result() for name, future in asked.items()}
+
+
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in {"list", "states"}])
+def test_a_group_is_described_as_the_shipped_tool_describes_it(
+    groups: Groups, shipped: dict[str, str], name: str, capsys: Capture
+) -> None:
+    assert groups.run(*question(groups, name)) == 0
+    ours = capsys.readouterr().out
+    assert sorted(ours.splitlines(keepends=True)) == sorted(shipped[name].splitlines(keepends=True))
+    if "empty" not in name:
+        assert groups.stable in ours
+
+
+@pytest.mark.parametrize("name", ["list", "states"])
+def test_groups_are_listed_as_the_shipped_tool_lists_them(
+    groups: Groups, shipped: dict[str, str], name: str, capsys: Capture
+) -> None:
+    assert groups.run(*question(groups, name)) == 0
+    # Groups of other tests come and go, and with them the width of the column.
+    ours, theirs = (
+        sorted(line.split() for line in said.splitlines() if line.startswith("command-"))
+        for said in (capsys.readouterr().out, shipped[name])
+    )
+    assert ours == theirs
+    expected = {groups.stable: "Stable", groups.empty: "Empty"}
+    assert ours == sorted([group] if name == "list" else [group, state] for group, state in expected.items())
+
+
+def test_the_lag_is_counted_from_the_commit(groups: Groups, capsys: Capture) -> None:
+    assert groups.run("--describe", "--group", groups.stable, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(one["partition"], one["current_offset"], one["lag"]) for one in said["offsets"]] == [
+        (0, COMMITTED, RECORDS - COMMITTED),
+        (1, None, RECORDS),
+    ]
+
+
+def test_the_json_of_a_list_is_the_contracts(groups: Groups, capsys: Capture) -> None:
+    assert groups.run("--list", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said) == {"groups"}
+    assert {"group": groups.stable, "state": "Stable"} in said["groups"]
+    assert {"group": groups.empty, "state": "Empty"} in said["groups"]
+
+
+def test_a_broker_without_topology_descriptions_is_said_to_be_without(groups: Groups, capsys: Capture) -> None:
+    assert groups.run("--describe", "--group", groups.stable, "--topology") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "the server does not support topology descriptions" in said.err
+
+
+@pytest.mark.parametrize("view", ["--offsets", "--members", "--state"])
+def test_a_group_that_is_not_there_is_one_sentence(groups: Groups, view: str, capsys: Capture) -> None:
+    assert groups.run("--describe", "--group", "nobody-s", view) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "headgate: streams group 'nobody-s' cannot be described: Group nobody-s not found.\n"
+
+
+def properties(cluster: Cluster, folder: Path, protocol: SecurityProtocol, **more: str) -> list[str]:
+    """The arguments for a listener, as an operator of the shipped tool has them."""
+    keys = {**cluster.java_config(protocol, user=more.pop("user", "admin"), mechanism=more.pop("mechanism", "PLAIN"))}
+    del keys["bootstrap.servers"]
+    keys |= more
+    file = folder / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return ["--bootstrap-server", cluster.kafka.bootstrap_of(protocol), "--command-config", str(file)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [
+        *((SecurityProtocol.SASL_PLAINTEXT, mechanism) for mechanism in MECHANISMS),
+        (SecurityProtocol.SSL, "PLAIN"),
+        (SecurityProtocol.SASL_SSL, "SCRAM-SHA-512"),
+    ],
+)
+def test_every_listener_is_reached_with_the_properties_of_a_java_client(
+    groups: Groups, tmp_path: Path, protocol: SecurityProtocol, mechanism: str, capsys: Capture
+) -> None:
+    where = properties(groups.cluster, tmp_path, protocol, mechanism=mechanism)
+    assert main(["streams-groups", *where, "--describe", "--group", groups.stable]) == 0
+    said = capsys.readouterr()
+    assert groups.stable in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_one_sentence_and_not_shown(
+    groups: Groups, tmp_path: Path, mechanism: str, capsys: Capture
+) -> None:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    login = f'org.apache.kafka.common.security.{module} required username="alice" password="not-for-anybody";'
+    where = properties(
+        groups.cluster,
+        tmp_path,
+        SecurityProtocol.SASL_PLAINTEXT,
+        mechanism=mechanism,
+        **{"sasl.jaas.config": login},
+    )
+    assert main(["streams-groups", *where, "--list"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "as User:alice: " in said.err
+    assert "Authentication failed" in said.err
+    assert "not-for-anybody" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        (SecurityProtocol.SASL_PLAINTEXT, "wants SASL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512)"),
+        (SecurityProtocol.SSL, "or it wants TLS"),
+    ],
+)
+def test_a_listener_that_wants_more_than_it_is_given_says_what(
+    groups: Groups, protocol: SecurityProtocol, words: str, capsys: Capture
+) -> None:
+    address = groups.cluster.kafka.bootstrap_of(protocol)
+    assert main(["streams-groups", "--bootstrap-server", address, "--list"]) == 1
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert words in said.err
+
+
+def test_a_user_without_rights_is_refused_in_kafkas_words(groups: Groups, tmp_path: Path, capsys: Capture) -> None:
+    where = properties(groups.cluster, tmp_path, SecurityProtocol.SASL_PLAINTEXT, user="bob")
+    assert main(["streams-groups", *where, "--describe", "--group", groups.stable]) == 1
+    said = capsys.readouterr()
+    assert said.err == (f"headgate: streams group '{groups.stable}' cannot be described: Group authorization failed.\n")
+    assert USERS["bob"] not in said.err + said.out
+
+
+def test_a_group_with_members_is_not_deleted(groups: Groups, capsys: Capture) -> None:
+    assert groups.run("--delete", "--group", groups.stable) == 1
+    said = capsys.readouterr()
+    assert said.out == (
+        "\nError: Deletion of some streams groups failed:\n"
+        f"* Group '{groups.stable}' could not be deleted due to: Streams group '{groups.stable}' is not EMPTY.\n"
+    )
+    assert groups.run("--describe", "--group", groups.stable) == 0
+
+
+def test_a_group_of_another_kind_is_not_deleted(groups: Groups, capsys: Capture) -> None:
+    group = f"consumers-{uuid.uuid4().hex[:8]}"
+    consumer = Consumer({**groups.cluster.client_config(), "group.id": group})
+    consumer.commit(offsets=[TopicPartition(groups.topic, 0, 3)], asynchronous=False)
+    consumer.close()
+    assert groups.run("--delete", "--group", group, "--json") == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "group": group,
+        "deleted": False,
+        "error_code": 69,
+        "error": f"Group '{group}' does not exist or is not a streams group.",
+    }
+    admin = AdminClient(groups.cluster.client_config())
+    [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    assert [partition.offset for partition in future.result(20).topic_partitions] == [3]
+
+
+def test_an_empty_group_is_deleted_once(groups: Groups, capsys: Capture) -> None:
+    group = f"short-lived-{uuid.uuid4().hex[:8]}"
+    member = Member(groups.cluster.bootstrap, group, groups.topic)
+    asyncio.run(member.join())
+    asyncio.run(member.leave())
+    assert groups.run("--delete", "--group", group) == 0
+    assert capsys.readouterr().out == f"Deletion of requested streams groups ('{group}') was successful.\n"
+    assert groups.run("--delete", "--group", group) == 1
+    assert "does not exist or is not a streams group." in capsys.readouterr().out
+
+
+def test_many_groups_are_outlined_at_once_with_what_is_missing(groups: Groups) -> None:
+    dialler = Dialler(bootstrap=(parse_address(groups.cluster.bootstrap),))
+    outlines = asyncio.run(describe_streams_groups(dialler, [groups.stable, groups.empty, "nobody-s"]))
+    stable = outlines.pop(groups.stable)
+    assert (stable.error_code, stable.state, stable.topology_epoch, len(stable.member_ids)) == (0, "Stable", 0, 1)
+    assert outlines == {
+        groups.empty: GroupOutline(group=groups.empty, state="Empty", topology_epoch=0),
+        "nobody-s": GroupOutline(group="nobody-s", error_code=69, error_text="Group nobody-s not found."),
+    }
+
+
+# --- through Headgate, which gives a 4.3.1 broker the topology descriptions of 4.4 ------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with running_gateway(
+        tmp_path_factory.mktemp("streams-groups"),
+        cluster.bootstrap,
+        topologies__owner="gateway",
+        topologies__store="memory:",
+        facts__prefix=f"{uuid.uuid4().hex[:8]}.",
+    ) as running:
+        # Before it knows what is stored it answers ERROR.
+        until(lambda: running.metric("headgate_topologies_ready") == 1)
+        yield running
+
+
+def test_a_group_looks_the_same_through_headgate(groups: Groups, gateway: GatewayProcess, capsys: Capture) -> None:
+    assert groups.run("--describe", "--group", groups.stable, "--verbose") == 0
+    direct = capsys.readouterr().out
+    where = ["streams-groups", "--bootstrap-server", gateway.bootstrap]
+    assert main([*where, "--describe", "--group", groups.stable, "--verbose"]) == 0
+    assert capsys.readouterr().out == direct
+
+
+def test_a_group_that_pushed_nothing_has_no_topology(groups: Groups, gateway: GatewayProcess, capsys: Capture) -> None:
+    where = ["streams-groups", "--bootstrap-server", gateway.bootstrap, "--describe", "--group", groups.stable]
+    assert main([*where, "--topology"]) == 1
+    assert capsys.readouterr().out == f"No topology description is stored for streams group '{groups.stable}'.\n"
+    assert main([*where, "--topology", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["status"] == "NOT_STORED"
+
+
+def test_a_topology_that_was_pushed_is_shown_until_its_group_is_deleted(
+    groups: Groups, gateway: GatewayProcess, capsys: Capture
+) -> None:
+    group, description = f"pushing-{uuid.uuid4().hex[:8]}", golden("wordcount")
+    where = ["streams-groups", "--bootstrap-server", gateway.bootstrap]
+    member = Member(gateway.bootstrap, group, groups.topic, version=1)
+    asyncio.run(member.join())
+    asyncio.run(member.push(description))
+    assert main([*where, "--describe", "--group", group, "--topology"]) == 0
+    assert capsys.readouterr().out == (FIXTURES / "tool" / "wordcount.txt").read_text("utf-8")
+    assert main([*where, "--describe", "--group", group, "--topology", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "group": group,
+        "status": "AVAILABLE",
+        "topology_epoch": 0,
+        "version": f"-/0/{content_hash(description).removeprefix('sha256:')[:12]}",
+        "provenance": "pushed",
+        "description": DESCRIPTION.write(description),
+    }
+    asyncio.run(member.leave())
+    assert main([*where, "--delete", "--group", group]) == 0
+    assert main([*where, "--describe", "--group", group, "--topology"]) == 1
+    assert "not found" in capsys.readouterr().err

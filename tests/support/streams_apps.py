@@ -1,0 +1,61 @@
+"""Stock Kafka Streams 4.3.1: WordCountDemo and StreamsGroupCommand, each in a process of its own."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headgate.kafka.java import class_path, find_java
+
+WORDS_IN, COUNTS_OUT = "streams-plaintext-input", "streams-wordcount-output"
+_LOG4J = Path(__file__).parent / "clients" / "log4j2.xml"
+_DEADLINE_S = 60.0
+
+
+def _java(main: str, *arguments: str) -> list[str]:
+    return [
+        str(find_java().command),
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={_LOG4J}",
+        "-cp",
+        class_path("broker"),
+        main,
+        *arguments,
+    ]
+
+
+@contextmanager
+def word_count_demo(bootstrap: str, group: str, folder: Path) -> Iterator[None]:
+    """The demo with `group.protocol=streams`, from its start to the end of the block; it leaves its group."""
+    settings = {
+        "application.id": group,
+        "bootstrap.servers": bootstrap,
+        "group.protocol": "streams",
+        "client.id": "demo",
+        "state.dir": str(folder / "state"),
+        "replication.factor": "1",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "demo.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+    with (folder / "demo.log").open("ab") as log:
+        process = subprocess.Popen(
+            _java("org.apache.kafka.streams.examples.wordcount.WordCountDemo", str(file)), stdout=log, stderr=log
+        )
+    try:
+        yield
+        assert process.poll() is None, (folder / "demo.log").read_text(encoding="utf-8")
+        process.terminate()
+        process.wait(_DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def streams_groups(bootstrap: str, *arguments: str) -> str:
+    """What `kafka-streams-groups.sh` of 4.3.1 prints, errors too."""
+    command = _java("org.apache.kafka.tools.streams.StreamsGroupCommand", "--bootstrap-server", bootstrap, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+    return done.stdout + done.stderr
