@@ -43,7 +43,7 @@ from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.ports import port_block
 
 HEARTBEAT, DESCRIBE, PUSH = 88, 89, 93
-_DEPTH = 16
+_DEPTH = 1  # a member waits for the answer to its heartbeat before the next one
 _MEMBERS = 100
 _FENCED = 110
 _SETTINGS = {"group.streams.initial.rebalance.delay.ms": "0", "group.streams.max.size": "1000"}
@@ -92,7 +92,7 @@ async def settle(link: Link, group: str, epoch: int, version: int) -> int:
 
 
 async def beat(address: str, group: str, version: int, calls: int) -> None:
-    """So many heartbeats of one member, some at a time, each checked for its error code."""
+    """So many heartbeats of one member, one after the other, each checked for its error code."""
     link, epoch = await join(address, group, "m", version)
     epoch = await settle(link, group, epoch, version)
     # As a member with twenty tasks sends them in between: nothing is new but where it is.

@@ -8,6 +8,7 @@ Each figure is taken in a process of its own, against a real broker of this run'
 import argparse
 import asyncio
 import gc
+import hashlib
 import json
 import statistics
 import subprocess
@@ -64,26 +65,29 @@ _BROKER = {"auto.create.topics.enable": "false", "message.max.bytes": str(64 * _
 
 
 def application(name: str, nodes: int) -> Description:
-    """Sub-topologies of fifty nodes each: a source, processors of which every third has a store, and a sink."""
+    """Sub-topologies of fifty nodes each: a source, processors of which every third has a store, and a sink.
+
+    Names of nodes hold something that no other has, or all of them together would pack into nothing.
+    """
     subtopologies = []
     for number in range(nodes // 50):
-        tag = f"{number:010d}"
+        names = [f"KSTREAM-TRANSFORM-{_word(f'{name}/{number}/{at}')}" for at in range(48)]
+        first = SourceNode(
+            name=f"KSTREAM-SOURCE-{number:010d}", topics=(f"{name}-input-{number}",), successors=(names[0],)
+        )
+        last = SinkNode(name=f"KSTREAM-SINK-{number:010d}", topic=f"{name}-output-{number}")
         middle: list[Node] = [
             ProcessorNode(
-                name=f"KSTREAM-TRANSFORM-{tag}-{at}",
-                stores=(f"{name}-store-{number}-{at}",) if at % 3 == 0 else (),
-                successors=(f"KSTREAM-TRANSFORM-{tag}-{at + 1}" if at < 48 else f"KSTREAM-SINK-{tag}",),
+                name=one, stores=(f"{name}-store-{number}-{at}",) if at % 3 == 0 else (), successors=(following,)
             )
-            for at in range(1, 49)
+            for at, (one, following) in enumerate(zip(names, [*names[1:], last.name], strict=True))
         ]
-        first = SourceNode(
-            name=f"KSTREAM-SOURCE-{tag}",
-            topics=(f"{name}-input-{number}",),
-            successors=(f"KSTREAM-TRANSFORM-{tag}-1",),
-        )
-        last = SinkNode(name=f"KSTREAM-SINK-{tag}", topic=f"{name}-output-{number}")
         subtopologies.append(Subtopology(id=str(number), nodes=(first, *middle, last)))
     return Description(subtopologies=tuple(subtopologies))
+
+
+def _word(text: str) -> str:
+    return hashlib.blake2s(text.encode(), digest_size=5).hexdigest()
 
 
 def pushed(group: str, description: Description) -> PushedTopology:
@@ -291,7 +295,7 @@ def _page(
     one_push: dict[str, float],
 ) -> str:
     facts = machine.facts()
-    where = ", ".join(facts[name] for name in ("headgate", "processor", "memory", "Python", "Kafka"))
+    where = ", ".join(f"{name} {facts[name]}" for name in ("headgate", "Python", "Kafka", "processor", "memory"))
     lines = [
         f"## Held by `kafka:`: {groups} groups, {NODES_HELD} nodes each ({wire_kib:.0f} KiB on the wire)",
         "",

@@ -105,6 +105,8 @@ class GroupPatterns:
     deny: tuple[str, ...] = ()
 
     def matches(self, group: str) -> bool:
+        if self.allow == ("*",) and not self.deny:
+            return True
         return _any_matches(self.allow, group) and not _any_matches(self.deny, group)
 
 

@@ -6,12 +6,10 @@ interceptor holds, nearly all, never leave the wake-up in which they came.
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import Final, TypeVar, assert_never
 
 import structlog
 
-from headgate.base.ids import ApiVersion
 from headgate.gateway.interceptor import (
     Answer,
     Forward,
@@ -153,8 +151,16 @@ class RequestChain:
             case Forward(context):
                 pass
             case Rewritten(body, context, api_version):
-                version = self.request.api_version if api_version is None else api_version
-                self.request = replace(self.request, body=body, api_version=ApiVersion(version))
+                was = self.request
+                self.request = RequestFrame(  # not by `replace`, which costs as much as all the rest
+                    api_key=was.api_key,
+                    api_version=was.api_version if api_version is None else api_version,
+                    correlation_id=was.correlation_id,
+                    client_id=was.client_id,
+                    body=body,
+                    size=was.size,
+                    is_cut=was.is_cut,
+                )
             case Split():
                 self.split = outcome
                 return
@@ -208,7 +214,8 @@ class ResponseChain:
             case Forward():
                 pass
             case Rewritten(body, _, api_version):
-                version = self.response.api_version if api_version is None else api_version
-                self.response = replace(self.response, body=body, api_version=ApiVersion(version))
+                was = self.response
+                version = was.api_version if api_version is None else api_version
+                self.response = ResponseFrame(api_key=was.api_key, api_version=version, body=body)
             case _:
                 raise TypeError(f"{type(outcome).__name__} cannot be the outcome of an answer")

@@ -117,6 +117,8 @@ class Hold:
     deadline: float
 
 
+# Whether the request whose body lies in the buffer from the first to the second position is to be opened.
+Glance = Callable[[Buffer, int, int], bool]
 Outcome = Forward | Rewritten | Split | Answer
 OnRequest = Outcome | Hold
 OnResponse = Forward | Rewritten | Hold
@@ -161,6 +163,10 @@ class Interceptor:
     # Unless this is set: then a request that may not be gathered whole is shown up to here, and the rest is read and
     # thrown away. It must be answered, for it cannot pass.
     cut_bytes: int | None = None
+
+    def glance(self, api_version: ApiVersion) -> Glance | None:  # noqa: ARG002
+        """A cheap look at requests of this version, if most of them are of no interest: those pass unopened."""
+        return None
 
     def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002
         """Versions, by api key, that clients may use although this broker lacks them: we carry them ourselves."""

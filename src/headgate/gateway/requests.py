@@ -109,7 +109,7 @@ class RequestStream:
         elif self._gathered is not None:
             pos = begin = self._gather(view, size)
         while size - pos >= frames.REQUEST_START.size and not self.blocked and not connection.draining:
-            length, key, version, correlation_id, _ = frames.REQUEST_START.unpack_from(view, pos)
+            length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(view, pos)
             if length < frames.SMALLEST_REQUEST:
                 raise WireError(f"a request of {length} bytes")
             route = table.get(key << 16 | version)
@@ -118,15 +118,19 @@ class RequestStream:
                     connection.close(CloseCause.UNSUPPORTED_CALL, detail=f"api key {key} version {version}")
                     return size
                 route = connection.routes.api_versions()
+            end = pos + 4 + length
             most = connection.max_frame_bytes
-            if route.interceptors:  # it is gathered; one that passes costs no memory
+            is_opened = bool(route.interceptors)
+            if route.glance is not None and end <= size:
+                body_at = frames.plain_body(view, pos, client_id_size, flexible=route.flexible_request)
+                is_opened = not body_at or route.glance(view, body_at, end)
+            if is_opened:  # it is gathered; one that passes costs no memory
                 most = min(connection.max_gathered_bytes, route.max_bytes)
             is_cut = length > most
             if is_cut and (route.cut_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
-            end = pos + 4 + length
-            if route.interceptors:
+            if is_opened:
                 if len(pending) >= MOST_BEFORE_OPENED:
                     self._wait_for_answers(MOST_BEFORE_OPENED)
                     break

@@ -24,8 +24,8 @@ log = structlog.get_logger()
 _POLL_S = 0.1
 _RETRY_S = 1.0
 _BATCH = 500
-# As it lies in the topic: descriptions unpack to twenty times as much, and all that was fetched is unpacked at once.
-_FETCH_BYTES = MIB
+# As it lies in the topic: descriptions unpack to a hundred times as much, and what was fetched is unpacked at once.
+_FETCH_BYTES = MIB // 4
 _QUEUED_KIB = 16 * 1024
 T = TypeVar("T")
 
@@ -70,6 +70,7 @@ class FactReader(Generic[T]):
             fetch__message__max__bytes=_FETCH_BYTES,
             receive__message__max__bytes=max(100_000_000, largest + MIB),
             queued__max__messages__kbytes=_QUEUED_KIB,
+            fetch__queue__backoff__ms=10,  # librdkafka's own second is longer than all the rest of a replay
             fetch__wait__max__ms=500,
             fetch__error__backoff__ms=100,
             error_cb=self._on_error,

@@ -1,13 +1,15 @@
 """Records of `headgate.topologies` read as far as the store needs them: quickly, and never raising.
 
 One rule: a description is decoded when somebody wants it. The key says which version it is, and of the value only what
-stands before the description is read while ten thousand of them are replayed.
+stands before the description is read while ten thousand of them are replayed. It is kept packed: a tenth or less, which
+is quicker than writing the whole.
 """
 
 import contextlib
 import json
 from typing import Any
 
+from headgate.base.errors import WireError
 from headgate.domain.topology import Description
 from headgate.facts import Rejected, TopologyDescribed, decode
 from headgate.facts.forms import VERSION
@@ -16,6 +18,7 @@ from headgate.kafka.fact_reader import Record
 from headgate.ports.topology_facts import SHOWN
 from headgate.ports.topology_store import TransientFailure
 from headgate.stores.kafka_cache import Current
+from headgate.wire.compression import Compression, compress, decompress
 
 _DESCRIPTION = b',"description":'
 
@@ -43,7 +46,7 @@ def read(record: Record) -> Current | None:
                 epoch=epoch,
                 hash=content_hash,
                 member=member if isinstance(member, str) else None,
-                record=record.value,
+                record=pack(record.value or b""),
             )
     return None
 
@@ -65,10 +68,23 @@ def _head(data: bytes) -> Any:
     return json.loads(data)
 
 
+def pack(value: bytes) -> bytes:
+    return compress(Compression.ZSTD, value)
+
+
+def unpack(packed: bytes, *, largest: int) -> bytes:
+    """`WireError` when it is damaged, or no record of ours is that large."""
+    return decompress(Compression.ZSTD, packed, largest)
+
+
 def description_of(current: Current, *, largest: int) -> Description:
     """The description in a group's newest record; `TransientFailure` when it is none, or not what its hash says."""
     key = json.dumps([current.group, current.incarnation, current.epoch, current.hash, SHOWN])
-    fact = decode("topologies", key.encode(), current.record, max_bytes=largest)
+    try:
+        value = unpack(current.record or b"", largest=largest)
+    except WireError as failure:
+        raise TransientFailure(f"the record at offset {current.offset} cannot be unpacked: {failure}") from None
+    fact = decode("topologies", key.encode(), value, max_bytes=largest)
     if isinstance(fact, Rejected):
         raise TransientFailure(f"the record at offset {current.offset} is no description: {fact.reason}")
     assert isinstance(fact, TopologyDescribed)

@@ -27,26 +27,13 @@ class InUseError(Exception):
 
 
 class SqliteFile:
-    """`application_id` and `version` tell our files from others; `durable` False is for what can be rebuilt.
+    """`application_id` and `version` tell our files from others; `durable` False is for what can be rebuilt."""
 
-    `page_size` counts for a new file: large values lie in large pages.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        schema: Sequence[str],
-        application_id: int,
-        version: int,
-        durable: bool,
-        page_size: int = 4096,
-    ) -> None:
+    def __init__(self, path: Path, *, schema: Sequence[str], application_id: int, version: int, durable: bool) -> None:
         self._path = path
         self._schema = schema
         self._identity = (application_id, version)
         self._durable = durable
-        self._page_size = page_size
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"headgate-{path.name}")
         self._connection: sqlite3.Connection | None = None
         self._waiting = 0
@@ -120,7 +107,6 @@ class SqliteFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         # With an exclusive lock a second process is refused at once, and the log needs no shared memory.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute(f"PRAGMA page_size = {self._page_size}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}")
         connection.execute("BEGIN IMMEDIATE")

@@ -61,6 +61,14 @@ def request_header(frame: Buffer, *, flexible: bool) -> tuple[RequestHeader, int
     return header, pos
 
 
+def plain_body(view: Buffer, pos: int, client_id_size: int, *, flexible: bool) -> int:
+    """Where the body of the request at `pos` begins, if its header has no tags; 0 when that takes a closer look."""
+    at = pos + REQUEST_START.size + max(0, client_id_size)
+    if not flexible:
+        return at
+    return at + 1 if at < len(view) and view[at] == 0 else 0
+
+
 def frame(*parts: Buffer) -> bytes:
     """Parts as one frame: the size goes in front."""
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))

@@ -4,7 +4,8 @@ One rule: as `primitives`, never trust a length; every failure is a `WireError`.
 """
 
 from struct import Struct
-from typing import Final
+from struct import error as StructError  # noqa: N812
+from typing import Final, NamedTuple
 
 from headgate.base.errors import WireError
 from headgate.wire.primitives import Buffer, read_uvarint
@@ -12,6 +13,10 @@ from headgate.wire.primitives import Buffer, read_uvarint
 _INT32: Final = Struct(">i")
 _INT16: Final = Struct(">h")
 _JOIN_GROUP_FLEXIBLE: Final = 6
+_ZERO: Final = bytes(4)
+_SHORT: Final = 0x7F  # the largest size that has one byte
+# Topology is -1; the tasks of three kinds and ProcessId are null; UserEndpoint is -1, ClientTags null.
+_NOTHING_NEW: Final = b"\xff\x00\x00\x00\x00\xff\x00"
 
 
 def streams_member(body: Buffer) -> tuple[str, str, int]:
@@ -23,15 +28,86 @@ def streams_member(body: Buffer) -> tuple[str, str, int]:
     return group, member, _INT32.unpack_from(body, pos)[0]
 
 
-def member_epoch(body: Buffer) -> int:
-    """The epoch of a StreamsGroupHeartbeat request, and nothing else."""
-    size, pos = read_uvarint(body, 0)
-    size, pos = read_uvarint(body, pos + size - 1)
-    pos += size - 1
-    if pos < 0 or len(body) - pos < _INT32.size:
-        raise WireError("the message ends before its epoch")
-    epoch: int = _INT32.unpack_from(body, pos)[0]
-    return epoch
+def joins(view: Buffer, pos: int, end: int) -> bool:
+    """Whether the StreamsGroupHeartbeat request there has member epoch 0; True too when that takes a closer look."""
+    group_size = view[pos]  # of a text's bytes and its own, if it has one byte
+    member_size = view[pos + group_size] if pos + group_size < end else 0
+    at = pos + group_size + member_size
+    if group_size > _SHORT or member_size > _SHORT or not member_size or at + 4 > end:
+        return True
+    return view[at : at + 4] == _ZERO
+
+
+class Beat(NamedTuple):
+    """A StreamsGroupHeartbeat request that says nothing new but where its tasks are; `offsets` is that part of it."""
+
+    group: str
+    member: str
+    epoch: int
+    offsets: tuple[int, int]
+
+
+def beat(body: bytes) -> Beat | None:
+    """The request, if it is such a heartbeat; None for every other, and for what is no request at all.
+
+    Between joins a member sends null for everything that has not changed, so this is nearly every heartbeat.
+    """
+    try:
+        group_size = body[0]
+        member_size = body[group_size]
+        epochs_at = group_size + member_size
+        instance_size = body[epochs_at + 8] or 1
+        rack_size = body[epochs_at + 8 + instance_size] or 1
+        if max(group_size, member_size, instance_size, rack_size) > _SHORT or not group_size or not member_size:
+            return None
+        at = epochs_at + 8 + instance_size + rack_size + 4
+        offsets_at = at + len(_NOTHING_NEW)
+        end = _behind_offsets(body, _behind_offsets(body, offsets_at))
+        if body[at:offsets_at] != _NOTHING_NEW or not 0 < end < len(body) - 1:
+            return None
+        return Beat(
+            str(body[1:group_size], "utf-8"),
+            str(body[group_size + 1 : epochs_at], "utf-8"),
+            _INT32.unpack_from(body, epochs_at)[0],
+            (offsets_at, end),
+        )
+    except (IndexError, UnicodeDecodeError, StructError):
+        return None
+
+
+def _behind_offsets(body: bytes, at: int) -> int:
+    """Behind the array of TaskOffset at this position; -1 when that takes a closer look."""
+    if at < 0 or body[at] > _SHORT:
+        return -1
+    count = body[at] - 1
+    at += 1
+    for _ in range(count):
+        size = body[at]
+        at += size + 12  # the name, a partition and an offset
+        if size > _SHORT or body[at]:
+            return -1
+        at += 1
+    return at
+
+
+class Beaten(NamedTuple):
+    """The answer of version 0 to such a heartbeat: where the lag stands, and where version 1 has its question."""
+
+    error_code: int
+    lag_at: int
+    question_at: int
+
+
+def beaten(body: bytes) -> Beaten | None:
+    """The answer, if it has no text, no status and no tasks, as nearly every one; None for every other."""
+    try:
+        member_size = body[7]
+        at = 7 + member_size
+        if body[6] or not 0 < member_size <= _SHORT or body[at + 16] > 1 or body[at + 17 : at + 20] != _ZERO[:3]:
+            return None
+        return Beaten(_INT16.unpack_from(body, 4)[0], at + 8, at + 20)
+    except (IndexError, StructError):
+        return None
 
 
 def joined_group(body: Buffer, version: int) -> str:

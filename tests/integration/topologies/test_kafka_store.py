@@ -20,6 +20,7 @@ from headgate.facts.topics import message_limit
 from headgate.kafka.topics import ensure_topics
 from headgate.ports.topology_store import PermanentFailure, TopologyStore, TransientFailure
 from headgate.stores.kafka import KafkaStore
+from headgate.stores.kafka_records import pack, unpack
 from headgate.testing.topology_store import TopologyStoreContract, pushed, topology
 from tests.integration.topologies.conftest import MAX_BYTES, Place
 from tests.support.cluster import Cluster
@@ -189,7 +190,9 @@ async def test_a_row_that_changed_on_the_disk_is_never_shown_and_is_mended(place
     async with place.open() as store:
         await store.set(pushed("g", topology("one")))
     with contextlib.closing(sqlite3.connect(tmp_path / "topologies.db")) as file, file:
-        file.execute("UPDATE current SET record = CAST(replace(record, '[\"one\"]', '[\"two\"]') AS BLOB)")
+        [(record,)] = file.execute("SELECT record FROM current")
+        changed = unpack(record, largest=message_limit(MAX_BYTES)).replace(b'["one"]', b'["two"]')
+        file.execute("UPDATE current SET record = ?", (pack(changed),))
     place.events.clear()
     async with place.open() as store:
         with pytest.raises(TransientFailure):

@@ -97,13 +97,13 @@ def read(members: Members, gateway: GatewayProcess, group: str) -> Group:
 
 def assert_shows(members: Members, gateway: GatewayProcess, group: str, topology: Topology) -> None:
     seen = read(members, gateway, group)
-    assert (seen.error, seen.status) == ("", "AVAILABLE")
+    assert (seen.error, seen.status) == ("", "AVAILABLE"), "\n".join(gateway.log_lines()[-20:])
     assert seen.topology == topology.as_read()
 
 
 def assert_shows_nothing(members: Members, gateway: GatewayProcess, group: str) -> None:
     seen = read(members, gateway, group)
-    assert (seen.error, seen.status, seen.topology) == ("", "NOT_STORED", None)
+    assert (seen.error, seen.status, seen.topology) == ("", "NOT_STORED", None), "\n".join(gateway.log_lines()[-20:])
 
 
 def end_of(members: Members, bootstrap: str, group: str, *left: Member) -> None:
@@ -472,9 +472,7 @@ def test_a_gateway_that_was_killed_still_shows_what_was_pushed(
         one.close()
 
 
-def test_ten_thousand_nodes_are_pushed_and_read_back(
-    members: Members, gateway: GatewayProcess, name: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_ten_thousand_nodes_are_pushed_and_read_back(members: Members, gateway: GatewayProcess, name: str) -> None:
     topology = large(name, 10_000)
     assert len(topology.nodes()) == 10_000
     one = members.join(name, gateway.bootstrap, name, topics=[name], topology=topology)
@@ -483,8 +481,7 @@ def test_ten_thousand_nodes_are_pushed_and_read_back(
     seen = read(members, gateway, name)
     read_ms = (time.monotonic() - begun) * 1000
     assert seen.topology == topology.as_read()
-    record_property("push_ms", pushed_ms)
-    record_property("read_ms", round(read_ms))
+    print(f"pushed in {pushed_ms} ms, read back in {read_ms:.0f} ms")
     one.wait_for_tasks("0_0", "0_1")
     one.wait_for_heartbeats(3)
     assert (one.pushes, one.errors) == (1, [])

@@ -188,11 +188,9 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "states": ("--list", "--state", "empty,Stable"),
     "offsets": ("--describe", "--group", "STABLE"),
     "offsets-verbose": ("--describe", "--group", "STABLE", "--offsets", "--verbose"),
-    "members": ("--describe", "--group", "STABLE", "--members"),
     "members-verbose": ("--describe", "--group", "STABLE", "--members", "--verbose"),
     "state": ("--describe", "--group", "STABLE", "--state"),
     "state-of-empty": ("--describe", "--group", "EMPTY", "--state", "--verbose"),
-    "offsets-of-empty": ("--describe", "--group", "EMPTY"),
 }
 
 

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -256,7 +257,7 @@ def test_what_takes_long_is_told_on_standard_error(monkeypatch: pytest.MonkeyPat
     assert cli.main(["streams-groups", "--bootstrap-server", "127.0.0.1:1", "--list"]) == 0
     said = capsys.readouterr()
     assert said.out == "done\n"
-    assert said.err.startswith("headgate: still asking 127.0.0.1:1 (0 s)\n")
+    assert re.match(r"headgate: still asking 127\.0\.0\.1:1 \(\d s\)\n", said.err)
 
 
 # --- tables, as a 4.3.1 tool prints them ----------------------------------------------------------------------------

@@ -98,9 +98,9 @@ async def test_a_refused_connection_takes_no_longer_than_it_takes() -> None:
 
 
 async def test_patience_ends_with_the_time_of_the_errand() -> None:
-    async with Connections(Dialler(bootstrap=(), timeout_s=0.4)) as connections:
+    async with Connections(Dialler(bootstrap=(), timeout_s=1.0)) as connections:
         patience = connections.patience()
         attempts = 1
         while await patience.lasts():
             attempts += 1
-    assert attempts == 3  # at 0, 0.1 and 0.3 s; the next would come at 0.7 s
+    assert 2 <= attempts <= 4  # at 0, 0.1, 0.3 and 0.7 s, and fewer on a loaded machine

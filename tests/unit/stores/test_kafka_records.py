@@ -13,7 +13,7 @@ from headgate.kafka.fact_reader import Record
 from headgate.ports.topology_facts import described_fact
 from headgate.ports.topology_store import TransientFailure
 from headgate.stores.kafka_cache import Current
-from headgate.stores.kafka_records import description_of, read
+from headgate.stores.kafka_records import description_of, pack, read
 from headgate.testing.topology_store import HOSTILE_NAMES, pushed, topology
 
 LARGEST = 64 * 1024 * 1024
@@ -95,3 +95,18 @@ def test_a_record_that_is_no_description_after_all_fails_when_it_is_wanted() -> 
     assert found is not None
     with pytest.raises(TransientFailure, match="at offset 1"):
         description_of(found, largest=LARGEST)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"not packed", None])
+def test_a_record_that_cannot_be_unpacked_fails_when_it_is_wanted(damaged: bytes | None) -> None:
+    found = read(record(described()))
+    assert found is not None
+    with pytest.raises(TransientFailure, match="cannot be unpacked"):
+        description_of(dataclasses.replace(found, record=damaged), largest=LARGEST)
+
+
+def test_a_record_that_unpacks_to_more_than_there_can_be_is_not_unpacked() -> None:
+    found = read(record(described()))
+    assert found is not None
+    with pytest.raises(TransientFailure, match="cannot be unpacked"):
+        description_of(dataclasses.replace(found, record=pack(b" " * 100_000)), largest=1000)

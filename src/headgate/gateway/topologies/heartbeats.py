@@ -9,9 +9,11 @@ from dataclasses import replace
 import structlog
 
 from headgate.base.errors import ClusterError
+from headgate.base.ids import ApiVersion
 from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest
 from headgate.gateway.interceptor import (
     Forward,
+    Glance,
     Interceptor,
     OnRequest,
     OnResponse,
@@ -22,7 +24,15 @@ from headgate.gateway.interceptor import (
 )
 from headgate.gateway.topologies import asking
 from headgate.gateway.topologies.service import Describe, TopologyService
-from headgate.gateway.topologies.versions import HEARTBEAT, Versions, added, heartbeat_down, heartbeat_up
+from headgate.gateway.topologies.versions import (
+    HEARTBEAT,
+    Versions,
+    added,
+    beat_down,
+    beaten_up,
+    heartbeat_down,
+    heartbeat_up,
+)
 from headgate.gateway.topologies.versions import sent_version as sent
 from headgate.wire import heads
 from headgate.wire.codec import decode, encode
@@ -47,10 +57,20 @@ class HeartbeatInterceptor(Interceptor):
     def on_close(self, session: Session) -> None:
         self._service.on_close(id(session))
 
+    def glance(self, api_version: ApiVersion) -> Glance | None:
+        return heads.joins if api_version == 0 else None
+
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
         version = request.api_version
-        if version == 0 and heads.member_epoch(request.body) != 0:
-            return Forward()
+        to_broker = sent(session.broker_versions(), HEARTBEAT, version)
+        if to_broker != version:
+            body = bytes(request.body)
+            beat = heads.beat(body)
+            if beat is not None:
+                context = HeartbeatRequest(
+                    api_version=version, group=beat.group, member=beat.member, member_epoch=beat.epoch
+                )
+                return Rewritten(beat_down(body, beat), context, to_broker)
         message = decode(StreamsGroupHeartbeatRequest, version, request.body)
         seen = HeartbeatRequest(
             api_version=version,
@@ -60,15 +80,22 @@ class HeartbeatInterceptor(Interceptor):
             process=message.process_id,
             topology_epoch=None if message.topology is None else message.topology.epoch,
         )
-        to_broker = sent(session.broker_versions(), HEARTBEAT, version)
         if to_broker == version:
             return Forward(context=seen)
         return Rewritten(encode(heartbeat_down(message), to_broker), context=seen, api_version=to_broker)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
         assert isinstance(context, HeartbeatRequest)
+        if response.api_version == 0 and context.api_version == 1:
+            body = bytes(response.body)
+            beaten = heads.beaten(body)
+            if beaten is not None:
+                ask = self._note(context, HeartbeatAnswer(error_code=beaten.error_code), session)
+                return Rewritten(beaten_up(body, beaten, ask=ask))
         message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
-        ask = self._note(context, message, session)
+        statuses = tuple(one.status_code for one in message.status or ())
+        answer = HeartbeatAnswer(error_code=message.error_code, status_codes=statuses)
+        ask = self._note(context, answer, session)
         if context.api_version == 0:
             return Forward()
         if response.api_version == 0:
@@ -78,11 +105,9 @@ class HeartbeatInterceptor(Interceptor):
             return Forward()
         return Rewritten(encode(replace(message, topology_description_required=ask), context.api_version))
 
-    def _note(self, request: HeartbeatRequest, message: StreamsGroupHeartbeatResponse, session: Session) -> bool:
+    def _note(self, request: HeartbeatRequest, answer: HeartbeatAnswer, session: Session) -> bool:
         """Whether the member is asked; a defect of ours never costs it its heartbeat."""
         try:
-            statuses = tuple(one.status_code for one in message.status or ())
-            answer = HeartbeatAnswer(error_code=message.error_code, status_codes=statuses)
             return self._service.on_heartbeat(id(session), request, answer, self._describe(session))
         except Exception:
             self._service.meter.gate_failures += 1

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.wire import heads
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 JOIN_GROUP: Final = ApiKey(11)
@@ -25,6 +26,8 @@ _OURS: Final = {HEARTBEAT: (0, 1), DESCRIBE: (0, 1), DELETE_GROUPS: (0, 3)}
 HIDDEN: Final[Mapping[int, int]] = {HEARTBEAT: 0, DESCRIBE: 0, DELETE_GROUPS: 2, PUSH: -1}
 
 _LAG_NOT_SUPPORTED: Final = -1
+_LAG_OF_V1: Final = _LAG_NOT_SUPPORTED.to_bytes(8, "big", signed=True)
+_NULL_OFFSETS: Final = b"\x00\x00"
 
 Versions = Mapping[int, tuple[int, int]]
 
@@ -43,6 +46,19 @@ def added(broker: Versions) -> dict[int, tuple[int, int]]:
 def sent_version(broker: Versions, key: ApiKey, asked: int) -> ApiVersion:
     """The version in which the broker is asked."""
     return ApiVersion(min(asked, broker.get(key, (0, 0))[1]))
+
+
+def beat_down(body: bytes, beat: heads.Beat) -> bytes:
+    """The same for a heartbeat that says nothing new, without decoding the rest of it."""
+    begin, end = beat.offsets
+    return body[:begin] + _NULL_OFFSETS + body[end:]
+
+
+def beaten_up(body: bytes, beaten: heads.Beaten, *, ask: bool) -> bytes:
+    """And its answer: the lag has moved behind the interval, and is wider; the question comes behind the tasks."""
+    lag, question = beaten.lag_at, beaten.question_at
+    interval, rest = body[lag + 4 : lag + 8], body[lag + 8 : question]
+    return body[:lag] + interval + _LAG_OF_V1 + rest + (b"\x01" if ask else b"\x00") + body[question:]
 
 
 def heartbeat_down(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatRequest:

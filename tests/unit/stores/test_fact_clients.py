@@ -1,0 +1,62 @@
+"""What the clients of the headgate.* topics do when something breaks; no broker is needed for that."""
+
+import asyncio
+import threading
+
+import pytest
+
+from headgate.facts import GroupPaused
+from headgate.kafka.fact_reader import FactReader
+from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
+from headgate.kafka.topics import Origin
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+PAUSED = GroupPaused(at=1, group="g", reason="deploy", by="User:ops")
+
+
+def writer() -> FactWriter:
+    origin = Origin(cluster=None, writer="gw/0", boot="b")
+    return FactWriter(NOBODY, prefix="headgate.", origin=origin, delivery_timeout_s=60.0)
+
+
+async def test_who_waits_for_a_producer_that_broke_is_told_when_there_is_a_new_one() -> None:
+    writing = writer()
+    first = asyncio.ensure_future(writing.write(PAUSED))
+    await asyncio.sleep(0.05)
+    writing._broken = True  # as librdkafka says by its callback
+    second = asyncio.ensure_future(writing.write(PAUSED))
+    with pytest.raises(FactNotWrittenError, match="cannot get over"):
+        await asyncio.wait_for(first, 5)
+    await writing.close(timeout_s=0.05)
+    with pytest.raises(FactNotWrittenError, match="closed"):
+        await second
+
+
+async def test_a_writer_that_is_closed_takes_nothing() -> None:
+    writing = writer()
+    await writing.close()
+    with pytest.raises(FactNotWrittenError, match="closed"):
+        await writing.write(PAUSED)
+
+
+async def test_a_callback_that_raises_does_not_stop_the_reader() -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    reader: FactReader[int] = FactReader(
+        NOBODY,
+        topic="headgate.state",
+        start=0,
+        digest=lambda _: 1,
+        forget=lambda _: 0,
+        take=broken,
+        on_replayed=broken,
+    )
+    waiting = asyncio.ensure_future(reader.reached(4))
+    await asyncio.sleep(0)
+    done = threading.Event()
+    with pytest.raises(RuntimeError, match="a defect"):
+        reader._apply([1], 5, True, done)
+    assert done.is_set()
+    assert reader.position == 5
+    await asyncio.wait_for(waiting, 5)
