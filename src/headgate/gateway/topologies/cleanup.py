@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from headgate.base.errors import ClusterError
+from headgate.base.errors import HeadgateError
 from headgate.gateway.topologies.service import TopologyService
 from headgate.kafka.group_admin import GroupOutline
 
@@ -45,7 +45,7 @@ class Cleanup:
             batch = stored[start : start + _BATCH]
             try:
                 found = await self._describe(batch)
-            except ClusterError as problem:
+            except (HeadgateError, OSError) as problem:  # a file of the service account, too
                 log.warning("groups cannot be described, cleanup ends", problem=str(problem))
                 return
             for group, seen in found.items():

@@ -96,9 +96,7 @@ def test_the_usual_heartbeat_takes_the_quick_way() -> None:
 
 
 @given(requests, st.integers(0, 400))
-def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(
-    message: StreamsGroupHeartbeatRequest, most: int
-) -> None:
+def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGroupHeartbeatRequest, most: int) -> None:
     body = encode(replace(message, unknown_tags=()), 1)
     if most < len(body):
         beat = heads.beat(body[:most])
