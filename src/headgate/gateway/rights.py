@@ -2,7 +2,7 @@
 
 When Headgate answers a call itself, the right that the broker would have checked must be checked all the same. Each
 right has a probe whose answer is GROUP_AUTHORIZATION_FAILED (30) exactly when it is missing, also for groups that do
-not exist; any other code is yes. A probe that gets no answer proves nothing, so it is no.
+not exist; any other code is yes, for the right is checked first. A probe that gets no answer proves nothing: it is no.
 
 Verdicts are kept for a few seconds for each connection: behind a long poll a probe waits for it.
 """
@@ -28,6 +28,7 @@ from headgate.wire.messages.groups import (
 )
 
 GROUP_AUTHORIZATION_FAILED: Final = 30
+_ABOUT_ITSELF: Final = frozenset((14, 15, 16))  # the coordinator loads, is away or is another: no verdict to keep
 _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 256  # for each connection
 
@@ -80,6 +81,8 @@ class Rights:
         probe = right.value
         answer = await session.call(probe.api_key, probe.api_version, probe.request(group))
         code = probe.error_code(answer)
+        if code in _ABOUT_ITSELF:
+            return code
         kept[right, group] = (now, code)
         kept.move_to_end((right, group))
         if len(kept) > _MOST_KEPT:

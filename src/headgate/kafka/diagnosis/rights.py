@@ -1,7 +1,8 @@
 """The rights of the service account: the one list of them, and what is said when one is missing.
 
 One rule: `RIGHTS` is the whole truth. `docs/operate.md` shows it to operators (a test holds the two equal), `probing`
-asks a broker for each row, and nothing that Headgate does for itself may need more.
+asks a broker for each row, and nothing that Headgate does for itself may need more. The one exception is optional, and
+beyond the prefix: Describe on Streams groups, for the cleanup of topologies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -57,6 +57,28 @@ async def test_version_0_passes_byte_for_byte(message: StreamsGroupHeartbeatRequ
         assert await it.client.frame() == asked.answer(fine())
 
 
+@pytest.mark.parametrize("piece", [1, 7, 40])
+@pytest.mark.parametrize("tags", [b"\x00", b"\x01\x05\x01x"])
+async def test_version_0_passes_in_whatever_pieces_it_comes_and_whatever_its_header_holds(
+    piece: int, tags: bytes
+) -> None:
+    async with scene() as it:
+        frames = [
+            request(STREAMS_HEARTBEAT, 0, beating(), correlation_id=1, tags=tags),
+            request(STREAMS_HEARTBEAT, 0, replace(joining(), task_offsets=None, task_end_offsets=None), tags=tags),
+            request(STREAMS_HEARTBEAT, 0, beating(member_epoch=-1), correlation_id=3, client_id=None, tags=tags),
+        ]
+        sent = b"".join(frames)
+        for at in range(0, len(sent), piece):
+            await it.client.send(sent[at : at + piece])
+            await asyncio.sleep(0)
+        for frame in frames:
+            asked = await it.broker.reply(fine())
+            assert asked.frame == frame
+            assert await it.client.frame() == asked.answer(fine())
+    assert it.service.groups.life("g").current_epoch == 0  # the join was seen
+
+
 async def test_the_first_member_is_asked_and_in_its_window_nobody_else() -> None:
     async with scene() as it:
         assert await it.join("a")

@@ -1,0 +1,106 @@
+"""Verdicts of the broker about its clients: what is asked, and for how long an answer is kept."""
+
+from typing import Any
+
+import pytest
+
+from headgate.base.errors import ClusterError
+from headgate.gateway.rights import Right, Rights
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetDeleteResponse,
+)
+
+
+class Connection:
+    """A session that answers every probe with one code."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.calls: list[tuple[int, int, bytes]] = []
+
+    async def call(self, key: int, version: int, body: bytes) -> bytes:
+        self.calls.append((key, version, body))
+        if self.code == -1:
+            raise ClusterError("no answer")
+        answers: dict[int, Any] = {
+            12: HeartbeatResponse(error_code=self.code),
+            15: DescribeGroupsResponse(groups=(DescribedGroup(group_id="g", error_code=self.code),)),
+            47: OffsetDeleteResponse(error_code=self.code),
+        }
+        return encode(answers[key], version)
+
+
+class Time:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def epoch_ms(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("right", "key"), [(Right.READ, 12), (Right.DESCRIBE, 15), (Right.DELETE, 47)])
+@pytest.mark.parametrize("code", [0, 25, 30, 69])
+async def test_each_right_has_its_probe_and_the_brokers_code_is_the_answer(right: Right, key: int, code: int) -> None:
+    connection: Any = Connection(code)
+    assert await Rights(Time()).ask(connection, right, "g") == code
+    assert [call[0] for call in connection.calls] == [key]
+
+
+async def test_the_probe_for_read_names_no_real_member() -> None:
+    connection: Any = Connection(25)
+    await Rights(Time()).ask(connection, Right.READ, "g")
+    asked = decode(HeartbeatRequest, 4, connection.calls[0][2])
+    assert (asked.group_id, asked.generation_id, asked.member_id) == ("g", -1, "headgate-probe")
+
+
+async def test_a_verdict_is_kept_for_seconds_for_its_connection_right_and_group() -> None:
+    clock = Time()
+    rights = Rights(clock)
+    one: Any = Connection(30)
+    other: Any = Connection(0)
+    for _ in range(3):
+        assert await rights.ask(one, Right.READ, "g") == 30
+    assert len(one.calls) == 1
+    assert await rights.ask(other, Right.READ, "g") == 0
+    await rights.ask(one, Right.DELETE, "g")
+    await rights.ask(one, Right.READ, "h")
+    assert len(one.calls) == 3
+    clock.now += 5.0
+    await rights.ask(one, Right.READ, "g")
+    assert len(one.calls) == 4
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+async def test_what_a_coordinator_says_about_itself_is_no_verdict(code: int) -> None:
+    rights, connection = Rights(Time()), Connection(code)
+    session: Any = connection
+    assert await rights.ask(session, Right.READ, "g") == code
+    connection.code = 25
+    assert await rights.ask(session, Right.READ, "g") == 25
+
+
+async def test_no_answer_is_no_verdict() -> None:
+    rights, connection = Rights(Time()), Connection(-1)
+    session: Any = connection
+    with pytest.raises(ClusterError):
+        await rights.ask(session, Right.READ, "g")
+    connection.code = 0
+    assert await rights.ask(session, Right.READ, "g") == 0
+
+
+async def test_what_is_kept_of_a_connection_is_bounded() -> None:
+    rights, connection = Rights(Time()), Connection(0)
+    session: Any = connection
+    for number in range(300):
+        await rights.ask(session, Right.READ, f"g{number}")
+    await rights.ask(session, Right.READ, "g0")
+    assert len(connection.calls) == 301
+    await rights.ask(session, Right.READ, "g299")
+    assert len(connection.calls) == 301
