@@ -183,6 +183,13 @@ class Supervisor:
 
     async def _start(self, index: int) -> _Worker:
         ours, theirs = socket.socketpair()
+        try:
+            reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_REPORT)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        # From here on nothing is awaited but the process itself: a worker that is there is listened to.
         row = self._free_rows.pop()
         listeners = {
             node: listener.fileno()
@@ -204,7 +211,7 @@ class Supervisor:
                 pass_fds=(*listeners.values(), self._caps_fd, theirs.fileno()),
             )
         except BaseException:
-            ours.close()
+            writer.close()
             self._free_rows.add(row)
             raise
         finally:
@@ -214,7 +221,6 @@ class Supervisor:
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(inheritance))
         process.stdin.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_REPORT)
         self._spawn(self._listen_to(worker, reader, writer))
         return worker
 
