@@ -242,6 +242,10 @@ class StreamsGroups:
         self.roster.forget(group)
         return self.handle(group, DeletionSettled())
 
+    def knows(self, group: str) -> bool:
+        """Whether anything is kept of the group."""
+        return group in self._kept or group in self._light or self.backoff.window(group) is not None
+
     def stored_groups(self) -> Iterator[str]:
         """Those that the periodic cleanup describes: of which something is stored, or failed for good."""
         return iter([group for group, life in self._kept.items() if life.must_delete or life.failed_epoch != NONE])

@@ -70,7 +70,8 @@ class DeleteInterceptor(Interceptor):
         if described:
             return Hold(self._delete(message, version, described, session), _LONGEST_S)
         if version <= sent(session.broker_versions(), DELETE_GROUPS, version):
-            return Forward()
+            known = any(map(self._service.knows, message.groups_names))
+            return Forward(_Asked(version) if known else None)
         return _passed(message, version, session)
 
     async def _delete(
@@ -104,6 +105,11 @@ class DeleteInterceptor(Interceptor):
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
         assert isinstance(context, _Asked)
         message = decode(DeleteGroupsResponse, response.api_version, response.body)
+        for result in message.results:
+            if result.error_code == 0:
+                self._service.on_deleted(result.group_id)
+        if response.api_version == context.version and not context.kept:
+            return Forward()
         return Rewritten(encode(replace(message, results=(*message.results, *context.kept)), context.version))
 
 

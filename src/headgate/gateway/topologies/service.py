@@ -388,6 +388,17 @@ class TopologyService:
                 self._do(self.groups.on_lost(group), None)
         return found
 
+    def knows(self, group: str) -> bool:
+        """Whether anything is kept of the group, be it that somebody was asked."""
+        return self.groups.knows(group)
+
+    def on_deleted(self, group: str) -> None:
+        """The broker has deleted the group: who comes back under its name begins afresh."""
+        if self.must_delete(group):  # it was not to be expected that the broker would
+            self.spawn(self._delete(group))
+        elif self.knows(group):
+            self._do(self.groups.settle_deletion(group), None)
+
     def must_delete(self, group: str) -> bool:
         """Whether the store has to delete something before the group may go."""
         return self.is_ready and self.groups.life(group).must_delete

@@ -85,6 +85,39 @@ async def test_version_3_is_carried_to_a_broker_of_version_2_and_back() -> None:
         ]
 
 
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_group_that_was_asked_in_vain_and_deleted_begins_afresh(version: int) -> None:
+    async with scene() as it:
+        assert await it.join("a")
+        await it.heartbeat(beating("a", member_epoch=-1))
+        assert not await it.join("b", process="b")
+        results = it.delete("g", version=version)
+        await deleted(it, "g")
+        assert [one.error_code for one in await results] == [0]
+        assert await it.join("c", process="c")
+
+
+async def test_a_group_that_the_broker_did_not_delete_goes_on() -> None:
+    async with scene() as it:
+        assert await it.join("a")
+        results = it.delete("g", version=2)
+        asked = await it.broker.request()
+        await it.broker.send(asked.answer(DeleteGroupsResponse(results=(DeletedGroup(group_id="g", error_code=68),))))
+        assert [one.error_code for one in await results] == [68]
+        assert not await it.join("b", process="b")
+
+
+async def test_a_group_that_the_broker_deletes_against_expectation_takes_its_description_with_it() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(state="Stable")
+        await deleted(it, "g")
+        await results
+        await until(lambda: not it.service.must_delete("g"))
+
+
 @pytest.mark.parametrize("said", [{"state": "Empty", "members": ()}, {"code": NOT_FOUND}])
 async def test_the_store_first_and_the_group_after(said: dict[str, object]) -> None:
     async with scene() as it:
@@ -118,8 +151,9 @@ async def test_a_group_that_is_not_empty_is_the_brokers_to_refuse(said: dict[str
         results = it.delete("g")
         await it.proves_right(OFFSET_DELETE)
         await it.describes(**said)
-        await deleted(it, "g")
-        await results
+        asked = await it.broker.request()
+        await it.broker.send(asked.answer(DeleteGroupsResponse(results=(DeletedGroup(group_id="g", error_code=68),))))
+        assert [one.error_code for one in await results] == [68]
         assert it.service.must_delete("g")
 
 
