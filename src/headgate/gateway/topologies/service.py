@@ -9,13 +9,10 @@ The decisions are `domain.streams_groups`; what a call means on the wire is the 
 import asyncio
 import os
 import random
-import socket
-import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -39,18 +36,12 @@ from headgate.domain.push_backoff import jitter_factor
 from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest, Verdict
 from headgate.domain.streams_groups import ClassicJoin, StreamsGroups
 from headgate.domain.topology import Description
-from headgate.facts.topics import message_limit
-from headgate.gateway.topologies.epochs import SUFFIX as STATE
-from headgate.gateway.topologies.epochs import EpochFacts
 from headgate.gateway.topologies.meter import TopologyMeter
+from headgate.gateway.topologies.parts import Opening, Parts, open_parts
 from headgate.gateway.topologies.turns import Turns
-from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Origin, client_settings, ensure_topics, identify
-from headgate.ports.store_calls import Failed, Found, Missing, StoreCalls
-from headgate.ports.topology_store import PushedTopology, TopologyStore
-from headgate.stores.kafka import SUFFIX as TOPOLOGIES
-from headgate.stores.kafka import KafkaStore
-from headgate.stores.loading import KafkaClients, keeper_of, make_store, settings_of
+from headgate.ports.store_calls import Failed, Found, Missing
+from headgate.ports.topology_store import PushedTopology
+from headgate.stores.loading import keeper_of
 
 log = structlog.get_logger()
 
@@ -63,16 +54,6 @@ _NO_CONTENT: Final = ""  # the hash of nothing that was ever stored
 
 T = TypeVar("T")
 Describe = Callable[[str], Coroutine[Any, Any, None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the service works with once it is open."""
-
-    store: TopologyStore
-    calls: StoreCalls
-    epochs: EpochFacts
-    writer: FactWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +77,17 @@ class TopologyService:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._config = config
-        self._worker = worker
-        self._cache_name = cache
         self._clock = clock or SystemClock()
         self._chance = chance
-        self._environment = environment
+        self._opening = Opening(
+            config=config,
+            worker=worker,
+            cache_name=cache,
+            clock=self._clock,
+            environment=environment,
+            on_event=self._on_event,
+            on_another=self._on_another_state,
+        )
         self._timeout_s = config.topologies.call_timeout_ms / 1000
         self._parts: Parts | None = None
         self._early: deque[tuple[int, HeartbeatRequest, HeartbeatAnswer]] = deque(maxlen=_MOST_EARLY)
@@ -174,50 +161,7 @@ class TopologyService:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _open_once(self, attempt: AsyncExitStack) -> Parts:
-        config = self._config
-        settings = client_settings(config.upstream)
-        prefix, max_bytes = config.facts.prefix, config.topologies.max_bytes
-        made = await ensure_topics(settings, prefix=prefix, max_bytes=max_bytes, replication=config.facts.replication)
-        if made:
-            log.info("topics created", topics=", ".join(made))
-        cluster = (await identify(settings, prefix + TOPOLOGIES)).cluster
-        name = f"{socket.gethostname()}:{config.gateway.listen.port}/{self._worker}"
-        origin = Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12])
-        largest = message_limit(max_bytes)
-        writer = FactWriter(settings, prefix=prefix, origin=origin, largest=largest, delivery_timeout_s=self._timeout_s)
-        attempt.push_async_callback(writer.close)
-        await writer.open(STATE, TOPOLOGIES)
-        epochs = EpochFacts(
-            settings,
-            prefix=prefix,
-            writer=writer,
-            clock=self._clock,
-            on_event=self._on_event,
-            on_another=self._on_another_state,
-        )
-        attempt.push_async_callback(epochs.close)
-        store = self._make_store(settings, writer)
-        attempt.push_async_callback(store.close)
-        folder = config.tables.path.parent / "cache"
-        await asyncio.to_thread(_make_folder, folder)
-        await store.configure(settings_of(config.topologies, folder=folder, environment=self._environment))
-        await epochs.open()
-        if isinstance(store, KafkaStore):
-            await store.replayed()
-        return Parts(store, StoreCalls(store, timeout_s=self._timeout_s), epochs, writer)
-
-    def _make_store(self, settings: Mapping[str, Any], writer: FactWriter) -> TopologyStore:
-        clients = KafkaClients(
-            settings=settings,
-            prefix=self._config.facts.prefix,
-            writer=writer,
-            clock=self._clock,
-            on_event=self._on_event,
-            cache_name=self._cache_name,
-        )
-        store = make_store(self._config.topologies.store, clients)
-        assert store is not None
-        return store
+        return await open_parts(self._opening, attempt)
 
     def _begin(self, parts: Parts) -> None:
         self._parts = parts
@@ -433,7 +377,3 @@ class TopologyService:
     def classic_join_failed(self, group: str) -> None:
         now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
         self.groups.classic_join_failed(group, now=now, jitter=jitter)
-
-
-def _make_folder(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)

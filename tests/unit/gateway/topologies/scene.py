@@ -16,7 +16,8 @@ from headgate.config.values import GroupPatterns, Store
 from headgate.domain.group_events import EpochsRead, WriteEpochs
 from headgate.gateway.server import Gateway
 from headgate.gateway.topologies.feature import TopologyFeature
-from headgate.gateway.topologies.service import Parts, TopologyService
+from headgate.gateway.topologies.parts import Parts
+from headgate.gateway.topologies.service import TopologyService
 from headgate.ports.store_calls import StoreCalls
 from headgate.ports.topology_store import TopologyStore
 from headgate.stores.memory import MemoryStore
@@ -74,7 +75,7 @@ class SceneService(TopologyService):
     async def _open_once(self, attempt: AsyncExitStack) -> Parts:  # noqa: ARG002
         await self._opens.wait()
         calls = StoreCalls(self._store, timeout_s=self._timeout_s)
-        return Parts(self._store, calls, self.epochs, None)  # type: ignore[arg-type]
+        return Parts(calls, self.epochs)  # type: ignore[arg-type]
 
 
 @dataclass

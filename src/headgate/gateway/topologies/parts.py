@@ -1,0 +1,127 @@
+"""Opening what topologies stand on: the topics, the writer of facts, the epochs, and the store.
+
+One rule: opened in this order, closed in the opposite one, whatever failed in between (`stack`). When `open_parts`
+returns, the topics were read to their ends and told.
+"""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from headgate.base.clock import Clock
+from headgate.base.errors import ClusterError
+from headgate.config.model import Config
+from headgate.domain.group_events import Event
+from headgate.facts.topics import message_limit
+from headgate.gateway.topologies.epochs import SUFFIX as STATE
+from headgate.gateway.topologies.epochs import EpochFacts
+from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.topics import Origin, client_settings, ensure_topics, identify
+from headgate.ports.store_calls import StoreCalls
+from headgate.ports.topology_store import TopologyStore
+from headgate.stores.kafka import SUFFIX as TOPOLOGIES
+from headgate.stores.kafka import KafkaStore
+from headgate.stores.loading import KafkaClients, make_store, settings_of
+
+log = structlog.get_logger()
+
+_LONGEST_REPLAY_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the service works with once it is open."""
+
+    calls: StoreCalls
+    epochs: EpochFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """Where this worker's facts come from and go to; `on_another` is told that `state` is a new, empty topic."""
+
+    config: Config
+    worker: int
+    cache_name: str
+    clock: Clock
+    environment: Mapping[str, str]
+    on_event: Callable[[str, Event], object]
+    on_another: Callable[[], None]
+
+
+async def open_parts(opening: Opening, stack: AsyncExitStack) -> Parts:
+    config = opening.config
+    settings = client_settings(config.upstream)
+    writer = await _open_writer(opening, settings, stack)
+    epochs = EpochFacts(
+        settings,
+        prefix=config.facts.prefix,
+        writer=writer,
+        clock=opening.clock,
+        on_event=opening.on_event,
+        on_another=opening.on_another,
+    )
+    stack.push_async_callback(epochs.close)
+    store = _make_store(opening, settings, writer)
+    stack.push_async_callback(store.close)
+    folder = config.tables.path.parent / "cache"
+    await asyncio.to_thread(_make_folder, folder)
+    await store.configure(settings_of(config.topologies, folder=folder, environment=opening.environment))
+    await _replay(epochs, store)
+    return Parts(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs)
+
+
+async def _open_writer(opening: Opening, settings: Mapping[str, Any], stack: AsyncExitStack) -> FactWriter:
+    config = opening.config
+    prefix, max_bytes = config.facts.prefix, config.topologies.max_bytes
+    made = await ensure_topics(settings, prefix=prefix, max_bytes=max_bytes, replication=config.facts.replication)
+    if made:
+        log.info("topics created", topics=", ".join(made))
+    cluster = (await identify(settings, prefix + TOPOLOGIES)).cluster
+    name = f"{socket.gethostname()}:{config.gateway.listen.port}/{opening.worker}"
+    writer = FactWriter(
+        settings,
+        prefix=prefix,
+        origin=Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12]),
+        largest=message_limit(max_bytes),
+        delivery_timeout_s=config.topologies.call_timeout_ms / 1000,
+    )
+    stack.push_async_callback(writer.close)
+    await writer.open(STATE, TOPOLOGIES)
+    return writer
+
+
+def _make_store(opening: Opening, settings: Mapping[str, Any], writer: FactWriter) -> TopologyStore:
+    clients = KafkaClients(
+        settings=settings,
+        prefix=opening.config.facts.prefix,
+        writer=writer,
+        clock=opening.clock,
+        on_event=opening.on_event,
+        cache_name=opening.cache_name,
+    )
+    store = make_store(opening.config.topologies.store, clients)
+    assert store is not None
+    return store
+
+
+async def _replay(epochs: EpochFacts, store: TopologyStore) -> None:
+    try:
+        async with asyncio.timeout(_LONGEST_REPLAY_S):
+            await epochs.open()
+            if isinstance(store, KafkaStore):
+                await store.replayed()
+    except TimeoutError:
+        why = epochs.problem or (store.problem if isinstance(store, KafkaStore) else None)
+        raise ClusterError(f"the topics were not read to their ends in {_LONGEST_REPLAY_S:g} s: {why}") from None
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
