@@ -399,7 +399,7 @@ def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         tmp_path_factory.mktemp("streams-groups"),
         cluster.bootstrap,
         topologies__owner="gateway",
-        topologies__store="memory:",
+        topologies__store="kafka:",
         facts__prefix=f"{uuid.uuid4().hex[:8]}.",
     ) as running:
         # Before it knows what is stored it answers ERROR.
@@ -446,3 +446,23 @@ def test_a_topology_that_was_pushed_is_shown_until_its_group_is_deleted(
     assert main([*where, "--delete", "--group", group]) == 0
     assert main([*where, "--describe", "--group", group, "--topology"]) == 1
     assert "not found" in capsys.readouterr().err
+
+
+def test_a_topology_that_is_forgotten_is_gone_and_asked_for_again(
+    groups: Groups, gateway: GatewayProcess, capsys: Capture
+) -> None:
+    group = f"forgetting-{uuid.uuid4().hex[:8]}"
+    config = ["--config", str(gateway.setup.folder / "headgate.toml")]
+    describe = ["streams-groups", "--bootstrap-server", gateway.bootstrap, "--describe", "--group", group, "--topology"]
+    member = Member(gateway.bootstrap, group, groups.topic, version=1)
+    asyncio.run(member.join())
+    asyncio.run(member.push(golden("wordcount")))
+    assert main(describe) == 0
+    assert main(["topology", "forget", group, *config]) == 0
+    assert capsys.readouterr().out.endswith("Its members are asked for it again.\n")
+    until(lambda: main(describe) == 1)
+    assert f"No topology description is stored for streams group '{group}'." in capsys.readouterr().out
+    assert main(["topology", "forget", group, *config, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"group": group, "forgotten": False}
+    asyncio.run(member.push(golden("filter")))
+    assert main(describe) == 0
