@@ -193,6 +193,7 @@ def test_a_broker_that_was_killed_is_noticed_and_comes_back_with_its_data(tmp_pa
 def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:
     port, before = port_block(), children(os.getpid())
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of an earlier test something may linger there
         other.bind(("127.0.0.1", port + 1))
         other.listen()
         with pytest.raises(PlatformError, match=f"port {port + 1}, which Kafka node 0 needs, is in use"):
