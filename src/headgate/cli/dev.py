@@ -16,6 +16,7 @@ import uvloop
 from headgate.base.errors import ClusterError
 from headgate.cli import logs
 from headgate.cli.features import check_features, make_features
+from headgate.cli.sample import APPLICATION, DEMO, Sample
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.config import Config, load
 from headgate.gateway.server import Gateway
@@ -30,7 +31,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--web-port", type=int, default=8080, metavar="PORT", help="of the page (not in this version)")
     parser.add_argument("--data-dir", type=Path, default=Path(".headgate"), metavar="DIR", help="default: .headgate")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file for everything else")
-    for part in ("sample", "pipeline", "web"):
+    parser.add_argument(
+        "--no-sample", action="store_true", help="leave out the sample: a producer, two Streams members"
+    )
+    for part in ("pipeline", "web"):
         parser.add_argument(f"--no-{part}", action="store_true", help=f"leave out the {part} (not in this version)")
     parser.set_defaults(run=run)
 
@@ -47,11 +51,12 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.config, os.environ, overrides)
     check_features(config)
     spec = ClusterSpec(data_dir=data_dir / "kafka", port=args.kafka_port, log_dir=data_dir / "logs")
+    sample = None if args.no_sample else Sample(str(config.gateway.listen), data_dir)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config, spec))
+        return runner.run(_run(config, spec, sample))
 
 
-async def _run(config: Config, spec: ClusterSpec) -> int:
+async def _run(config: Config, spec: ClusterSpec, sample: Sample | None) -> int:
     loop = asyncio.get_running_loop()
     stopped = Stopped()
     deaths: list[NodeDeath] = []
@@ -67,15 +72,28 @@ async def _run(config: Config, spec: ClusterSpec) -> int:
         try:
             await _start(kafka, stopped)
             if await ready_or_stopped(gateway.problems, stopped):
+                if sample is not None:
+                    await asyncio.to_thread(sample.start)
                 print(f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}", flush=True)
+                if sample is not None:
+                    print(_hint(str(config.gateway.listen)), file=sys.stderr, flush=True)
                 await stopped.event.wait()
         except StartGivenUpError:
             return stopped.exit_code
         finally:
+            if sample is not None:
+                await asyncio.to_thread(sample.stop)
             await asyncio.to_thread(kafka.stop)
     if deaths:
         raise ClusterError(f"the embedded Kafka ended by itself: {deaths[0]}")
     return stopped.exit_code
+
+
+def _hint(gateway: str) -> str:
+    return f"""headgate: a sample is running behind it. Try, in another terminal:
+  headgate streams-groups --bootstrap-server {gateway} --list
+  headgate streams-groups --bootstrap-server {gateway} --describe --group {APPLICATION} --topology
+  headgate streams-groups --bootstrap-server {gateway} --describe --group {DEMO} --members"""
 
 
 async def _start(kafka: EmbeddedKafka, stopped: Stopped) -> None:

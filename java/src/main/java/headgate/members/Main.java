@@ -6,7 +6,10 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.Reader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -24,7 +27,8 @@ import java.util.concurrent.Executors;
  * </pre>
  *
  * Between the answers stand the events of the members, as they happen. The process ends with its standard input, and
- * its members end with it, without leaving their groups.
+ * its members end with it, without leaving their groups. With a file as its argument the calls are read from there, and
+ * it runs until it is ended.
  */
 public final class Main {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -34,16 +38,22 @@ public final class Main {
 
     private Main() {}
 
-    public static void main(String[] arguments) throws IOException {
-        new Main().serve();
+    public static void main(String[] arguments) throws IOException, InterruptedException {
+        Main main = new Main();
+        if (arguments.length == 0) {
+            main.serve(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        } else {
+            main.serve(Files.newBufferedReader(Path.of(arguments[0])));
+            Thread.sleep(Long.MAX_VALUE);
+        }
         // As if killed: nobody leaves.
         Runtime.getRuntime().halt(0);
     }
 
-    private void serve() throws IOException {
+    private void serve(Reader input) throws IOException {
         System.setErr(new PushLog(System.err, members::get));
         ExecutorService calls = Executors.newCachedThreadPool();
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        BufferedReader lines = new BufferedReader(input);
         events.ready();
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             JsonNode call = JSON.readTree(line);

@@ -1,0 +1,100 @@
+"""`headgate dev` as a newcomer runs it: one ready line, a sample that can be looked at, and nothing left at the end."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headgate.cli.sample import APPLICATION, DEMO
+from tests.support.gateway import HEADGATE
+from tests.support.ports import port_block
+
+_START_S, _JOIN_S, _END_S = 90.0, 60.0, 30.0
+
+
+@contextmanager
+def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command and the address of its gateway, from its ready line on."""
+    port, kafka_port = port_block(), port_block()
+    ports = ["--gateway-port", str(port), "--kafka-port", str(kafka_port)]
+    # In the environment, because the metrics' port has no option: two of these may run at a time.
+    environment = {**os.environ, "HEADGATE_METRICS_LISTEN": f"127.0.0.1:{port + 15}", "HEADGATE_GATEWAY_NODES": "0-0"}
+    with (folder / "dev.log").open("w") as log:
+        process = subprocess.Popen(
+            [HEADGATE, "dev", *ports, "--data-dir", folder / "data", *options],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+        )
+    try:
+        assert process.stdout
+        began = time.monotonic()
+        line = process.stdout.readline()
+        assert time.monotonic() - began < _START_S
+        assert line == f"ready gateway=127.0.0.1:{port} kafka=127.0.0.1:{kafka_port}\n", (
+            folder / "dev.log"
+        ).read_text()
+        yield process, f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+def groups(gateway: str, *arguments: str) -> tuple[int, str]:
+    command: list[str | Path] = [HEADGATE, "streams-groups", "--bootstrap-server", gateway, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout
+
+
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    by = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < by
+        time.sleep(0.3)
+
+
+def those_with(text: str) -> list[int]:
+    """The processes that have this text in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if text in (entry / "cmdline").read_text(errors="replace"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal(tmp_path: Path) -> None:
+    with dev(tmp_path) as (process, gateway):
+        topology = ("--describe", "--group", APPLICATION, "--topology", "--json")
+        until(lambda: groups(gateway, *topology)[0] == 0, _JOIN_S)
+        described = json.loads(groups(gateway, *topology)[1])
+        nodes = [node["name"] for node in described["description"]["subtopologies"][0]["nodes"]]
+        assert described["status"] == "AVAILABLE"
+        assert sorted(nodes) == ["by-customer", "large", "orders", "to-counts", "to-large-orders"]
+        until(lambda: f"{DEMO} " in groups(gateway, "--describe", "--group", DEMO, "--members")[1], _JOIN_S)
+        assert groups(gateway, "--describe", "--group", DEMO, "--topology")[0] == 1  # a 4.3.1 client is never asked
+        assert len(those_with(str(tmp_path))) >= 4  # dev itself, Kafka, the member and the demo
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(_END_S) == 0
+        assert those_with(str(tmp_path)) == []
+    log = (tmp_path / "dev.log").read_text()
+    assert "Traceback" not in log
+    assert f"--describe --group {APPLICATION} --topology" in log
+
+
+def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path) -> None:
+    with dev(tmp_path, "--no-sample") as (process, gateway):
+        assert groups(gateway, "--list") == (0, "")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(_END_S) == 130
+    assert those_with(str(tmp_path)) == []
