@@ -40,8 +40,7 @@ class KillingStore:
         self._order: Path | None = None
 
     async def configure(self, settings: StoreSettings) -> None:
-        self._folder = settings.folder / "killing"
-        await asyncio.to_thread(self._folder.mkdir, exist_ok=True)
+        self._folder = settings.folder
         order = settings.environment.get(ORDER)
         self._order = None if order is None else Path(order)
 
@@ -78,9 +77,14 @@ class KillingStore:
         self._come_to(Point.DELETE_DONE)
 
     def _file(self, group: str) -> Path:
-        return self._folder / hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
+        return file_of(self._folder, group)
 
     def _come_to(self, point: Point) -> None:
         if self._order is not None and self._order.exists() and self._order.read_text("utf-8") == point:
             self._order.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def file_of(folder: Path, group: str) -> Path:
+    """Where the store keeps a group, in the folder that it was given."""
+    return folder / hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()

@@ -142,8 +142,9 @@ class Sample:
         java = find_java().command
         logs = self._folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        command: list[str | Path] = [java, *_SMALL_JVM, f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", jars, main, argument]
-        self._children.append(start_tethered(command, output=logs / f"{name}.log"))
+        logging = (f"-Dlog4j2.configurationFile={_LOG4J}", f"-Dheadgate.log={logs / name}.log")
+        command: list[str | Path] = [java, *_SMALL_JVM, *logging, "-cp", jars, main, argument]
+        self._children.append(start_tethered(command, output=logs / f"{name}.out"))
 
     def _produce(self) -> None:
         """Two orders and a sentence a second, until the end; a cluster that is away is waited for by librdkafka."""

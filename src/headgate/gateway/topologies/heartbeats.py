@@ -2,9 +2,14 @@
 
 One rule: whatever becomes of the question, the heartbeat gets its answer. Version 0 passes byte for byte: of it only
 joins are looked at, since a newcomer puts in doubt what is stored whether it can push or not.
+
+A join that puts something in doubt is answered when the doubt is written, or could not be in a second: who is answered
+joins no more, so behind the answer a worker that dies would take the doubt along.
 """
 
+import asyncio
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -14,6 +19,7 @@ from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest
 from headgate.gateway.interceptor import (
     Forward,
     Glance,
+    Hold,
     Interceptor,
     OnRequest,
     OnResponse,
@@ -23,7 +29,7 @@ from headgate.gateway.interceptor import (
     Session,
 )
 from headgate.gateway.topologies import asking
-from headgate.gateway.topologies.service import Describe, TopologyService
+from headgate.gateway.topologies.service import NOT_ASKED, Describe, Noted, TopologyService
 from headgate.gateway.topologies.versions import (
     HEARTBEAT,
     Versions,
@@ -39,6 +45,9 @@ from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 log = structlog.get_logger()
+
+DOUBT_S: Final = 1.0
+_MARGIN_S: Final = 60.0
 
 
 class HeartbeatInterceptor(Interceptor):
@@ -90,22 +99,23 @@ class HeartbeatInterceptor(Interceptor):
             body = bytes(response.body)
             beaten = heads.beaten(body)
             if beaten is not None:
-                ask = self._note(context, HeartbeatAnswer(error_code=beaten.error_code), session)
-                return Rewritten(beaten_up(body, beaten, ask=ask))
+                noted = self._note(context, HeartbeatAnswer(error_code=beaten.error_code), session)
+                return _behind(noted, Rewritten(beaten_up(body, beaten, ask=noted.ask)))
         message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
         statuses = tuple(one.status_code for one in message.status or ())
         answer = HeartbeatAnswer(error_code=message.error_code, status_codes=statuses)
-        ask = self._note(context, answer, session)
+        noted = self._note(context, answer, session)
         if context.api_version == 0:
-            return Forward()
+            return _behind(noted, Forward())
         if response.api_version == 0:
-            return Rewritten(encode(heartbeat_up(message, ask=ask), context.api_version))
+            return _behind(noted, Rewritten(encode(heartbeat_up(message, ask=noted.ask), context.api_version)))
         # The broker speaks version 1 and keeps no descriptions: the question is ours, the rest is its own.
-        if message.topology_description_required == ask:
-            return Forward()
-        return Rewritten(encode(replace(message, topology_description_required=ask), context.api_version))
+        if message.topology_description_required == noted.ask:
+            return _behind(noted, Forward())
+        ours = replace(message, topology_description_required=noted.ask)
+        return _behind(noted, Rewritten(encode(ours, context.api_version)))
 
-    def _note(self, request: HeartbeatRequest, answer: HeartbeatAnswer, session: Session) -> bool:
+    def _note(self, request: HeartbeatRequest, answer: HeartbeatAnswer, session: Session) -> Noted:
         """Whether the member is asked; a defect of ours never costs it its heartbeat."""
         try:
             return self._service.on_heartbeat(id(session), request, answer, self._describe(session))
@@ -113,7 +123,7 @@ class HeartbeatInterceptor(Interceptor):
             self._service.meter.gate_failures += 1
             if self._service.meter.gate_failures == 1:
                 log.exception("topology gate failed, heartbeat answered", group=request.group)
-            return False
+            return NOT_ASKED
 
     def _describe(self, session: Session) -> Describe:
         async def describe(group: str) -> None:
@@ -127,3 +137,15 @@ class HeartbeatInterceptor(Interceptor):
             )
 
         return describe
+
+
+def _behind(noted: Noted, answer: Forward | Rewritten) -> OnResponse:
+    """The answer, or first the doubt and then the answer."""
+    if noted.doubt is None:
+        return answer
+    return Hold(_when_written(noted.doubt, answer), DOUBT_S + _MARGIN_S)
+
+
+async def _when_written(doubt: "asyncio.Task[None]", answer: Forward | Rewritten) -> Forward | Rewritten:
+    await asyncio.wait((doubt,), timeout=DOUBT_S)
+    return answer

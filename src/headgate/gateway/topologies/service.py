@@ -63,6 +63,17 @@ class PushFailed:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """`ask`: the member is asked. `doubt`: a newcomer's, on its way to the topic until this task has ended."""
+
+    ask: bool
+    doubt: "asyncio.Task[None] | None" = None
+
+
+NOT_ASKED: Final = Noted(ask=False)
+
+
 class TopologyService:
     """Made on the event loop; `async with service.running()` opens it in the background."""
 
@@ -186,15 +197,17 @@ class TopologyService:
                 none = Epochs(incarnation=epochs.incarnation, stored_epoch=NONE, failed_epoch=NONE)
                 self._on_event(group, EpochsRead(epochs=none, own=False))
 
-    def _do(self, effects: Sequence[Effect], describe: Describe | None) -> None:
-        """Begin what the state machine wants done; nobody waits for it."""
+    def _do(self, effects: Sequence[Effect], describe: Describe | None) -> "asyncio.Task[None] | None":
+        """Begin what the state machine wants done; the last write, for a join, which must not be answered before it."""
+        written = None
         for effect in effects:
             match effect:
                 case WriteEpochs():
-                    self.spawn(self._write_quietly(effect))
+                    written = self.spawn(self._write_quietly(effect))
                 case DescribeGroup(group=group):
                     if describe is not None:
                         self.spawn(describe(group))
+        return written
 
     async def _write_quietly(self, effect: WriteEpochs) -> None:
         try:
@@ -221,12 +234,12 @@ class TopologyService:
 
     def on_heartbeat(
         self, connection: int, request: HeartbeatRequest, answer: HeartbeatAnswer, describe: Describe
-    ) -> bool:
-        """Take note of a heartbeat that the broker answered; True: its member is asked."""
+    ) -> Noted:
+        """Take note of a heartbeat that the broker answered."""
         if self._parts is None:
             if request.joins and answer.error_code == 0 and self.has_store:
                 self._early.append((connection, request, answer))
-            return False
+            return NOT_ASKED
         decision = self.groups.on_heartbeat(
             connection,
             request,
@@ -236,13 +249,14 @@ class TopologyService:
             selected=self.selects(request.group),
         )
         self.meter.gate[decision.verdict] += 1
-        if decision.effects:
-            self._do(decision.effects, describe)
+        doubt = self._do(decision.effects, describe) if decision.effects else None
+        if not request.joins:
+            doubt = None
         if decision.verdict is not Verdict.ASK:
-            return False
+            return NOT_ASKED if doubt is None else Noted(ask=False, doubt=doubt)
         epoch = self.groups.life(request.group).current_epoch
         log.info("topology description requested", group=request.group, member=request.member, epoch=epoch)
-        return True
+        return Noted(ask=True, doubt=doubt)
 
     def on_close(self, connection: int) -> None:
         self.groups.roster.closed(connection)
