@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.cli.sample import APPLICATION, DEMO
+from headgate.cli.sample import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
 
-_START_S, _JOIN_S, _END_S = 90.0, 60.0, 30.0
+_START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 60.0, 30.0
 
 
 @contextmanager
@@ -53,6 +53,14 @@ def groups(gateway: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+def pairs_of(tables: Path) -> set[tuple[str, str]]:
+    """What the application reads and writes, as the tables say without Spark."""
+    command: list[str | Path] = [HEADGATE, "tables", "show", "app_io", "--path", tables, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(row["in_topic"], row["out_topic"]) for row in rows if row["app_id"] == APPLICATION}
+
+
 def until(condition: Callable[[], bool], seconds: float) -> None:
     by = time.monotonic() + seconds
     while not condition():
@@ -83,7 +91,10 @@ def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal
         assert sorted(nodes) == ["by-customer", "large", "orders", "to-counts", "to-large-orders"]
         until(lambda: f"{DEMO} " in groups(gateway, "--describe", "--group", DEMO, "--members")[1], _JOIN_S)
         assert groups(gateway, "--describe", "--group", DEMO, "--topology")[0] == 1  # a 4.3.1 client is never asked
-        assert len(those_with(str(tmp_path))) >= 4  # dev itself, Kafka, the member and the demo
+        tables = tmp_path / "data" / "tables"
+        until(lambda: (ORDERS, LARGE) in pairs_of(tables), _TABLES_S)
+        assert pairs_of(tables) == {(ORDERS, LARGE), (ORDERS, COUNTS), (CUSTOMERS, "")}
+        assert len(those_with(str(tmp_path))) >= 5  # dev itself, Kafka, the member, the demo, the pipeline
         process.send_signal(signal.SIGTERM)
         assert process.wait(_END_S) == 0
         assert those_with(str(tmp_path)) == []

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 _ORDER = ("timestamp", "level", "event")
+_LONGEST = 1000  # clients choose names of 32 KiB
 
 
 def configure(level: str = "info") -> None:
@@ -32,7 +33,10 @@ def configure(level: str = "info") -> None:
 
 def _escape(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for key, value in event.items():
-        event[key] = escaped(str(value))
+        text = str(value)
+        if len(text) > _LONGEST and key != "exception":
+            text = f"{text[:_LONGEST]}... ({len(text)} characters)"
+        event[key] = escaped(text)
     return event
 
 

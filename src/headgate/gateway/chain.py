@@ -10,6 +10,7 @@ from typing import Final, TypeVar, assert_never
 
 import structlog
 
+from headgate.base.errors import HeadgateError
 from headgate.gateway.interceptor import (
     Answer,
     Forward,
@@ -47,7 +48,7 @@ class ChainMeter:
             log.warning("interceptor failed, call passed", interceptor=kind[0], call=call, error=repr(failure))
 
 
-class _NotInTimeError(Exception):
+class _NotInTimeError(HeadgateError):
     """The deadline that an interceptor named has passed."""
 
 

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -44,6 +45,9 @@ _UPSTREAM_IS_LOST: Final = frozenset(
 )
 
 
+_NUMBERS: Final = count(1)
+
+
 class Connection:
     """A client's connection; a `Session` for interceptors."""
 
@@ -57,6 +61,7 @@ class Connection:
         versions: Versions,
     ) -> None:
         loop = gateway.loop
+        self.number = next(_NUMBERS)
         self.gateway = gateway
         self.routes = gateway.routes
         self.table = gateway.routes.table(versions)

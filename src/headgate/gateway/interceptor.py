@@ -117,7 +117,8 @@ class Hold:
     deadline: float
 
 
-# Whether the request whose body lies in the buffer from the first to the second position is to be opened.
+# Whether the request whose body lies in the buffer from the first to the second position, or begins there when not all
+# of it has come, is to be opened.
 Glance = Callable[[Buffer, int, int], bool]
 Outcome = Forward | Rewritten | Split | Answer
 OnRequest = Outcome | Hold
@@ -126,6 +127,10 @@ OnResponse = Forward | Rewritten | Hold
 
 class Session(Protocol):
     """What an interceptor sees of a client's connection."""
+
+    @property
+    def number(self) -> int:
+        """Of this connection, and never of another in the life of the process; from 1 on."""
 
     @property
     def node_id(self) -> NodeId | None:
@@ -160,6 +165,7 @@ class Interceptor:
     fail_closed: bool = False
     # Longer requests and answers of its calls end the connection: what is decoded whole must not keep the event loop.
     max_bytes: int = 2**31 - 1
+    max_answer_bytes: int | None = None  # None: as `max_bytes`
     # Unless this is set: then a request that may not be gathered whole is shown up to here, and the rest is read and
     # thrown away. It must be answered, for it cannot pass.
     cut_bytes: int | None = None

@@ -121,9 +121,9 @@ class RequestStream:
             end = pos + 4 + length
             most = connection.max_frame_bytes
             is_opened = bool(route.interceptors)
-            if route.glance is not None and end <= size:
-                body_at = frames.plain_body(view, pos, client_id_size, flexible=route.flexible_request)
-                is_opened = not body_at or route.glance(view, body_at, end)
+            if route.glance is not None:
+                body_at = frames.plain_body(view, pos, size, client_id_size, flexible=route.flexible_request)
+                is_opened = not body_at or route.glance(view, body_at, min(end, size))
             if is_opened:  # it is gathered; one that passes costs no memory
                 most = min(connection.max_gathered_bytes, route.max_bytes)
             is_cut = length > most

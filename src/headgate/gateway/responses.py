@@ -232,7 +232,7 @@ class ResponseStream:
 
     def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
         assert self._route is not None
-        if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_bytes):
+        if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_answer_bytes):
             raise WireError(f"an answer of {end - pos - 4} bytes to a call that is opened")
         if end > size:
             self._gathered = bytearray(view[pos:size])

@@ -35,6 +35,7 @@ class Route:
         "flexible_request",
         "glance",
         "interceptors",
+        "max_answer_bytes",
         "max_bytes",
         "name",
         "opened_calls",
@@ -53,6 +54,10 @@ class Route:
         self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
         self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
         self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)
+        self.max_answer_bytes = min(
+            (one.max_bytes if one.max_answer_bytes is None else one.max_answer_bytes for one in self.interceptors),
+            default=Interceptor.max_bytes,
+        )
         self.glance = self.interceptors[0].glance(api_version) if len(self.interceptors) == 1 else None
         self.cut_bytes = min((one.cut_bytes for one in self.interceptors if one.cut_bytes is not None), default=None)
         self.tail_program, self.tail_splice = _tail(api_key, api_version)

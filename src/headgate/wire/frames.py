@@ -61,12 +61,17 @@ def request_header(frame: Buffer, *, flexible: bool) -> tuple[RequestHeader, int
     return header, pos
 
 
-def plain_body(view: Buffer, pos: int, client_id_size: int, *, flexible: bool) -> int:
-    """Where the body of the request at `pos` begins, if its header has no tags; 0 when that takes a closer look."""
+def plain_body(view: Buffer, pos: int, size: int, client_id_size: int, *, flexible: bool) -> int:
+    """Where the body of the request at `pos` begins, if its header has no tags; 0 when that takes a closer look.
+
+    `size` is where the received bytes end.
+    """
     at = pos + REQUEST_START.size + max(0, client_id_size)
-    if not flexible:
-        return at
-    return at + 1 if at < len(view) and view[at] == 0 else 0
+    if flexible:
+        if at >= size or view[at]:
+            return 0
+        at += 1
+    return at if at < size else 0
 
 
 def frame(*parts: Buffer) -> bytes:

@@ -30,6 +30,8 @@ def streams_member(body: Buffer) -> tuple[str, str, int]:
 
 def joins(view: Buffer, pos: int, end: int) -> bool:
     """Whether the StreamsGroupHeartbeat request there has member epoch 0; True too when that takes a closer look."""
+    if pos >= end:
+        return True
     group_size = view[pos]  # of a text's bytes and its own, if it has one byte
     member_size = view[pos + group_size] if pos + group_size < end else 0
     at = pos + group_size + member_size

@@ -98,9 +98,9 @@ async def test_no_answer_is_no_verdict() -> None:
 async def test_what_is_kept_of_a_connection_is_bounded() -> None:
     rights, connection = Rights(Time()), Connection(0)
     session: Any = connection
-    for number in range(300):
+    for number in range(100):
         await rights.ask(session, Right.READ, f"g{number}")
     await rights.ask(session, Right.READ, "g0")
-    assert len(connection.calls) == 301
-    await rights.ask(session, Right.READ, "g299")
-    assert len(connection.calls) == 301
+    assert len(connection.calls) == 101
+    await rights.ask(session, Right.READ, "g99")
+    assert len(connection.calls) == 101

@@ -6,6 +6,7 @@ from typing import Final
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
 from headgate.gateway.interceptor import Session
+from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.versions import DESCRIBE
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
@@ -52,9 +53,11 @@ def seen(group: DescribedStreamsGroup) -> GroupSeen:
 async def ask(session: Session, group: str) -> GroupSeen:
     """`ClusterError` when there is no answer."""
     body = encode(StreamsGroupDescribeRequest(group_ids=(group,)), _VERSION)
-    answer = decode(
-        StreamsGroupDescribeResponse, _VERSION, await session.call(DESCRIBE, _VERSION, body, deadline=_SECONDS)
-    )
+    said = await session.call(DESCRIBE, _VERSION, body, deadline=_SECONDS)
+    if len(said) > SMALL_BYTES:
+        answer = await aside(lambda: decode(StreamsGroupDescribeResponse, _VERSION, said))
+    else:
+        answer = decode(StreamsGroupDescribeResponse, _VERSION, said)
     for described in answer.groups:
         if described.group_id == group:
             return seen(described)

@@ -8,12 +8,14 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headgate.base.errors import ClusterError
+from headgate.base.errors import ClusterError, WireError
+from headgate.base.ids import ApiVersion
 from headgate.domain.push_checks import GROUP_DELETION_FAILED
 from headgate.domain.streams_groups import ClassicJoin
 from headgate.gateway.interceptor import (
     Answer,
     Forward,
+    Glance,
     Hold,
     Interceptor,
     OnRequest,
@@ -26,7 +28,7 @@ from headgate.gateway.interceptor import (
 )
 from headgate.gateway.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.gateway.topologies.asking import ask
-from headgate.gateway.topologies.service import TopologyService
+from headgate.gateway.topologies.service import LONGEST_NAME, TopologyService
 from headgate.gateway.topologies.versions import DELETE_GROUPS, JOIN_GROUP
 from headgate.gateway.topologies.versions import sent_version as sent
 from headgate.wire import heads
@@ -38,11 +40,14 @@ from headgate.wire.messages.groups import (
     JoinGroupRequest,
     JoinGroupResponse,
 )
+from headgate.wire.primitives import Buffer
 
 UNKNOWN_SERVER_ERROR: Final = -1
 REBALANCE_IN_PROGRESS: Final = 27
+COORDINATOR_NOT_AVAILABLE: Final = 15
 _FIRST_WITH_MESSAGE: Final = 3
-_LONGEST_S: Final = 120.0  # never reached: each step has a deadline of its own
+_LONGEST_S: Final = 600.0  # each step of each group has a deadline of its own
+_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ class DeleteInterceptor(Interceptor):
 
     api_keys = frozenset((DELETE_GROUPS,))
     fail_closed = True
+    max_bytes = 256 * 1024  # of group names
+    max_answer_bytes = 1024 * 1024
 
     def __init__(self, service: TopologyService, rights: Rights) -> None:
         self._service = service
@@ -77,7 +84,13 @@ class DeleteInterceptor(Interceptor):
     async def _delete(
         self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
     ) -> Outcome:
-        results = await asyncio.gather(*(self._delete_one(group, version, session) for group in described))
+        turns = asyncio.Semaphore(_AT_ONCE)  # so that deadlines begin when a group's turn comes
+
+        async def delete(group: str) -> DeletedGroup | None:
+            async with turns:
+                return await self._delete_one(group, version, session)
+
+        results = await asyncio.gather(*map(delete, described))
         kept = tuple(result for result in results if result is not None)
         names = {one.group_id for one in kept}
         left = tuple(group for group in message.groups_names if group not in names)
@@ -92,7 +105,8 @@ class DeleteInterceptor(Interceptor):
                 return None
             found = await ask(session, group)
         except ClusterError:
-            return None  # the broker will say what is wrong
+            # Nothing is known, and were the broker to delete it now, its description would be left.
+            return DeletedGroup(group_id=group, error_code=COORDINATOR_NOT_AVAILABLE)
         if not (found.is_empty or found.is_gone):
             return None
         failed = await self._service.delete(group)
@@ -120,6 +134,9 @@ def _passed(
     return Rewritten(encode(message, to_broker), context=_Asked(version, kept), api_version=to_broker)
 
 
+_LONGEST_GROUP: Final = LONGEST_NAME * 4 + 8  # in UTF-8, with its length
+
+
 class ClassicJoinInterceptor(Interceptor):
     """A JoinGroup of a group of which a topology is stored; every other one passes as it came."""
 
@@ -128,6 +145,18 @@ class ClassicJoinInterceptor(Interceptor):
     def __init__(self, service: TopologyService, rights: Rights) -> None:
         self._service = service
         self._rights = rights
+
+    def glance(self, api_version: ApiVersion) -> Glance:
+        """Only its first field matters, so a JoinGroup of whatever size passes unopened."""
+
+        def concerns_us(view: Buffer, pos: int, end: int) -> bool:
+            try:
+                group = heads.joined_group(view[pos : min(end, pos + _LONGEST_GROUP)], api_version)
+            except WireError:
+                return False  # a name that no group of ours has, or no request at all: the broker's business
+            return self._service.must_delete(group)
+
+        return concerns_us
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
         group = heads.joined_group(request.body, request.api_version)

@@ -29,6 +29,7 @@ from headgate.gateway.interceptor import (
     Session,
 )
 from headgate.gateway.topologies import asking
+from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.service import NOT_ASKED, Describe, Noted, TopologyService
 from headgate.gateway.topologies.versions import (
     HEARTBEAT,
@@ -43,6 +44,7 @@ from headgate.gateway.topologies.versions import sent_version as sent
 from headgate.wire import heads
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from headgate.wire.primitives import Buffer
 
 log = structlog.get_logger()
 
@@ -56,6 +58,8 @@ class HeartbeatInterceptor(Interceptor):
     api_keys = frozenset((HEARTBEAT,))
     # An answer of version 0 must not reach a client that asked in version 1.
     fail_closed = True
+    max_bytes = 1024 * 1024  # of a thousand sub-topologies with long names a join has half of it
+    max_answer_bytes = 8 * 1024 * 1024
 
     def __init__(self, service: TopologyService) -> None:
         self._service = service
@@ -64,7 +68,7 @@ class HeartbeatInterceptor(Interceptor):
         return added(broker)
 
     def on_close(self, session: Session) -> None:
-        self._service.on_close(id(session))
+        self._service.on_close(session.number)
 
     def glance(self, api_version: ApiVersion) -> Glance | None:
         return heads.joins if api_version == 0 else None
@@ -80,18 +84,9 @@ class HeartbeatInterceptor(Interceptor):
                     api_version=version, group=beat.group, member=beat.member, member_epoch=beat.epoch
                 )
                 return Rewritten(beat_down(body, beat), context, to_broker)
-        message = decode(StreamsGroupHeartbeatRequest, version, request.body)
-        seen = HeartbeatRequest(
-            api_version=version,
-            group=message.group_id,
-            member=message.member_id,
-            member_epoch=message.member_epoch,
-            process=message.process_id,
-            topology_epoch=None if message.topology is None else message.topology.epoch,
-        )
-        if to_broker == version:
-            return Forward(context=seen)
-        return Rewritten(encode(heartbeat_down(message), to_broker), context=seen, api_version=to_broker)
+        if len(request.body) > SMALL_BYTES:
+            return Hold(aside(lambda: _opened(bytes(request.body), version, to_broker)), _MARGIN_S)
+        return _opened(request.body, version, to_broker)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
         assert isinstance(context, HeartbeatRequest)
@@ -101,24 +96,26 @@ class HeartbeatInterceptor(Interceptor):
             if beaten is not None:
                 noted = self._note(context, HeartbeatAnswer(error_code=beaten.error_code), session)
                 return _behind(noted, Rewritten(beaten_up(body, beaten, ask=noted.ask)))
+        if len(response.body) > SMALL_BYTES:
+            return Hold(self._answered_aside(response, context, session), DOUBT_S + _MARGIN_S)
         message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
-        statuses = tuple(one.status_code for one in message.status or ())
-        answer = HeartbeatAnswer(error_code=message.error_code, status_codes=statuses)
-        noted = self._note(context, answer, session)
-        if context.api_version == 0:
-            return _behind(noted, Forward())
-        if response.api_version == 0:
-            return _behind(noted, Rewritten(encode(heartbeat_up(message, ask=noted.ask), context.api_version)))
-        # The broker speaks version 1 and keeps no descriptions: the question is ours, the rest is its own.
-        if message.topology_description_required == noted.ask:
-            return _behind(noted, Forward())
-        ours = replace(message, topology_description_required=noted.ask)
-        return _behind(noted, Rewritten(encode(ours, context.api_version)))
+        noted = self._note(context, _seen(message), session)
+        return _behind(noted, _answered(message, response.api_version, context, ask=noted.ask))
+
+    async def _answered_aside(
+        self, response: ResponseFrame, request: HeartbeatRequest, session: Session
+    ) -> Forward | Rewritten:
+        version = response.api_version
+        message = await aside(lambda: decode(StreamsGroupHeartbeatResponse, version, response.body))
+        noted = self._note(request, _seen(message), session)
+        if noted.doubt is not None:
+            await asyncio.wait((noted.doubt,), timeout=DOUBT_S)
+        return await aside(lambda: _answered(message, version, request, ask=noted.ask))
 
     def _note(self, request: HeartbeatRequest, answer: HeartbeatAnswer, session: Session) -> Noted:
         """Whether the member is asked; a defect of ours never costs it its heartbeat."""
         try:
-            return self._service.on_heartbeat(id(session), request, answer, self._describe(session))
+            return self._service.on_heartbeat(session.number, request, answer, self._describe(session))
         except Exception:
             self._service.meter.gate_failures += 1
             if self._service.meter.gate_failures == 1:
@@ -137,6 +134,41 @@ class HeartbeatInterceptor(Interceptor):
             )
 
         return describe
+
+
+def _opened(body: Buffer, version: ApiVersion, to_broker: ApiVersion) -> Forward | Rewritten:
+    """A heartbeat that says something new, in the broker's version."""
+    message = decode(StreamsGroupHeartbeatRequest, version, body)
+    seen = HeartbeatRequest(
+        api_version=version,
+        group=message.group_id,
+        member=message.member_id,
+        member_epoch=message.member_epoch,
+        process=message.process_id,
+        topology_epoch=None if message.topology is None else message.topology.epoch,
+    )
+    if to_broker == version:
+        return Forward(context=seen)
+    return Rewritten(encode(heartbeat_down(message), to_broker), context=seen, api_version=to_broker)
+
+
+def _seen(message: StreamsGroupHeartbeatResponse) -> HeartbeatAnswer:
+    statuses = tuple(one.status_code for one in message.status or ())
+    return HeartbeatAnswer(error_code=message.error_code, status_codes=statuses)
+
+
+def _answered(
+    message: StreamsGroupHeartbeatResponse, version: int, request: HeartbeatRequest, *, ask: bool
+) -> Forward | Rewritten:
+    """The broker's answer in the client's version, with our question in it."""
+    if request.api_version == 0:
+        return Forward()
+    if version == 0:
+        return Rewritten(encode(heartbeat_up(message, ask=ask), request.api_version))
+    # The broker speaks version 1 and keeps no descriptions: the question is ours, the rest is its own.
+    if message.topology_description_required == ask:
+        return Forward()
+    return Rewritten(encode(replace(message, topology_description_required=ask), request.api_version))
 
 
 def _behind(noted: Noted, answer: Forward | Rewritten) -> OnResponse:

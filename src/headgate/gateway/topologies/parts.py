@@ -25,7 +25,7 @@ from headgate.gateway.topologies.epochs import EpochFacts
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, client_settings, ensure_topics, identify
 from headgate.ports.store_calls import StoreCalls
-from headgate.ports.topology_store import TopologyStore
+from headgate.ports.topology_store import StoreSettings, TopologyStore
 from headgate.stores.kafka import SUFFIX as TOPOLOGIES
 from headgate.stores.kafka import KafkaStore
 from headgate.stores.loading import KafkaClients, make_store, settings_of
@@ -33,6 +33,8 @@ from headgate.stores.loading import KafkaClients, make_store, settings_of
 log = structlog.get_logger()
 
 _LONGEST_REPLAY_S: Final = 300.0
+_LONGEST_CONFIGURE_S: Final = 60.0
+_LONGEST_CLOSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,10 @@ async def open_parts(opening: Opening, stack: AsyncExitStack) -> Parts:
     )
     stack.push_async_callback(epochs.close)
     store = _make_store(opening, settings, writer)
-    stack.push_async_callback(store.close)
+    stack.push_async_callback(_close, store)
     folder = config.tables.path.parent / "cache"
     await asyncio.to_thread(_make_folder, folder)
-    await store.configure(settings_of(config.topologies, folder=folder, environment=opening.environment))
+    await _configure(store, settings_of(config.topologies, folder=folder, environment=opening.environment))
     await _replay(epochs, store)
     return Parts(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs)
 
@@ -110,6 +112,23 @@ def _make_store(opening: Opening, settings: Mapping[str, Any], writer: FactWrite
     store = make_store(opening.config.topologies.store, clients)
     assert store is not None
     return store
+
+
+async def _configure(store: TopologyStore, settings: StoreSettings) -> None:
+    try:
+        async with asyncio.timeout(_LONGEST_CONFIGURE_S):
+            await store.configure(settings)
+    except TimeoutError:
+        raise ClusterError(f"the store was not configured within {_LONGEST_CONFIGURE_S:g} s") from None
+
+
+async def _close(store: TopologyStore) -> None:
+    """Whatever a store does at its end, the rest ends too."""
+    try:
+        async with asyncio.timeout(_LONGEST_CLOSE_S):
+            await store.close()
+    except Exception as failure:  # noqa: BLE001 - a plugin may raise whatever it likes
+        log.warning("the store was not closed", problem=str(failure) or repr(failure))
 
 
 async def _replay(epochs: EpochFacts, store: TopologyStore) -> None:

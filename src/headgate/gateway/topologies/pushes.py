@@ -5,7 +5,6 @@ and that it is a member. A successful heartbeat of this member on this connectio
 broker is asked now. What it says about itself (14, 15, 16) is passed on, so that the client comes again.
 """
 
-import asyncio
 from typing import Final
 
 from headgate.base.errors import ClusterError
@@ -15,6 +14,7 @@ from headgate.domain.push_checks import Push, Refused
 from headgate.domain.topology import Description, content_hash
 from headgate.gateway.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
 from headgate.gateway.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
+from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.asking import ask
 from headgate.gateway.topologies.service import TopologyService
 from headgate.gateway.topologies.versions import PUSH
@@ -30,7 +30,7 @@ COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
 _ABOUT_ITSELF: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, 16))
 _VERSION: Final = 0
-_SMALL_BYTES: Final = 64 * 1024  # more is decoded on a thread: the event loop has others to serve
+_BEGINNING_BYTES: Final = 64 * 1024  # of a push that is too large
 _STORED: Final = Refused(0, "")
 
 
@@ -39,7 +39,7 @@ class PushInterceptor(Interceptor):
 
     api_keys = frozenset((PUSH,))
     fail_closed = True
-    cut_bytes = _SMALL_BYTES
+    cut_bytes = _BEGINNING_BYTES
 
     def __init__(self, service: TopologyService, rights: Rights, *, max_bytes: int) -> None:
         self._service = service
@@ -61,7 +61,7 @@ class PushInterceptor(Interceptor):
 
     async def _handle(self, push: Push, request: RequestFrame, session: Session) -> Refused:
         service = self._service
-        is_member = service.proves(id(session), push.group, push.member)
+        is_member = service.proves(session.number, push.group, push.member)
         if not is_member and (refused := await self._may_read(push, session)) is not None:
             return refused
         has_store = service.has_store and service.selects(push.group)
@@ -115,8 +115,7 @@ class PushInterceptor(Interceptor):
         return Refused(push_checks.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failed.text)
 
     async def _store(self, push: Push, body: Buffer) -> Refused:
-        large = len(body) > _SMALL_BYTES
-        read = await asyncio.to_thread(_read, body) if large else _read(body)
+        read = await aside(lambda: _read(body)) if len(body) > SMALL_BYTES else _read(body)
         if isinstance(read, topology.Refusal):
             return Refused(push_checks.INVALID_REQUEST, read.text)
         description, content = read

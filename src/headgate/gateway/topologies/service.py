@@ -9,7 +9,7 @@ The decisions are `domain.streams_groups`; what a call means on the wire is the 
 import asyncio
 import os
 import random
-from collections import deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from headgate.domain.streams_groups import ClassicJoin, StreamsGroups
 from headgate.domain.topology import Description
 from headgate.gateway.topologies.meter import TopologyMeter
 from headgate.gateway.topologies.parts import Opening, Parts, open_parts
+from headgate.gateway.topologies.said import Said
 from headgate.gateway.topologies.turns import Turns
 from headgate.ports.store_calls import Failed, Found, Missing
 from headgate.ports.topology_store import PushedTopology
@@ -51,9 +52,20 @@ _LAST_WORDS_SECONDS: Final = 2.0
 _MOST_EARLY: Final = 100_000
 
 _NO_CONTENT: Final = ""  # the hash of nothing that was ever stored
+_AT_ONCE: Final = 200
+_NOBODYS: Final = 0  # no connection has this number
+# Groups, members and processes with longer names are let pass and not looked at: Kafka's own have 40 characters.
+LONGEST_NAME: Final = 1024
 
 T = TypeVar("T")
 Describe = Callable[[str], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _EarlyJoin:
+    at: float
+    request: HeartbeatRequest
+    answer: HeartbeatAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,9 @@ class TopologyService:
         )
         self._timeout_s = config.topologies.call_timeout_ms / 1000
         self._parts: Parts | None = None
-        self._early: deque[tuple[int, HeartbeatRequest, HeartbeatAnswer]] = deque(maxlen=_MOST_EARLY)
+        self._is_open = False  # and what came before was made up for
+        self._early: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
+        self._said = Said(self._clock.monotonic)
         self._turns = Turns()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.groups = StreamsGroups(keeper_of(config.topologies.store))
@@ -112,11 +126,11 @@ class TopologyService:
     @property
     def is_ready(self) -> bool:
         """Whether what the topics hold is known."""
-        return self._parts is not None
+        return self._is_open
 
     def selects(self, group: str) -> bool:
-        """Whether the operator wants descriptions of this group."""
-        return self._config.topologies.groups.matches(group)
+        """Whether the operator wants descriptions of this group; names that nobody gives a group are never wanted."""
+        return len(group) <= LONGEST_NAME and self._config.topologies.groups.matches(group)
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return self.meter.samples(ready=self.is_ready, groups=len(self.groups))
@@ -132,7 +146,7 @@ class TopologyService:
                 yield
             finally:
                 await self._end_tasks()
-                self._parts = None
+                self._parts, self._is_open = None, False
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run it to its end, whoever waits for it or does not any more."""
@@ -157,31 +171,41 @@ class TopologyService:
 
     async def _open(self, life: AsyncExitStack) -> None:
         """Open everything, again and again until it succeeds; what is in the way is said once."""
-        while self._parts is None:
-            async with AsyncExitStack() as attempt:
-                try:
-                    parts = await self._open_once(attempt)
-                except Exception as failure:  # noqa: BLE001 - a plugin may raise whatever it likes
-                    if str(failure) != self.problem:
-                        log.warning("topologies are not available, still trying", problem=str(failure) or repr(failure))
-                    self.problem = str(failure) or repr(failure)
-                else:
+        while not self._is_open:
+            try:
+                async with AsyncExitStack() as attempt:
+                    self._parts = await self._open_once(attempt)
                     life.push_async_callback(attempt.pop_all().aclose)
-                    self._begin(parts)
-            if self._parts is None:
+                    await self._make_up()
+            except Exception as failure:  # noqa: BLE001 - a plugin may raise whatever it likes
+                problem = str(failure) or repr(failure)
+                if problem != self.problem:
+                    log.warning("topologies are not available, still trying", problem=problem)
+                self.problem = problem
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _open_once(self, attempt: AsyncExitStack) -> Parts:
         return await open_parts(self._opening, attempt)
 
-    def _begin(self, parts: Parts) -> None:
-        self._parts = parts
-        self.problem = None
-        now = self._clock.monotonic()
+    async def _make_up(self) -> None:
+        """Note the joins that came before the topics were read, a few at a time; then it is open.
+
+        They prove nothing: their connections may have ended since.
+        """
         while self._early:
-            connection, request, answer = self._early.popleft()
-            decision = self.groups.on_heartbeat(connection, request, answer, now=now, jitter=1.0, store=False)
-            self._do(decision.effects, None)
+            writes = []
+            for member in list(self._early)[:_AT_ONCE]:
+                early = self._early.pop(member)
+                decision = self.groups.on_heartbeat(
+                    _NOBODYS, early.request, early.answer, now=early.at, jitter=1.0, store=False
+                )
+                written = self._do(decision.effects, None)
+                if written is not None:
+                    writes.append(written)
+            if writes:
+                await asyncio.wait(writes)
+            await asyncio.sleep(0)
+        self._is_open, self.problem = True, None
         log.info("topologies are available", store=self._config.topologies.store.scheme, groups=len(self.groups))
 
     # --- facts
@@ -213,7 +237,8 @@ class TopologyService:
         try:
             await self._write(effect)
         except ClusterError as problem:
-            log.warning("epochs of a group were not written", group=effect.group, problem=str(problem))
+            if self._said.is_news("epochs", effect.group):
+                log.warning("epochs of a group were not written", group=effect.group, problem=str(problem))
 
     async def _write(self, effect: WriteEpochs) -> None:
         """Write epochs and wait until they are read back; `ClusterError` when that cannot be said."""
@@ -236,9 +261,13 @@ class TopologyService:
         self, connection: int, request: HeartbeatRequest, answer: HeartbeatAnswer, describe: Describe
     ) -> Noted:
         """Take note of a heartbeat that the broker answered."""
-        if self._parts is None:
+        if max(len(request.group), len(request.member), len(request.process or "")) > LONGEST_NAME:
+            return NOT_ASKED
+        if not self._is_open:
             if request.joins and answer.error_code == 0 and self.has_store:
-                self._early.append((connection, request, answer))
+                self._early[request.group, request.member] = _EarlyJoin(self._clock.monotonic(), request, answer)
+                if len(self._early) > _MOST_EARLY:
+                    self._early.popitem(last=False)
             return NOT_ASKED
         decision = self.groups.on_heartbeat(
             connection,
@@ -276,39 +305,54 @@ class TopologyService:
     async def _push(
         self, group: str, member: str, epoch: int, description: Description, content: str
     ) -> PushFailed | None:
-        async with self._turns.of(group):
-            plan = self.groups.begin_push(group, member, epoch, content, now=self._clock.monotonic())
-            if isinstance(plan, AlreadyHeld):
-                effects = self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic())
-                return await self._write_all(effects)
-            pushed = PushedTopology(
-                group=group,
-                epoch=epoch,
-                description=description,
-                incarnation=plan.incarnation,
-                hash=content,
-                member=member,
-                process=self.groups.roster.process_of(group, member),
-            )
-            outcome, text = await self._set(plan, pushed)
-            now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
-            effects = self.groups.settle_push(plan, outcome, now=now, jitter=jitter)
-            failed = await self._write_all(effects)
-            if outcome is Outcome.STORED:
+        try:
+            async with self._turns.of(group, self._timeout_s):
+                return await self._push_now(group, member, epoch, description, content)
+        except ClusterError as problem:
+            return PushFailed(str(problem))
+
+    async def _push_now(
+        self, group: str, member: str, epoch: int, description: Description, content: str
+    ) -> PushFailed | None:
+        plan = self.groups.begin_push(group, member, epoch, content, now=self._clock.monotonic())
+        if isinstance(plan, AlreadyHeld):
+            effects = self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic())
+            return await self._write_all(effects)
+        pushed = PushedTopology(
+            group=group,
+            epoch=epoch,
+            description=description,
+            incarnation=plan.incarnation,
+            hash=content,
+            member=member,
+            process=self.groups.roster.process_of(group, member),
+        )
+        outcome, text = await self._set(plan, pushed)
+        now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
+        effects = self.groups.settle_push(plan, outcome, now=now, jitter=jitter)
+        failed = await self._write_all(effects)
+        if outcome is Outcome.STORED:
+            if self._said.is_news("stored", group):
                 log.info("topology description stored", group=group, epoch=epoch, version=f"{plan.incarnation}/{epoch}")
-                return failed
+            return failed
+        self._warn_not_stored(group, epoch, outcome, text)
+        return PushFailed(text or outcome.value)
+
+    def _warn_not_stored(self, group: str, epoch: int, outcome: Outcome, text: str | None) -> None:
+        if self._said.is_news("not stored", group):
             log.warning("topology description not stored", group=group, epoch=epoch, outcome=outcome.value, reason=text)
-            return PushFailed(text or outcome.value)
 
     async def refuse(self, group: str, member: str, epoch: int, text: str) -> PushFailed:
         """A push that no store will ever take, so none is asked: the same as its permanent failure."""
-        async with self._turns.of(group):
-            now = self._clock.monotonic()
-            plan = self.groups.begin_push(group, member, epoch, _NO_CONTENT, now=now)
-            assert isinstance(plan, StorePush)
-            effects = self.groups.settle_push(plan, Outcome.PERMANENT, now=now, jitter=jitter_factor(self._chance()))
-            await self._write_all(effects)
-        log.warning("topology description not stored", group=group, epoch=epoch, outcome="permanent", reason=text)
+        try:
+            async with self._turns.of(group, self._timeout_s):
+                now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
+                plan = self.groups.begin_push(group, member, epoch, _NO_CONTENT, now=now)
+                assert isinstance(plan, StorePush)
+                await self._write_all(self.groups.settle_push(plan, Outcome.PERMANENT, now=now, jitter=jitter))
+        except ClusterError as problem:
+            return PushFailed(str(problem))
+        self._warn_not_stored(group, epoch, Outcome.PERMANENT, text)
         return PushFailed(text)
 
     async def _set(self, plan: StorePush, pushed: PushedTopology) -> tuple[Outcome, str | None]:
@@ -340,9 +384,11 @@ class TopologyService:
         self.meter.called("get", failed=isinstance(found, Failed))
         match found:
             case Failed(text=text):
-                log.warning("topology description cannot be read", group=group, epoch=held.epoch, reason=text)
+                if self._said.is_news("cannot be read", group):
+                    log.warning("topology description cannot be read", group=group, epoch=held.epoch, reason=text)
             case Missing():
-                log.warning("topology description is not in the store any more", group=group, epoch=held.epoch)
+                if self._said.is_news("is not there", group):
+                    log.warning("topology description is not in the store any more", group=group, epoch=held.epoch)
                 self._do(self.groups.on_lost(group), None)
         return found
 
@@ -366,24 +412,30 @@ class TopologyService:
         return await asyncio.shield(self.spawn(self._delete(group)))
 
     async def _delete(self, group: str) -> Failed | None:
-        async with self._turns.of(group):
-            plan = self.groups.begin_deletion(group)
-            try:
-                if plan.call_store:
-                    if plan.barrier is not None:
-                        await self._write(plan.barrier)
-                    failed = await self._open_parts().calls.delete(group)
-                    self.meter.called("delete", failed=failed is not None)
-                    if failed is not None:
-                        log.warning("topology description not deleted", group=group, reason=failed.text)
-                        return failed
-                for effect in self.groups.settle_deletion(group):
-                    if isinstance(effect, WriteEpochs):
-                        await self._write(effect)
-            except ClusterError as problem:
-                return Failed(str(problem))
+        try:
+            async with self._turns.of(group, self._timeout_s):
+                failed = await self._delete_now(group)
+        except ClusterError as problem:
+            failed = Failed(str(problem))
+        if failed is None:
             log.info("topology description deleted", group=group)
-            return None
+        elif self._said.is_news("not deleted", group):
+            log.warning("topology description not deleted", group=group, reason=failed.text)
+        return failed
+
+    async def _delete_now(self, group: str) -> Failed | None:
+        plan = self.groups.begin_deletion(group)
+        if plan.call_store:
+            if plan.barrier is not None:
+                await self._write(plan.barrier)
+            failed = await self._open_parts().calls.delete(group)
+            self.meter.called("delete", failed=failed is not None)
+            if failed is not None:
+                return failed
+        for effect in self.groups.settle_deletion(group):
+            if isinstance(effect, WriteEpochs):
+                await self._write(effect)
+        return None
 
     def classic_join(self, group: str) -> ClassicJoin:
         return self.groups.classic_join(group, now=self._clock.monotonic())

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from headgate.base.errors import ClusterError
 from headgate.ports.topology_store import PushedTopology, TransientFailure
 from headgate.stores.memory import MemoryStore
 from headgate.wire.codec import decode
@@ -11,6 +12,7 @@ from headgate.wire.messages.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    JoinGroupProtocol,
     JoinGroupRequest,
     JoinGroupResponse,
 )
@@ -259,4 +261,31 @@ async def test_who_may_not_read_the_group_deletes_nothing_by_joining_it() -> Non
         await it.proves_right(HEARTBEAT, DENIED)
         await joins(it)
         await answer
+        assert it.service.must_delete("g")
+
+
+async def test_a_classic_join_of_whatever_size_passes_as_the_first_call_of_its_connection() -> None:
+    message = JoinGroupRequest(
+        group_id="g",
+        member_id="c",
+        protocol_type="consumer",
+        protocols=(JoinGroupProtocol(name="p", metadata=bytes(900_000)),),
+    )
+    async with scene() as it:
+        sent = request(JOIN_GROUP, 9, message)
+        sending = asyncio.create_task(it.client.send(sent))
+        assert (await it.broker.reply(JoinGroupResponse(protocol_name="", member_id="c"))).frame == sent
+        await sending
+        await it.client.frame()
+
+
+async def test_a_group_of_which_the_broker_says_nothing_is_kept_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def says_nothing(*_: object) -> int:
+        raise ClusterError("no answer")
+
+    async with scene() as it:
+        await stored(it, "g")
+        monkeypatch.setattr("headgate.gateway.rights.Rights.ask", says_nothing)
+        [result] = await it.delete("g")
+        assert result.error_code == 15
         assert it.service.must_delete("g")

@@ -125,3 +125,25 @@ async def test_groups_are_read_side_by_side_and_one_does_not_spoil_another() -> 
         groups = [described(group="a"), described(group="b"), described(group="c"), described(group="d", code=69)]
         statuses = [one.topology_description_status for one in await it.describe(*groups)]
     assert statuses == [ERROR, ERROR, NOT_STORED, NOT_REQUESTED]
+
+
+async def test_a_group_that_is_named_often_is_looked_up_once_and_an_answer_is_bounded() -> None:
+    looked_up = []
+
+    class Counting(MemoryStore):
+        async def get(self, group: str, epoch: int) -> Description | None:
+            looked_up.append(group)
+            return await super().get(group, epoch)
+
+    async with scene(Counting()) as it:
+        await it.join()
+        assert await it.pushes(pushed(name="n" * 30_000, nodes=100)) == 0
+        statuses = [one.topology_description_status for one in await it.describe(*[described()] * 30)]
+    assert looked_up == ["g"]
+    assert statuses == [AVAILABLE] * 11 + [ERROR] * 19
+
+
+async def test_a_large_answer_without_descriptions_is_carried_too() -> None:
+    groups = [described(group=f"g{number}", members=[f"m{i}" for i in range(50)]) for number in range(20)]
+    async with scene() as it:
+        assert list(await it.describe(*groups, descriptions=False)) == groups

@@ -1,15 +1,23 @@
 """StreamsGroupHeartbeat through the gateway: versions, the question, and that nothing costs a heartbeat."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
 
 from headgate.domain.push_gate import Verdict
+from headgate.gateway.interceptor import CloseCause
 from headgate.gateway.topologies.feature import HideInterceptor
+from headgate.gateway.topologies.parts import Parts
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest
+from headgate.wire.messages.streams import (
+    HeartbeatSubtopology,
+    HeartbeatTopology,
+    StreamsGroupHeartbeatRequest,
+    TaskIds,
+)
 from tests.support.fake_upstream import BROKER_VERSIONS, FakeUpstream, body_of, request
 from tests.unit.gateway.stage import stage, until
 from tests.unit.gateway.topologies.scene import (
@@ -203,3 +211,53 @@ async def test_a_stored_topology_is_not_asked_for_until_a_newcomer_comes() -> No
         assert (await it.describe(described(members=("b",))))[0].topology_description_status == 1
         assert await other.pushes(pushed("b")) == 0
         assert (await it.describe(described(members=("b",))))[0].topology_description_status == 3
+
+
+async def test_a_join_of_many_sub_topologies_is_read_beside_the_loop_and_carried_alike() -> None:
+    many = tuple(HeartbeatSubtopology(subtopology_id=str(i), source_topics=(f"topic-{i}",)) for i in range(2000))
+    message = replace(joining(), topology=HeartbeatTopology(epoch=0, subtopologies=many))
+    async with scene() as it:
+        asked, answer = await it.heartbeat(message)
+        assert asked.body == encode(replace(message, task_offsets=None, task_end_offsets=None), 0)
+        assert answer.topology_description_required
+
+
+async def test_an_answer_of_many_tasks_is_carried_alike() -> None:
+    tasks = tuple(TaskIds(subtopology_id=str(i), partitions=tuple(range(20))) for i in range(500))
+    async with scene() as it:
+        _, answer = await it.heartbeat(joining(), replace(fine(), active_tasks=tasks))
+        assert answer.active_tasks == tasks
+        assert answer.topology_description_required
+
+
+async def test_a_heartbeat_that_is_too_large_ends_its_connection() -> None:
+    many = (HeartbeatSubtopology(subtopology_id="x" * 1000),) * 1100
+    message = replace(joining(), topology=HeartbeatTopology(epoch=0, subtopologies=many))
+    async with scene() as it:
+        await it.join("first")  # the broker knows who this is
+        await it.client.send(request(STREAMS_HEARTBEAT, 1, message))
+        assert await it.client.rest() == b""
+        assert it.stage.ended == {CloseCause.FRAME_TOO_LARGE.value: 1}
+
+
+async def test_a_store_that_fails_at_its_end_does_not_end_the_trying() -> None:
+    async with scene(opens=asyncio.Event()) as it:
+        tries = 0
+
+        async def fails(stack: AsyncExitStack) -> Parts:
+            nonlocal tries
+            tries += 1
+            stack.push_async_callback(explode)
+            raise OSError("away")
+
+        async def explode() -> None:
+            raise RuntimeError("and at the end, too")
+
+        it.service._open_once = fails  # type: ignore[method-assign, assignment]
+        for task in list(it.service._tasks):
+            task.cancel()
+        opening = it.service.spawn(it.service._open(AsyncExitStack()))
+        await until(lambda: tries == 1)
+        await asyncio.sleep(0.01)
+        assert not opening.done()
+        assert it.service.problem == "and at the end, too"

@@ -259,3 +259,48 @@ async def test_a_description_comes_back_as_it_was_pushed() -> None:
         await it.pushes(pushed(nodes=3))
         [group] = await it.describe(described())
         assert group.topology_description == pushed(nodes=3).topology_description
+
+
+# What a stranger could try.
+
+
+async def test_a_join_before_the_topics_were_read_proves_nothing_later() -> None:
+    opens = asyncio.Event()
+    async with scene(opens=opens) as it:
+        early = await it.another()
+        await early.join()
+        early.client.close()
+        opens.set()
+        await until(lambda: it.service.is_ready)
+        answer = (await it.another()).push()
+        await asyncio.sleep(0.05)
+        assert not answer.done()  # the broker is asked
+        answer.cancel()
+
+
+async def test_a_push_waits_for_those_before_it_no_longer_than_for_the_store() -> None:
+    store = Hangs(stubborn=0.0)
+    async with scene(store, call_timeout_ms=100) as it:
+        await it.join()
+        others = []
+        for _ in range(5):
+            other = await it.another()
+            others.append(other.push())
+            await other.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+            await other.describes()
+        await asyncio.sleep(0.02)
+        began = asyncio.get_running_loop().time()
+        assert await it.pushes(pushed(name="mine")) == UPDATE_FAILED
+        assert asyncio.get_running_loop().time() - began < 0.5
+        await asyncio.gather(*others)
+
+
+async def test_names_that_nobody_gives_are_not_kept() -> None:
+    async with scene() as it:
+        long = "x" * 2000
+        assert not await it.join(long)
+        assert not await it.join(group=long)
+        assert len(it.service.groups.roster) == 0
+        answer = it.push(pushed(group=long))
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        assert (await answer).error_code == UNSUPPORTED_VERSION
