@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q
 MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help system system-run setup run test check format unit contract integration bench soak lock clean
+.PHONY: help system system-run setup run test check format unit contract integration pipeline bench soak lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,7 @@ test: system    ## everything that CI runs
 	scripts/tier unit 4 $(MAKE) --no-print-directory unit
 	scripts/tier contract 3 $(MAKE) --no-print-directory contract
 	scripts/tier integration 18 $(MAKE) --no-print-directory integration
+	scripts/tier pipeline 5 $(MAKE) --no-print-directory pipeline
 
 check: setup    ## format, lint, types, import contracts
 	$(BIN)/ruff format --check -q .
@@ -62,6 +63,9 @@ contract: setup ## our codec against Kafka's own classes
 
 integration: setup  ## real Kafka, real clients
 	$(PYTEST) tests/integration
+
+pipeline: setup ## real Spark on a real Kafka: facts to tables
+	$(PYTEST) tests/pipeline
 
 bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
 	$(BIN)/python -m bench

@@ -1,4 +1,4 @@
-"""`headgate dev`: a real Kafka and the gateway in front of it, in one process and one folder, to try Headgate with.
+"""`headgate dev`: a real Kafka and the gateway in front of it, a sample and the pipeline, in one folder, to try it.
 
 One line on standard output when all of it answers, then it runs until SIGINT or SIGTERM, which end all of it. The
 folder keeps the cluster's data, so that the next start goes on where this one ended.
@@ -9,12 +9,14 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
 
 from headgate.base.errors import ClusterError
 from headgate.cli import logs
+from headgate.cli.dev_pipeline import DevPipeline, is_installed
 from headgate.cli.features import check_features, make_features
 from headgate.cli.sample import APPLICATION, DEMO, Sample
 from headgate.cli.waiting import Stopped, ready_or_stopped
@@ -34,8 +36,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--no-sample", action="store_true", help="leave out the sample: a producer, two Streams members"
     )
-    for part in ("pipeline", "web"):
-        parser.add_argument(f"--no-{part}", action="store_true", help=f"leave out the {part} (not in this version)")
+    parser.add_argument("--no-pipeline", action="store_true", help="leave out the pipeline from facts to tables")
+    parser.add_argument("--no-web", action="store_true", help="leave out the page (not in this version)")
     parser.set_defaults(run=run)
 
 
@@ -51,12 +53,16 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.config, os.environ, overrides)
     check_features(config)
     spec = ClusterSpec(data_dir=data_dir / "kafka", port=args.kafka_port, log_dir=data_dir / "logs")
-    sample = None if args.no_sample else Sample(str(config.gateway.listen), data_dir)
+    parts: list[Sample | DevPipeline] = []
+    if not args.no_sample:
+        parts.append(Sample(str(config.gateway.listen), data_dir))
+    if not args.no_pipeline and is_installed():
+        parts.append(DevPipeline(config, data_dir))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config, spec, sample))
+        return runner.run(_run(config, spec, parts))
 
 
-async def _run(config: Config, spec: ClusterSpec, sample: Sample | None) -> int:
+async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPipeline]) -> int:
     loop = asyncio.get_running_loop()
     stopped = Stopped()
     deaths: list[NodeDeath] = []
@@ -72,28 +78,30 @@ async def _run(config: Config, spec: ClusterSpec, sample: Sample | None) -> int:
         try:
             await _start(kafka, stopped)
             if await ready_or_stopped(gateway.problems, stopped):
-                if sample is not None:
-                    await asyncio.to_thread(sample.start)
+                for part in parts:
+                    await asyncio.to_thread(part.start)
                 print(f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}", flush=True)
-                if sample is not None:
-                    print(_hint(str(config.gateway.listen)), file=sys.stderr, flush=True)
+                if any(isinstance(part, Sample) for part in parts):
+                    print(_hint(config, parts), file=sys.stderr, flush=True)
                 await stopped.event.wait()
         except StartGivenUpError:
             return stopped.exit_code
         finally:
-            if sample is not None:
-                await asyncio.to_thread(sample.stop)
+            await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
             await asyncio.to_thread(kafka.stop)
     if deaths:
         raise ClusterError(f"the embedded Kafka ended by itself: {deaths[0]}")
     return stopped.exit_code
 
 
-def _hint(gateway: str) -> str:
-    return f"""headgate: a sample is running behind it. Try, in another terminal:
-  headgate streams-groups --bootstrap-server {gateway} --list
-  headgate streams-groups --bootstrap-server {gateway} --describe --group {APPLICATION} --topology
-  headgate streams-groups --bootstrap-server {gateway} --describe --group {DEMO} --members"""
+def _hint(config: Config, parts: Sequence[Sample | DevPipeline]) -> str:
+    groups = f"headgate streams-groups --bootstrap-server {config.gateway.listen}"
+    commands = [f"{groups} --list", f"{groups} --describe --group {APPLICATION} --topology"]
+    if any(isinstance(part, DevPipeline) for part in parts):
+        commands.append(f"headgate tables show app_io --path {config.tables.path}")
+    else:
+        commands.append(f"{groups} --describe --group {DEMO} --members")
+    return "\n  ".join(("headgate: a sample is running behind it. Try, in another terminal:", *commands))
 
 
 async def _start(kafka: EmbeddedKafka, stopped: Stopped) -> None:

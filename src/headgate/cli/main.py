@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import headgate
 from headgate.base.errors import HeadgateError
-from headgate.cli import config, dev, doctor, kafka, serve, streams_groups, topology
+from headgate.cli import config, dev, doctor, kafka, pipeline, serve, streams_groups, tables, topology
 from headgate.cli.waiting import INTERRUPTED
 from headgate.config import ConfigError
 
@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (dev, serve, kafka, config, doctor, streams_groups, topology):
+    for command in (dev, serve, kafka, config, doctor, streams_groups, topology, tables, pipeline):
         command.add_parser(commands)
     return root
 

@@ -116,6 +116,23 @@ def _ensure(
     return tuple(spec.name for spec in absent)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicListing:
+    """The cluster's id and the names of its topics."""
+
+    cluster: str
+    topics: frozenset[str]
+
+
+def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> TopicListing:
+    """What is there now; it blocks. `ClusterError` when the cluster does not answer."""
+    try:
+        metadata = AdminClient(quiet(settings)).list_topics(timeout=timeout_s)
+    except KafkaException as failure:
+        raise ClusterError(f"the cluster does not tell its topics: {reason(failure)}") from None
+    return TopicListing(cluster=metadata.cluster_id or "", topics=frozenset(metadata.topics))
+
+
 async def identify(settings: Mapping[str, Any], topic: str, *, timeout_s: float = 30.0) -> TopicIdentity:
     """The ids of the cluster and of the topic; `ClusterError` when they cannot be had."""
     return await off_loop(lambda: _identify(settings, topic, timeout_s))

@@ -1,0 +1,21 @@
+"""app_io: which topics flow into which, for each connected component of each version."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.domain.topology import Description
+from headgate.domain.topology_flow import Pair, app_io
+from headgate.pipeline.explosion import exploded
+from headgate.pipeline.parsing import DELETED, DESCRIBED
+
+KINDS = (DESCRIBED, DELETED)
+
+
+def build(facts: DataFrame) -> DataFrame:
+    rows = exploded(facts, _pairs, texts=("component", "in_topic", "out_topic"))
+    unknown = sf.lit(None).cast("string")
+    return rows.withColumn("in_topic_id", unknown).withColumn("out_topic_id", unknown)
+
+
+def _pairs(description: Description, application: str) -> tuple[Pair, ...]:
+    return app_io(description, application).pairs

@@ -1,0 +1,16 @@
+"""topology_edges: what feeds what in each version."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.domain.topology_rows import edge_rows
+from headgate.pipeline.explosion import exploded
+from headgate.pipeline.parsing import DELETED, DESCRIBED
+
+KINDS = (DESCRIBED, DELETED)
+
+
+def build(facts: DataFrame) -> DataFrame:
+    texts = ("from_kind", "from_node", "to_kind", "to_node")
+    rows = exploded(facts, edge_rows, texts=texts, flags=("is_internal",))
+    return rows.withColumn("topic_id", sf.lit(None).cast("string"))

@@ -1,0 +1,16 @@
+"""topology_nodes: the nodes of each version, with its topics and stores."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.domain.topology_rows import node_rows
+from headgate.pipeline.explosion import exploded
+from headgate.pipeline.parsing import DELETED, DESCRIBED
+
+KINDS = (DESCRIBED, DELETED)
+
+
+def build(facts: DataFrame) -> DataFrame:
+    texts = ("kind", "node", "subtopology", "pattern")
+    rows = exploded(facts, node_rows, texts=texts, flags=("is_internal", "is_global"))
+    return rows.withColumn("topic_id", sf.lit(None).cast("string"))

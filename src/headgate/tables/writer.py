@@ -1,0 +1,225 @@
+"""The one writer of a table: rows by their key, each batch once.
+
+One rule: a commit is a whole batch, or a whole table, and carries the number of its batch. So a batch that is written
+again after a crash is recognised, and a batch that says nothing new leaves no trace. Two writers of one table work,
+but they wait for each other and lose: let one process write a table.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from headgate.base.errors import UsageError
+from headgate.tables import engine
+from headgate.tables.definition import BUCKET, Table
+from headgate.tables.engine import quoted
+from headgate.tables.storage import StoredTable, TableError, translated
+
+# Files that no version needs are kept as long as the slowest reader may need them.
+RETENTION_HOURS = 1
+_ATTEMPTS = 5
+
+_CONFIGURATION = {
+    "delta.enableDeletionVectors": "false",  # readers take the files as they are
+    "delta.deletedFileRetentionDuration": f"interval {RETENTION_HOURS} hours",
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.enableExpiredLogCleanup": "true",
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a batch: how many rows were new or changed, and the Delta version after it.
+
+    `repeated`: this batch, or a later one of the query, had been written before.
+    """
+
+    rows: int
+    version: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimized:
+    """How many files make up the table before and after, and how many that nobody needs were deleted."""
+
+    files_before: int
+    files_after: int
+    deleted: int
+
+
+class TableWriter:
+    """Writes one table in the folder `root`. Not for several threads at once."""
+
+    def __init__(self, root: Path, table: Table) -> None:
+        self.table = table
+        self._stored = StoredTable(root, table)
+        self._was_there = False
+        self._duckdb = engine.connect()
+
+    def create(self) -> None:
+        """Make the table when it is absent; one of another version or schema is an error that names what to do."""
+        self._again(self._opened)
+
+    def upsert(self, rows: pa.Table, *, query: str, batch: int) -> Written:
+        """Insert rows with new keys, and put those with known keys in the place of the old.
+
+        Batches of one query come in ascending order, and `query` names one checkpoint: when that is lost its batches
+        count from 0 again, and must come under another name.
+        """
+        batch_rows = self._conformed(rows)
+
+        def attempt() -> Written:
+            delta = self._opened()
+            done = delta.transaction_version(query)
+            if done is not None and done >= batch:
+                return Written(rows=0, version=delta.version(), repeated=True)
+            changed = self._changed(batch_rows)
+            if changed.num_rows:
+                self._merge(delta, changed, Transaction(app_id=query, version=batch))
+            return Written(rows=changed.num_rows, version=delta.version())
+
+        return self._again(attempt)
+
+    def replace_all(self, rows: pa.Table) -> Written:
+        """Put these rows in the place of all, in one commit, and the schema in the place of any older one."""
+        whole_table = self._conformed(rows)
+
+        def attempt() -> Written:
+            self._stored.newest()  # a folder with something else in it is left alone
+            self._make_folder()
+            with translated(self._stored.folder):
+                write_deltalake(
+                    str(self._stored.folder),
+                    whole_table,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    partition_by=self.table.partition_columns,
+                    configuration=_CONFIGURATION,
+                )
+            self._stored.forget()
+            return Written(rows=whole_table.num_rows, version=self._opened().version())
+
+        return self._again(attempt)
+
+    def optimize(self, *, retention_hours: int = RETENTION_HOURS) -> Optimized | None:
+        """Many small files into few, and delete those that no version of the last hour needs; None when not there."""
+
+        def attempt() -> Optimized | None:
+            delta = self._stored.checked()
+            if delta is None:
+                return None
+            before = len(self._stored.files())
+            with translated(self._stored.folder):
+                delta.optimize.compact()
+                deleted = delta.vacuum(
+                    retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+                )
+            self._stored.moved()
+            return Optimized(files_before=before, files_after=len(self._stored.files()), deleted=len(deleted))
+
+        return self._again(attempt)
+
+    def close(self) -> None:
+        self._duckdb.close()
+
+    def _again(self, attempt: Callable[[], T]) -> T:
+        """Try until no other writer came in between."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return attempt()
+            except CommitFailedError:
+                self._stored.forget()
+        raise TableError(f"{self._stored.folder}: another process keeps writing this table: let one pipeline write it")
+
+    def _opened(self) -> DeltaTable:
+        delta = self._stored.checked()
+        if delta is None:
+            if self._was_there:
+                raise TableError(
+                    f"{self._stored.folder}: the table was there and is gone: bring the folder back, or run "
+                    f"`headgate pipeline rebuild {self.table.name} --config FILE`"
+                )
+            self._make_folder()
+            with translated(self._stored.folder):
+                DeltaTable.create(
+                    str(self._stored.folder),
+                    schema=self.table.stored_schema,
+                    partition_by=self.table.partition_columns,
+                    name=self.table.name,
+                    description=self.table.description,
+                    configuration=_CONFIGURATION,
+                )
+            delta = self._stored.checked()
+            assert delta is not None
+        self._was_there = True
+        return delta
+
+    def _make_folder(self) -> None:
+        with translated(self._stored.folder):
+            self._stored.folder.mkdir(parents=True, exist_ok=True)
+
+    def _conformed(self, rows: pa.Table) -> pa.Table:
+        """The rows with exactly the table's columns and types, each key once, and their buckets."""
+        table = self.table
+        if set(rows.column_names) != set(table.columns.names) or rows.num_columns != len(table.columns):
+            differ = sorted(set(rows.column_names) ^ set(table.columns.names))
+            raise UsageError(f"rows for {table.name} have other columns than the table: {', '.join(differ)}")
+        try:
+            conformed = rows.select(table.columns.names).cast(table.columns)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as misfit:
+            raise UsageError(f"rows for {table.name} do not fit its columns: {misfit}") from None
+        if conformed.select(table.key).group_by(list(table.key)).aggregate([]).num_rows != conformed.num_rows:
+            raise UsageError(f"rows for {table.name} have a key ({', '.join(table.key)}) twice in one batch")
+        if table.buckets:
+            numbers = [table.bucket(values) for values in zip(*self._bucket_values(conformed), strict=True)]
+            conformed = conformed.append_column(BUCKET, pa.array(numbers, pa.int32()))
+        return conformed.cast(table.stored_schema)
+
+    def _bucket_values(self, rows: pa.Table) -> list[list[object]]:
+        return [rows[name].to_pylist() for name in self.table.bucket_by]
+
+    def _changed(self, rows: pa.Table) -> pa.Table:
+        """Those of the rows that are not in the table already, all of their columns compared."""
+        touched = set(rows[BUCKET].to_pylist()) if self.table.buckets else {None}
+        files = [file for file in self._stored.files() if file.bucket in touched]
+        if not files or not rows.num_rows:
+            return rows
+        same_key = " AND ".join(f"s.{quoted(name)} = t.{quoted(name)}" for name in self.table.key)
+        others = [name for name in self.table.columns.names if name not in self.table.key]
+        differs = "".join(f" OR s.{quoted(name)} IS DISTINCT FROM t.{quoted(name)}" for name in others)
+        question = (
+            f"SELECT s.* FROM batch AS s LEFT JOIN {engine.FILES} AS t ON {same_key} "  # noqa: S608 - our own names
+            f"WHERE t.{quoted(self.table.key[0])} IS NULL{differs}"
+        )
+        with translated(self._stored.folder), self._duckdb.cursor() as cursor:
+            cursor.register("batch", rows)
+            changed = cursor.sql(question, params=[engine.paths(files)]).to_arrow_table()
+        return changed.cast(self.table.stored_schema)
+
+    def _merge(self, delta: DeltaTable, rows: pa.Table, transaction: Transaction) -> None:
+        same = [f"t.{quoted(name)} = s.{quoted(name)}" for name in self.table.key]
+        if self.table.buckets:
+            touched = ", ".join(map(str, sorted(set(rows[BUCKET].to_pylist()))))
+            same += [f"t.{quoted(BUCKET)} = s.{quoted(BUCKET)}", f"t.{quoted(BUCKET)} IN ({touched})"]
+        with translated(self._stored.folder):
+            (
+                delta.merge(
+                    rows,
+                    " AND ".join(same),
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=CommitProperties(app_transactions=[transaction]),
+                )
+                .when_matched_update_all()
+                .when_not_matched_insert_all()
+                .execute()
+            )
+        self._stored.moved()

@@ -1,0 +1,34 @@
+"""One Spark session and one Kafka for all tests of the pipeline; each test has topics and folders of its own."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.pipeline.session import end_session, start_session
+from tests.pipeline.estate import Estate
+from tests.support.cluster import Cluster, start_test_cluster
+
+SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "700m"}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with start_test_cluster(tmp_path_factory) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = start_session(SETTINGS)
+    yield session
+    end_session(session)
+
+
+@pytest.fixture
+def estate(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> Estate:
+    made = Estate(dict(cluster.client_config()), spark, tmp_path, f"headgate-{uuid.uuid4().hex[:8]}.")
+    made.make_topics()
+    return made

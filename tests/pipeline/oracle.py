@@ -1,0 +1,193 @@
+"""The tables as they must be, worked out in plain Python from all records at once.
+
+It shares the rules for one description with the product (`domain/`, which has oracles of its own) and nothing else: no
+batches, no windows, no merges.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.domain.topology_changes import element_changes
+from headgate.domain.topology_flow import app_io
+from headgate.domain.topology_rows import edge_rows, node_rows
+from headgate.facts import EventHappened, Rejected, TopologyDeleted, TopologyDescribed, decode
+from headgate.facts.topics import message_limit
+from headgate.pipeline.parsing import description_text
+from headgate.tables.registry import table_named
+
+Row = dict[str, Any]
+Rows = Mapping[tuple[Any, ...], Row]
+TABLES = (
+    "app_io",
+    "applications",
+    "changes",
+    "rejected_facts",
+    "topology_edges",
+    "topology_nodes",
+    "topology_versions",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+def tables(records: Iterable[Record], *, prefix: str, own_cluster: str) -> dict[str, Rows]:
+    """Every table by its name; `own_cluster` is that of the topics, for records that are no facts."""
+    found: dict[str, list[Row]] = {name: [] for name in TABLES}
+    apps: dict[tuple[str, str], list[tuple[Record, TopologyDescribed | TopologyDeleted]]] = defaultdict(list)
+    for record in sorted(records, key=lambda one: (one.topic, one.offset, one.partition)):
+        limit = message_limit(4 * 1024 * 1024)
+        match decode(record.topic.removeprefix(prefix), record.key, record.value, max_bytes=limit):
+            case Rejected(reason=reason):
+                found["rejected_facts"].append(rejected(record, reason, own_cluster))
+            case EventHappened() as event:
+                found["changes"].append(happened(record, event, own_cluster))
+            case TopologyDescribed() | TopologyDeleted() as told:
+                apps[told.cluster or own_cluster, told.group].append((record, told))
+    for (cluster, app), history in apps.items():
+        for name, rows in of_application(cluster, app, history).items():
+            found[name] += rows
+    return {name: by_key(name, rows) for name, rows in found.items()}
+
+
+def by_key(name: str, rows: list[Row]) -> Rows:
+    """The last row of a key stays; a text that is no UTF-8 has its odd bytes in backslash form."""
+    table = table_named(name)
+    assert all(set(row) == set(table.columns.names) for row in rows), name
+    shown = [{column: in_table(value) for column, value in row.items()} for row in rows]
+    return {tuple(row[column] for column in table.key): row for row in shown}
+
+
+def in_table(value: Any) -> Any:
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+
+
+def rejected(record: Record, reason: str, cluster: str) -> Row:
+    return {
+        "cluster_id": cluster,
+        "topic": record.topic,
+        "topic_id": None,
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": record.timestamp,
+        "reason": reason,
+        "key": None if record.key is None else record.key.decode("utf-8", "backslashreplace")[:1000],
+        "value_bytes": None if record.value is None else len(record.value),
+        "is_historic": False,
+    }
+
+
+def happened(record: Record, event: EventHappened, own_cluster: str) -> Row:
+    return {
+        "cluster_id": event.cluster or own_cluster,
+        "event_id": event.id,
+        "event": event.event,
+        "subject_kind": event.subject_kind,
+        "subject": event.subject,
+        "by": event.by,
+        "detail": event.detail.text,
+        "topic": record.topic,
+        "topic_id": None,
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": event.at,
+        "is_historic": False,
+    }
+
+
+def of_application(
+    cluster: str, app: str, history: list[tuple[Record, TopologyDescribed | TopologyDeleted]]
+) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    last: dict[tuple[Any, ...], tuple[Row, TopologyDescribed]] = {}
+    before: TopologyDescribed | None = None
+    for number, (record, told) in enumerate(history):
+        after = told if isinstance(told, TopologyDescribed) else None
+        if (before and before.hash) != (after and after.hash):
+            found["changes"].append(changed(cluster, record, before, told))
+        before = after
+        if after is None:
+            continue
+        then = history[number + 1] if number + 1 < len(history) else None
+        version = {
+            "cluster_id": cluster,
+            "app_id": app,
+            "incarnation": after.incarnation,
+            "epoch": after.epoch,
+            "hash": after.hash,
+            "provenance": after.provenance,
+        }
+        shared = {
+            **version,
+            "valid_from": record.offset,
+            "valid_to": None if then is None else then[0].offset,
+            "at": after.at,
+            "ended_at": None if then is None else then[1].at,
+            "is_historic": False,
+        }
+        found["applications"].append({**shared, "kind": "spark" if after.provenance == "spark" else "streams"})
+        last[tuple(version.values())] = shared, after
+    for shared, told in last.values():
+        for name, rows in of_version(app, shared, told).items():
+            found[name] += rows
+    return found
+
+
+def changed(
+    cluster: str, record: Record, before: TopologyDescribed | None, told: TopologyDescribed | TopologyDeleted
+) -> Row:
+    after = told.description if isinstance(told, TopologyDescribed) else None
+    changes = element_changes(None if before is None else before.description, after)
+    counts = Counter(change.change for change in changes)
+    detail = {
+        "counts": {name: counts[name] for name in sorted(counts)},
+        "changes": [{"element": one.element, "name": one.name, "change": one.change} for one in changes[:100]],
+    }
+    event = "topology_removed" if after is None else "topology_added" if before is None else "topology_changed"
+    return {
+        "cluster_id": cluster,
+        "event_id": f"{record.topic}/{record.partition}/{record.offset}",
+        "event": event,
+        "subject_kind": "application",
+        "subject": told.group,
+        "by": None,
+        "detail": json.dumps(detail, separators=(",", ":")),
+        "topic": record.topic,
+        "topic_id": None,
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": told.at,
+        "is_historic": False,
+    }
+
+
+def of_version(app: str, shared: Row, told: TopologyDescribed) -> dict[str, list[Row]]:
+    description = told.description
+    nodes = [node for part in description.subtopologies for node in part.nodes]
+    version = {
+        "member": told.member,
+        "process": told.process,
+        "subtopologies": len(description.subtopologies),
+        "nodes": len(nodes) + 2 * len(description.global_stores),
+        "global_stores": len(description.global_stores),
+        "description": description_text(description),
+    }
+    return {
+        "topology_versions": [{**shared, **version}],
+        "topology_nodes": [{**shared, **row._asdict(), "topic_id": None} for row in node_rows(description, app)],
+        "topology_edges": [{**shared, **row._asdict(), "topic_id": None} for row in edge_rows(description, app)],
+        "app_io": [
+            {**shared, **pair._asdict(), "in_topic_id": None, "out_topic_id": None}
+            for pair in app_io(description, app).pairs
+        ],
+    }

@@ -1,0 +1,107 @@
+"""`headgate pipeline` as a process: progress, signals and exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import SETTINGS
+from tests.pipeline.estate import Estate
+from tests.pipeline.histories import POOL, described
+from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
+
+HEADGATE = (sys.executable, "-m", "headgate.cli.main", "pipeline")
+
+
+@pytest.fixture
+def file(estate: Estate) -> Path:
+    config = estate.config
+    path = estate.folder / "headgate.toml"
+    settings = ", ".join(f'"{name}" = "{value}"' for name, value in SETTINGS.items())
+    path.write_text(
+        f"""
+[upstream]
+bootstrap = ["{estate.settings["bootstrap.servers"]}"]
+service_mechanism = "none"
+[facts]
+prefix = "{config.facts.prefix}"
+[tables]
+path = "{config.tables.path}"
+[pipeline]
+checkpoint = "{config.pipeline.checkpoint}"
+trigger_ms = 200
+spark = {{ {settings} }}
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_it_runs_until_a_signal_and_lets_the_batch_end(estate: Estate, file: Path) -> None:
+    with started(estate, file) as (process, log):
+        estate.write(described("g", POOL[2], at=2))
+        time.sleep(0.5)  # in the middle of the batch, or before it, or after
+        os.killpg(process.pid, signal.SIGTERM)  # as a terminal or a supervisor does it, to all of them
+        began = time.monotonic()
+        assert process.wait(30) == 0
+        assert time.monotonic() - began < 20
+    lines = log.read_text("utf-8").splitlines()
+    assert all(line.startswith(("headgate: facts: batch ", "WARNING: Using incubator")) for line in lines), lines
+    assert {row["state"] for row in estate.rows("pipeline_runs").values()} == {"stopped"}
+    assert estate.run()
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_what_a_killed_process_left_is_finished_by_the_next(estate: Estate, file: Path) -> None:
+    with started(estate, file) as (process, _):
+        estate.write(described("g", POOL[2], at=2), described("h", POOL[3], at=3))
+        before = estate.versions(["app_io"])
+        until = time.monotonic() + 60
+        while estate.versions(["app_io"]) == before and time.monotonic() < until:
+            time.sleep(0.02)
+        process.kill()  # the first table is written, the others are not
+    assert estate.run()
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+@contextmanager
+def started(estate: Estate, file: Path) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """`headgate pipeline run` with its first batch written; and its standard error."""
+    estate.write(described("g", POOL[1], at=1))
+    log = estate.folder / "stderr"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([*HEADGATE, "run", "--config", file], stderr=stderr, start_new_session=True)
+    try:
+        wait_for(log, "facts: batch 0: ", process)
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("rebuild", "pipeline_runs"), 2, "is not made of facts"),
+        (("rebuild", "nothing"), 2, "these can: app_io, applications"),
+    ],
+)
+def test_a_wrong_command_ends_before_spark_starts(file: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    done = subprocess.run([*HEADGATE, *arguments, "--config", file], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def wait_for(log: Path, text: str, process: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + 120
+    while text not in log.read_text("utf-8"):
+        assert process.poll() is None, log.read_text("utf-8")
+        assert time.monotonic() < until, log.read_text("utf-8")
+        time.sleep(0.1)

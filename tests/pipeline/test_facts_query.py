@@ -1,0 +1,118 @@
+"""Facts to tables, batch by batch: the tables are those of the oracle, whatever stopped the query on the way."""
+
+import random
+
+import pytest
+
+from headgate.facts import EventHappened, TopologyDeleted
+from headgate.kafka.embedded import SecurityProtocol
+from headgate.pipeline.facts_query import Moment
+from tests.pipeline import oracle
+from tests.pipeline.estate import Estate
+from tests.pipeline.histories import POOL, described, history
+from tests.pipeline.oracle import TABLES
+from tests.support.cluster import USERS, Cluster
+
+REBUILT = ("topology_nodes", "changes", "applications")
+
+
+def assert_tables_are_right(estate: Estate, own_cluster: str) -> None:
+    wanted = oracle.tables(estate.records(), prefix=estate.prefix, own_cluster=own_cluster)
+    for name in TABLES:
+        assert estate.rows(name) == wanted[name], name
+
+
+def cluster_of(estate: Estate) -> str:
+    return str(next(iter(estate.rows("pipeline_runs").values()))["cluster_id"])
+
+
+def test_tables_of_a_random_history_are_those_of_the_oracle(estate: Estate) -> None:
+    """Three runs, a fourth that changes nothing, and tables that are rebuilt and stay the same."""
+    chance = random.Random(6)
+    for length in (25, 1, 12):
+        estate.write(*history(chance, length))
+        estate.write_raw("topologies", b'["g","deleted"]', b'{"v":2}')
+        assert estate.run()
+        assert_tables_are_right(estate, cluster_of(estate))
+    versions = estate.versions(TABLES)
+    assert estate.run()
+    assert estate.versions(TABLES) == versions, "nothing new is no commit"
+    before = estate.tables(REBUILT)
+    for name in REBUILT:
+        estate.rebuild(name)
+    assert estate.tables(REBUILT) == before, "rebuild equals incremental"
+
+
+class KilledError(Exception):
+    """As if the process had ended here."""
+
+
+@pytest.mark.parametrize(
+    "point",
+    [("before", "app_io"), ("after", "applications"), ("before", "topology_versions"), ("end", "")],
+    ids=["before the first write", "between two tables", "before the last write", "before the checkpoint"],
+)
+def test_a_killed_batch_comes_again_and_leaves_the_same_tables(estate: Estate, point: tuple[Moment, str]) -> None:
+    estate.write(
+        described("g", POOL[0], at=1), described("g", POOL[1], at=2), described("h", POOL[2], at=3, member="first")
+    )
+    assert estate.run()
+    estate.write(
+        described("g", POOL[0], at=4, member="second"), described("h", POOL[3], at=5), described("h", POOL[2], at=6)
+    )
+    estate.write(TopologyDeleted(at=7, group="g", incarnation="1"))
+
+    def kill(moment: Moment, table: str) -> None:
+        if (moment, table) == point:
+            raise KilledError
+
+    with pytest.raises(Exception, match="the query ended"):
+        estate.run(on_moment=kill)
+    assert estate.run()
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_garbage_is_listed_and_stops_nothing(estate: Estate) -> None:
+    estate.write(described("g", POOL[1], at=1))
+    estate.write_raw("topologies", b"\xff\xfe", b"{}")
+    estate.write_raw("topologies", b'["g","1",0,"h","pushed"]', b"not JSON")
+    estate.write_raw("topologies", b'["g","1",0,"h","pushed"]', None)
+    estate.write_raw("events", None, b"x" * 1000)
+    estate.write_raw("state", b'["pause","' + b"s" * 2000 + b'"]', b'{"v":99}')
+    estate.write(described("h", POOL[2], at=2))
+    assert estate.run()
+    assert_tables_are_right(estate, cluster_of(estate))
+    assert len(estate.rows("rejected_facts")) == 5
+    assert {row["app_id"] for row in estate.rows("applications").values()} == {"g", "h"}
+    (run,) = estate.rows("pipeline_runs").values()
+    assert (run["state"], run["rows"], run["rejected"], run["lag"]) == ("done", 7, 5, 0)
+
+
+def test_the_service_account_logs_in_over_tls(cluster: Cluster, estate: Estate) -> None:
+    password = estate.folder / "password"
+    password.write_text(USERS["admin"], encoding="utf-8")
+    password.chmod(0o600)
+    estate.upstream = {
+        "bootstrap": [cluster.kafka.bootstrap_of(SecurityProtocol.SASL_SSL)],
+        "tls": True,
+        "tls_ca": str(cluster.certificates.ca),
+        "service_user": "admin",
+        "service_password_file": str(password),
+        "service_mechanism": "SCRAM-SHA-512",
+    }
+    estate.write(described("g", POOL[1], at=1))
+    assert estate.run()
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_what_the_topics_do_not_retain_stays_and_is_marked(estate: Estate) -> None:
+    def event(number: int) -> EventHappened:
+        return EventHappened(at=number, subject_kind="k", subject="s", id=f"e{number}", event="operation", by=None)
+
+    estate.write(event(1))
+    assert estate.run()
+    estate.forget("events")
+    estate.write(event(2))
+    assert estate.run()
+    estate.rebuild("changes")
+    assert {row["event_id"]: row["is_historic"] for row in estate.rows("changes").values()} == {"e1": True, "e2": False}

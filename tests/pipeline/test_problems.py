@@ -1,0 +1,101 @@
+"""What goes wrong is a row in pipeline_runs, and the rest goes on."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from headgate.base.errors import UsageError
+from headgate.pipeline import runner
+from headgate.pipeline.builds import all_builds
+from headgate.pipeline.parsing import SCHEMA
+from headgate.pipeline.reduction import reduced
+from headgate.pipeline.runner import only_pipeline
+from headgate.tables.registry import table_named
+from tests.pipeline.estate import Estate
+from tests.pipeline.histories import POOL, described
+from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
+
+
+def test_a_lost_checkpoint_is_told_and_everything_is_read_again(estate: Estate) -> None:
+    estate.write(described("g", POOL[0], at=1), described("g", POOL[1], at=2))
+    assert estate.run()
+    shutil.rmtree(estate.config.pipeline.checkpoint)
+    estate.write(described("g", POOL[2], at=3))
+    assert estate.run()
+    ((table, problem),) = estate.problems()
+    assert table is None
+    assert "is gone: all that the topics retain is read again" in problem
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_a_topic_that_is_not_there_is_told_and_read_when_it_comes(estate: Estate) -> None:
+    estate.prefix += "late."
+    estate.make_topics("state", "topologies")
+    estate.write(described("g", POOL[1], at=1))
+    assert estate.run()
+    ((_, problem),) = estate.problems()
+    assert f"{estate.prefix}events is not there" in problem
+    assert_tables_are_right(estate, cluster_of(estate))
+    estate.make_topics("events")
+    estate.write_raw("events", b"[]", b"{}")
+    assert estate.run()
+    assert len(estate.problems()) == 1
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_a_table_of_another_version_is_set_aside_until_it_is_rebuilt(estate: Estate) -> None:
+    estate.write(described("g", POOL[0], at=0))
+    assert estate.run()
+    estate.store_version("topology_nodes", 99)
+    estate.write(described("g", POOL[1], at=1))
+    assert not estate.run()
+    ((table, problem),) = estate.problems()
+    assert table == "topology_nodes"
+    assert "its schema version is 99" in problem
+    assert "headgate pipeline rebuild topology_nodes" in problem
+    assert len(estate.rows("applications")) == 2, "the rest goes on"
+    estate.write(described("g", POOL[2], at=2))
+    assert not estate.run(), "it still misses rows"
+    estate.rebuild("topology_nodes")
+    estate.write(described("g", POOL[3], at=3))
+    assert estate.run()
+    assert_tables_are_right(estate, cluster_of(estate))
+
+
+def test_a_build_that_fails_takes_only_its_own_table_away(estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        raise ValueError("a mistake in the build")
+
+    builds = dict(all_builds())
+    changes = builds["changes"]
+    builds["changes"] = replace(
+        changes, build=lambda facts: changes.build(facts).mapInArrow(fails, changes.build(facts).schema)
+    )
+    monkeypatch.setattr(runner, "all_builds", lambda: builds)
+    estate.write(described("g", POOL[1], at=1))
+    assert not estate.run()
+    ((table, problem),) = estate.problems()
+    assert table == "changes"
+    assert problem.startswith("ValueError: a mistake in the build. The table changes is set aside")
+    assert len(estate.rows("applications")) == 1
+
+
+def test_one_pipeline_at_a_time(estate: Estate) -> None:
+    config = estate.config
+    taken = pytest.raises(UsageError, match="another pipeline works with")
+    with only_pipeline(config), taken, only_pipeline(config):
+        pass
+    with only_pipeline(config):
+        pass
+
+
+def test_rows_of_every_build_fit_their_table(estate: Estate) -> None:
+    """A table without facts yet has a definition, and its build its columns."""
+    nothing = reduced(estate.spark.createDataFrame([], SCHEMA))
+    for name, build in all_builds().items():
+        rows = build.rows(nothing).toArrow()
+        assert rows.cast(pa.schema(table_named(name).columns)).num_rows == 0

@@ -1,0 +1,246 @@
+"""The pipeline by spark-submit on a real standalone master with two workers: the same tables as on one machine.
+
+One rule: both runs read the same facts, each with tables and a checkpoint of its own, and whatever the tables say of
+the facts must be equal, row by row.
+"""
+
+import asyncio
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from headgate.facts import Ended, Fact
+from headgate.facts.topics import message_limit, topic_specs
+from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.topics import Origin, quiet
+from headgate.pipeline.builds import all_builds
+from headgate.pipeline.session import JARS
+from headgate.tables.reader import TableReader
+from headgate.tables.registry import table_named
+from tests.pipeline.histories import history
+from tests.soak.page import write_section
+from tests.support.cluster import Cluster
+from tests.support.ports import port_block
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+FACTS = 6000  # more than one batch
+MAX_BYTES = 4 * 1024 * 1024
+_STARTED_WITHIN_S = 60.0
+_RUN_WITHIN_S = 300.0
+_DAEMON = {
+    "SPARK_HOME": str(SPARK_HOME),
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_NO_DAEMONIZE": "1",
+}
+Rows = list[tuple[tuple[str, Any], ...]]
+
+
+@pytest.mark.timeout(900)
+def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    settings = cluster.client_config()
+    prefix = f"headgate-{uuid.uuid4().hex[:8]}."
+    _make_topics(settings, prefix)
+    asyncio.run(_write(settings, prefix, history(random.Random(6), FACTS)))
+    _write_no_fact(settings, prefix)
+
+    local = {"spark.master": "local[2]", "spark.driver.memory": "700m"}
+    alone = _config(tmp_path / "alone", settings, prefix, local)
+    began = time.monotonic()
+    _run(
+        [sys.executable, "-m", "headgate.cli.main", "pipeline", "run", "--once", "--config", alone], tmp_path / "alone"
+    )
+    alone_s = time.monotonic() - began
+
+    with _standalone(tmp_path) as (master, logs):
+        jars = ",".join(map(str, sorted(JARS.glob("*.jar"))))
+        together = _config(tmp_path / "together", settings, prefix, {})
+        subprocess.run([sys.executable, ROOT / "scripts" / "pipeline-zip", tmp_path / "dist"], check=True)
+        flags = {"--master": master, "--jars": jars, "--py-files": str(tmp_path / "dist" / "headgate-pipeline.zip")}
+        confs = {
+            "spark.driver.memory": "700m",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        command: list[str | Path] = [SPARK_HOME / "bin" / "spark-submit"]
+        command += [part for flag, value in flags.items() for part in (flag, value)]
+        command += [part for name, value in confs.items() for part in ("--conf", f"{name}={value}")]
+        command += [tmp_path / "dist" / "headgate-pipeline.py", "pipeline", "run", "--once", "--config", together]
+        began = time.monotonic()
+        _run(command, tmp_path / "together", python=_python_without_headgate(tmp_path / "venv"))
+        together_s = time.monotonic() - began
+        ran = [log for log in logs if _executors(log)]
+
+    assert len(ran) == len(logs), "both workers have run an executor"
+    rows = {name: (_rows(tmp_path / "alone", name), _rows(tmp_path / "together", name)) for name in all_builds()}
+    counts = {name: len(one) for name, (one, _) in rows.items()}
+    what = (
+        f"{FACTS} facts by `headgate pipeline run --once` on one machine and by `spark-submit` on a standalone master "
+        "with two workers of one core; seconds with the start of Spark."
+    )
+    differ = [name for name, (one, other) in rows.items() if one != other]
+    lines = [
+        what,
+        "",
+        f"- one machine: {alone_s:.0f} s; cluster: {together_s:.0f} s",
+        f"- rows: {', '.join(f'{name} {count:,}' for name, count in counts.items())}",
+        f"- tables that differ: {', '.join(differ) or 'none'}",
+    ]
+    write_section("Spark cluster", lines)
+    assert all(counts.values()), counts
+    for name, (one, other) in rows.items():
+        assert one == other, name
+
+
+@contextmanager
+def _standalone(folder: Path) -> Iterator[tuple[str, Sequence[Path]]]:
+    """A master and two workers; its address, and the workers' logs."""
+    port = port_block()
+    address = f"spark://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        start = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
+        log = folder / "master.log"
+        stack.enter_context(_daemon([*start, "--webui-port", str(port + 1)], log, "I have been elected leader"))
+        logs = []
+        for number in (1, 2):
+            start = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--port", str(port + 2 * number)]
+            start += ["--webui-port", str(port + 2 * number + 1), "--cores", "1", "--memory", "1g"]
+            start += ["--work-dir", str(folder / f"work-{number}"), address]
+            log = folder / f"worker-{number}.log"
+            stack.enter_context(_daemon(start, log, "Successfully registered with master"))
+            logs.append(log)
+        yield address, logs
+
+
+@contextmanager
+def _daemon(start: Sequence[str], log: Path, ready: str) -> Iterator[None]:
+    """A process of Spark's own from the line that says it is ready to the end of the block."""
+    with log.open("wb") as output:
+        command: list[str | Path] = [SPARK_HOME / "bin" / "spark-class", *start]
+        process = subprocess.Popen(command, stdout=output, stderr=output, env={**_environment(), **_DAEMON})
+    try:
+        until = time.monotonic() + _STARTED_WITHIN_S
+        while ready not in log.read_text("utf-8"):
+            assert process.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < until, log.read_text("utf-8")
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _executors(log: Path) -> list[str]:
+    """The executors that this worker was asked to run."""
+    return re.findall(r"Asked to launch executor (\S+)", log.read_text("utf-8"))
+
+
+def _python_without_headgate(folder: Path) -> Path:
+    """One that has all libraries and must take Headgate from the zip, in the driver and in the executors."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "libraries.pth").write_text(f"{SPARK_HOME.parent}\n", encoding="utf-8")
+    python = folder / "bin" / "python"
+    found = subprocess.run([python, "-c", "import headgate"], env=_environment(), capture_output=True, check=False)
+    assert b"No module named 'headgate'" in found.stderr
+    return python
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def _run(command: Sequence[str | Path], folder: Path, *, python: Path = Path(sys.executable)) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_RUN_WITHIN_S,
+        check=False,
+        env={**_environment(), "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": str(python)},
+    )
+    assert done.returncode == 0, done.stderr[-8000:]
+    assert "Traceback" not in done.stderr, done.stderr[-8000:]
+
+
+def _config(folder: Path, settings: Mapping[str, Any], prefix: str, spark: Mapping[str, str]) -> Path:
+    folder.mkdir()
+    file = folder / "headgate.toml"
+    named = ", ".join(f'"{name}" = "{value}"' for name, value in spark.items())
+    file.write_text(
+        f"""
+[upstream]
+bootstrap = ["{settings["bootstrap.servers"]}"]
+service_mechanism = "none"
+[facts]
+prefix = "{prefix}"
+[tables]
+path = "{folder / "tables"}"
+[pipeline]
+checkpoint = "{folder / "checkpoints"}"
+spark = {{ {named} }}
+""",
+        encoding="utf-8",
+    )
+    return file
+
+
+def _make_topics(settings: Mapping[str, Any], prefix: str) -> None:
+    specs = topic_specs(prefix=prefix, brokers=1, max_bytes=MAX_BYTES)
+    wanted = [
+        NewTopic(spec.name, num_partitions=spec.partitions, replication_factor=1, config=dict(spec.configs))
+        for spec in specs
+    ]
+    admin = AdminClient(quiet(settings))
+    for created in admin.create_topics(wanted).values():
+        created.result(30)
+
+
+async def _write(settings: Mapping[str, Any], prefix: str, facts: Sequence[Fact | Ended]) -> None:
+    origin = Origin(cluster="c", writer="gw/0", boot="b1")
+    writer = FactWriter(settings, prefix=prefix, origin=origin, largest=message_limit(MAX_BYTES))
+    try:
+        for fact in facts:
+            await writer.write(fact)
+    finally:
+        await writer.close()
+
+
+def _write_no_fact(settings: Mapping[str, Any], prefix: str) -> None:
+    producer = Producer(quiet(settings))
+    producer.produce(f"{prefix}state", key=b"no JSON", value=b"{")
+    assert producer.flush(30) == 0
+
+
+def _rows(folder: Path, name: str) -> Rows:
+    """All rows of a table in the order of its key."""
+    table = table_named(name)
+    reader = TableReader(folder / "tables")
+    try:
+        found = list(reader.stream(table) or ())
+    finally:
+        reader.close()
+    return sorted((tuple(row.items()) for row in found), key=repr)

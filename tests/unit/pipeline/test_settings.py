@@ -1,0 +1,73 @@
+"""How the pipeline's session and its Kafka source are configured."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import PlatformError
+from headgate.config import load
+from headgate.pipeline.session import settings_of
+from headgate.pipeline.source import read_options
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> Path:
+    (tmp_path / "one.jar").touch()
+    return tmp_path
+
+
+def test_a_session_is_small_and_local_unless_told(jars: Path) -> None:
+    settings = settings_of({}, jars=jars)
+    assert settings["spark.master"] == "local[2]"
+    assert settings["spark.jars"] == str(jars / "one.jar")
+
+
+def test_what_the_operator_sets_wins(jars: Path) -> None:
+    settings = settings_of({"spark.sql.shuffle.partitions": "7", "spark.driver.extraJavaOptions": "-Dx=1"}, jars=jars)
+    assert settings["spark.sql.shuffle.partitions"] == "7"
+    assert settings["spark.driver.extraJavaOptions"].endswith(" -Dx=1")
+
+
+def test_a_cluster_has_its_own_sizes(jars: Path) -> None:
+    settings = settings_of({"spark.master": "spark://host:7077"}, jars=jars)
+    assert "spark.driver.memory" not in settings
+    assert "spark.driver.bindAddress" not in settings
+    assert settings["spark.ui.enabled"] == "false"
+
+
+def test_spark_submit_knows_its_machines_and_jars() -> None:
+    settings = settings_of({"spark.x": "1"}, submitted=True)
+    assert not settings.keys() & {"spark.master", "spark.jars", "spark.driver.memory", "spark.driver.extraJavaOptions"}
+    assert settings["spark.x"] == "1"
+
+
+def test_missing_jars_are_told_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="make setup"):
+        settings_of({}, jars=tmp_path / "java" / "lib" / "spark")
+
+
+def test_only_the_small_topics_of_the_prefix_are_read() -> None:
+    options = read_options(load(None, {}, {"facts.prefix": "a.b-", "upstream.service_mechanism": "none"}))
+    assert options["subscribePattern"] == r"a\.b\-(events|state|topologies)"
+    assert options["kafka.security.protocol"] == "PLAINTEXT"
+
+
+def test_the_service_account_logs_in_and_odd_passwords_survive(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text('a"b\\c', encoding="utf-8")
+    secret.chmod(0o600)
+    options = read_options(
+        load(
+            None,
+            {},
+            {
+                "upstream.service_user": "headgate",
+                "upstream.service_password_file": str(secret),
+                "upstream.service_mechanism": "PLAIN",
+            },
+        )
+    )
+    assert options["kafka.security.protocol"] == "SASL_PLAINTEXT"
+    assert options["kafka.sasl.jaas.config"] == (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="headgate" password="a\\"b\\\\c";'
+    )

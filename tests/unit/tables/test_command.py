@@ -1,0 +1,207 @@
+"""`headgate tables` from the outside."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headgate.cli.main import main
+from headgate.tables.registry import all_tables, table_named
+from headgate.tables.writer import TableWriter
+from tests.unit.tables.estate import ROWS, write, write_estate
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("estate")
+    write_estate(folder)
+    return folder
+
+
+def test_list_gives_names_and_sizes(root: Path, capsys: Capture) -> None:
+    assert main(["tables", "list", "--path", str(root), "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    assert {one["name"]: one["rows"] for one in tables} == {name: len(rows()) for name, rows in ROWS.items()}
+    for one in tables:
+        assert list(one) == ["name", "version", "rows", "bytes", "updated"]
+        assert one["version"] == 1
+        assert one["bytes"] > 0
+        assert abs(one["updated"] - time.time() * 1000) < 600_000
+
+
+def test_list_is_aligned_for_people(root: Path, capsys: Capture) -> None:
+    assert main(["tables", "list", "--path", str(root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NAME", "VERSION", "ROWS", "BYTES", "UPDATED"]
+    assert [line.split()[0] for line in lines[1:]] == sorted(ROWS)
+    assert len({line.index(line.split()[1]) for line in lines}) == 1
+
+
+def test_no_tables_yet_is_an_empty_list(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["tables", "list", "--path", str(tmp_path / "none"), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"tables": []}
+    assert said.err == f"headgate: no tables in {tmp_path}/none yet; `headgate pipeline run` makes them\n"
+
+
+def test_one_broken_table_does_not_hide_the_others(tmp_path: Path, capsys: Capture) -> None:
+    write(tmp_path, table_named("changes"), ROWS["changes"]())
+    (tmp_path / "applications").write_text("no folder")
+    for action in ("list", "optimize"):
+        assert main(["tables", action, "--path", str(tmp_path), "--json"]) == 1
+        said = capsys.readouterr()
+        assert [one["name"] for one in json.loads(said.out)["tables"]] == ["changes"]
+        assert "applications: this is no Delta table: move it away" in said.err
+
+
+def test_show_gives_json_lines_with_every_column(root: Path, capsys: Capture) -> None:
+    assert main(["tables", "show", "applications", "--path", str(root), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == sorted(ROWS["applications"](), key=lambda row: (str(row["app_id"]), row["valid_from"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (["--where", "app_id=orders-app"], [1, 3]),
+        (["--where", "app_id!=orders-app"], [0]),
+        (["--where", "valid_from>=1", "--where", "valid_from<3"], [1]),
+        (["--where", "valid_from>1"], [3]),
+        (["--where", "valid_from<=0"], [0]),
+        (["--where", "valid_from=-1"], []),
+        (["--where", "is_historic=false", "--limit", "2"], [0, 1]),
+        (["--where", "is_historic=true"], []),
+        (["--where", "app_id="], []),
+        (["--where", "app_id=a=b\nc"], []),
+        (["--limit", "0"], []),
+        (["--as-of", "1"], [0, 1]),
+        (["--as-of", "2"], [1]),
+        (["--as-of", "2026-11-15T12:00:00Z"], [1]),
+        (["--as-of", "2026-11-15T12:00:00+01:00"], [0, 1]),
+        (["--as-of", "2026-11-15T10:00"], [0]),
+        (["--as-of", "now"], [3]),
+    ],
+)
+def test_rows_are_chosen(root: Path, capsys: Capture, options: list[str], offsets: list[int]) -> None:
+    assert main(["tables", "show", "applications", "--path", str(root), "--json", *options]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(row["valid_from"] for row in rows) == offsets
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["nothing"], "there is no table 'nothing'; the tables are: app_io,"),
+        (["applications", "--where", "app_id"], "write COLUMN=VALUE"),
+        (["applications", "--where", "size=1"], "applications has no column 'size'; its columns are: cluster_id,"),
+        (["applications", "--where", "epoch=x"], "--where epoch=x: epoch is a whole number"),
+        (["applications", "--where", f"epoch={'9' * 30}"], "epoch is a whole number"),
+        (["applications", "--where", "is_historic=1"], "is_historic is true or false"),
+        (["applications", "--where", "app_id=\udcff"], "app_id is a text"),
+        (["applications", "--as-of", "noon"], "--as-of noon: write now, an offset, or a time such as"),
+        (["changes", "--as-of", "now"], "changes has no validity"),
+        (["applications", "--limit", "-1"], "--limit must be a whole number from 0"),
+        (["applications", "--columns", "app_id,"], "applications has no column ''"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_a_usage_error(
+    root: Path, capsys: Capture, options: list[str], words: str
+) -> None:
+    assert main(["tables", "show", "--path", str(root), *options]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+
+
+def test_show_for_people_escapes_what_moves_the_cursor(tmp_path: Path, capsys: Capture) -> None:
+    row = ROWS["rejected_facts"]()[0] | {"reason": "\x1b[2J", "key": None}
+    write(tmp_path, table_named("rejected_facts"), [row])
+    columns = "reason,key,offset,is_historic"
+    assert main(["tables", "show", "rejected_facts", "--path", str(tmp_path), "--columns", columns]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["REASON", "KEY", "OFFSET", "IS-HISTORIC"]
+    assert line.split() == ["\\x1b[2J", "-", "4", "false"]
+
+
+def test_people_see_the_first_hundred_and_are_told_of_more(tmp_path: Path, capsys: Capture) -> None:
+    rows = [ROWS["rejected_facts"]()[0] | {"offset": offset} for offset in range(150)]
+    write(tmp_path, table_named("rejected_facts"), rows)
+    show = ["tables", "show", "rejected_facts", "--path", str(tmp_path)]
+    for options, lines, told in [([], 101, True), (["--limit", "120"], 121, False), (["--json"], 150, False)]:
+        assert main([*show, *options]) == 0
+        said = capsys.readouterr()
+        assert len(said.out.splitlines()) == lines
+        assert ("there are more than 100 rows" in said.err) is told
+
+
+def test_a_table_that_is_not_there_yet_is_not_there(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["tables", "show", "changes", "--path", str(tmp_path), "--json"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"headgate: the table changes is not in {tmp_path} yet; `headgate pipeline run` makes it\n"
+
+
+def test_a_table_of_another_version_names_what_mends_it(tmp_path: Path, capsys: Capture) -> None:
+    table = table_named("changes")
+    TableWriter(tmp_path, replace(table, version=99)).create()
+    assert main(["tables", "show", "changes", "--path", str(tmp_path)]) == 1
+    assert "run `headgate pipeline rebuild changes --config FILE`" in capsys.readouterr().err
+
+
+def test_optimize_joins_files(tmp_path: Path, capsys: Capture) -> None:
+    table = table_named("rejected_facts")
+    for offset in range(3):
+        write(tmp_path, table, [ROWS["rejected_facts"]()[0] | {"offset": offset}], offset)
+    assert main(["tables", "optimize", "--path", str(tmp_path), "--json"]) == 0
+    expected = {"name": "rejected_facts", "files_before": 3, "files_after": 1, "deleted": 0}
+    assert json.loads(capsys.readouterr().out) == {"tables": [expected]}
+    assert main(["tables", "optimize", "--path", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["NAME", "FILES-BEFORE", "FILES-AFTER", "DELETED"]
+
+
+def test_the_folder_comes_from_the_configuration(
+    root: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(f'[tables]\npath = "{root}"\n')
+    assert main(["tables", "list", "--config", str(file), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["tables"]) == len(all_tables())
+    monkeypatch.setenv("HEADGATE_TABLES_PATH", str(root))
+    assert main(["tables", "list", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["tables"]) == len(all_tables())
+
+
+def test_path_and_configuration_exclude_each_other(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["tables", "list", "--path", "a", "--config", "b"])
+    assert end.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_other_commands_load_no_table_libraries() -> None:
+    program = "import sys, headgate.cli.main; print({'pyarrow', 'duckdb', 'deltalake'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "set()\n"
+
+
+def test_the_process_ends_after_a_folder_that_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "changes" / "a.parquet").write_text("x")
+    command = [sys.executable, "-m", "headgate.cli.main", "tables", "show", "changes", "--path", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "this is no Delta table" in done.stderr
+
+
+def test_rows_of_the_estate_fit_every_table() -> None:
+    for name, rows in ROWS.items():
+        assert pa.Table.from_pylist(rows(), schema=all_tables()[name].columns).num_rows
+        assert all(set(row) == set(all_tables()[name].columns.names) for row in rows())

@@ -1,0 +1,91 @@
+"""Definitions: what every table has, and that they are found."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headgate.base.errors import UsageError
+from headgate.tables import definitions
+from headgate.tables.definition import Table, meaning, stored_version, text
+from headgate.tables.registry import all_tables, table_named
+from tests.unit.tables.things import SORTED_THINGS, THINGS
+
+TABLES = list(all_tables().values())
+KEYS = {
+    "app_io": "app_id incarnation epoch hash provenance component in_topic out_topic",
+    "applications": "app_id valid_from",
+    "changes": "event_id",
+    "pipeline_runs": "run_id",
+    "rejected_facts": "topic partition offset",
+    "topology_edges": "app_id incarnation epoch hash provenance from_kind from_node to_kind to_node",
+    "topology_nodes": "app_id incarnation epoch hash provenance kind node",
+    "topology_versions": "app_id incarnation epoch hash provenance",
+}
+
+
+def test_a_file_is_a_table() -> None:
+    [folder] = definitions.__path__
+    assert set(all_tables()) == {file.stem for file in Path(folder).glob("[!_]*.py")}
+
+
+def test_keys_are_those_that_others_rely_on() -> None:
+    assert {name: all_tables()[name].key for name in KEYS} == {
+        name: ("cluster_id", *key.split()) for name, key in KEYS.items()
+    }
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_column_says_what_it_means(table: Table) -> None:
+    assert all(meaning(field) for field in table.columns)
+    assert table.description.endswith(".")
+    assert table.question.endswith("?")
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_topic_has_its_id_beside_it(table: Table) -> None:
+    names = table.columns.names
+    for name in {"topic", "in_topic", "out_topic"} & set(names):
+        assert table.columns.field(f"{name}_id").nullable
+
+
+@pytest.mark.parametrize("table", [one for one in TABLES if one.has_validity], ids=lambda table: table.name)
+def test_validity_has_offsets_times_and_the_mark_of_history(table: Table) -> None:
+    nullable = {field.name: field.nullable for field in table.columns}
+    wanted = {"valid_from": False, "valid_to": True, "at": False, "ended_at": True, "is_historic": False}
+    assert {name: nullable[name] for name in wanted} == wanted
+
+
+def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"there is no table 'apps'; the tables are: app_io, applications,"):
+        table_named("apps")
+
+
+def test_a_key_begins_with_the_cluster() -> None:
+    with pytest.raises(ValueError, match="the key begins with cluster_id"):
+        replace(THINGS, key=("name",))
+
+
+def test_a_key_is_never_null() -> None:
+    with pytest.raises(ValueError, match="never null"):
+        replace(THINGS, key=("cluster_id", "size"))
+
+
+def test_buckets_are_part_of_the_key() -> None:
+    with pytest.raises(ValueError, match="buckets are the hash of columns of the key"):
+        replace(THINGS, buckets=4, bucket_by=("by",))
+    with pytest.raises(ValueError, match="buckets are the hash of columns of the key"):
+        replace(THINGS, columns=THINGS.columns.append(text("bucket", "b")), buckets=4, bucket_by=("name",))
+
+
+def test_a_bucket_is_the_same_for_ever() -> None:
+    """Rows are looked for in the bucket that an earlier release put them in."""
+    values = [("c", "a"), ("c", "b"), ("ca", ""), ("", "ca"), ("c", "\N{SNOWMAN}\0")]
+    assert [replace(SORTED_THINGS, buckets=16).bucket(one) for one in values] == [1, 11, 9, 15, 0]
+
+
+def test_the_version_is_kept_with_the_schema() -> None:
+    assert stored_version(replace(THINGS, version=7).stored_schema) == "7"
+    assert stored_version(pa.schema([("a", pa.string())])) is None
+    assert stored_version(pa.schema([])) is None

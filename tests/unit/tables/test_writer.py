@@ -1,0 +1,326 @@
+"""The writer: each batch once, nothing for nothing, and errors that say what to do."""
+
+import resource
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from headgate.base.errors import HeadgateError, PlatformError, UsageError
+from headgate.tables.definition import Table, text
+from headgate.tables.reader import TableReader
+from headgate.tables.storage import TableError
+from headgate.tables.writer import Optimized, TableWriter, Written
+from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
+
+both = pytest.mark.parametrize("table", [THINGS, SORTED_THINGS], ids=["flat", "buckets"])
+
+
+def stored(root: Path, table: Table = THINGS) -> list[Row]:
+    return list(TableReader(root).rows(table).rows)
+
+
+@both
+def test_rows_are_replaced_by_key(tmp_path: Path, table: Table) -> None:
+    writer = TableWriter(tmp_path, table)
+    first = [thing("a"), thing("b", size=None), thing("b", part=1)]
+    assert writer.upsert(batch(first), query="q", batch=0) == Written(rows=3, version=1)
+    assert writer.upsert(batch([thing("b", size=5, by="me"), thing("c")]), query="q", batch=1).rows == 2
+    assert stored(tmp_path, table) == [thing("a"), thing("b", size=5, by="me"), thing("b", part=1), thing("c")]
+
+
+@both
+def test_a_batch_is_written_once(tmp_path: Path, table: Table) -> None:
+    TableWriter(tmp_path, table).upsert(batch([thing("a", size=1)]), query="q", batch=3)
+    again = TableWriter(tmp_path, table).upsert(batch([thing("a", size=2)]), query="q", batch=3)
+    assert again == Written(rows=0, version=1, repeated=True)
+    assert TableWriter(tmp_path, table).upsert(batch([thing("b")]), query="q", batch=2).repeated
+    assert stored(tmp_path, table) == [thing("a", size=1)]
+
+
+def test_another_query_has_batches_of_its_own(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    writer.upsert(batch([thing("a")]), query="q", batch=3)
+    assert writer.upsert(batch([thing("b")]), query="after a lost checkpoint", batch=0).rows == 1
+
+
+@both
+def test_a_batch_that_changes_nothing_commits_nothing(tmp_path: Path, table: Table) -> None:
+    writer = TableWriter(tmp_path, table)
+    rows = [thing("a", size=None), thing("b", by="me")]
+    version = writer.upsert(batch(rows), query="q", batch=0).version
+    assert writer.upsert(batch(reversed(rows)), query="q", batch=1) == Written(rows=0, version=version)
+    assert writer.upsert(batch([]), query="q", batch=2) == Written(rows=0, version=version)
+
+
+@both
+def test_only_rows_that_change_are_written(tmp_path: Path, table: Table) -> None:
+    writer = TableWriter(tmp_path, table)
+    rows = [thing(str(number)) for number in range(50)]
+    writer.upsert(batch(rows), query="q", batch=0)
+    assert writer.upsert(batch([*rows[:49], thing("49", size=None)]), query="q", batch=1).rows == 1
+
+
+def test_an_empty_batch_makes_the_table(tmp_path: Path) -> None:
+    TableWriter(tmp_path, THINGS).upsert(batch([]), query="q", batch=0)
+    found = TableReader(tmp_path).rows(THINGS)
+    assert (found.present, found.rows) == (True, ())
+
+
+def test_a_batch_touches_only_its_buckets(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, SORTED_THINGS)
+    writer.upsert(batch([thing(str(number)) for number in range(40)]), query="q", batch=0)
+    before = set(DeltaTable(str(tmp_path / "sorted_things")).file_uris())
+    writer.upsert(batch([thing("0", size=7)]), query="q", batch=1)
+    gone = before - set(DeltaTable(str(tmp_path / "sorted_things")).file_uris())
+    assert len(before) == 4
+    assert [f"bucket={SORTED_THINGS.bucket(('c', '0'))}/" in path for path in gone] == [True]
+
+
+def test_readers_need_neither_deletion_vectors_nor_column_mapping(tmp_path: Path) -> None:
+    TableWriter(tmp_path, THINGS).create()
+    delta = DeltaTable(str(tmp_path / "things"))
+    assert delta.metadata().configuration["delta.enableDeletionVectors"] == "false"
+    assert delta.protocol().min_reader_version == 1
+
+
+def test_hostile_names_stay_as_they_are(tmp_path: Path) -> None:
+    names = ["", " ", "it's", '"', "\\", "%41", "a\0b", "\n", "\N{SNOWMAN}\U0001f600", "null", "x" * 32_768, "'; --"]
+    rows = [thing(name) for name in names]
+    for table in (THINGS, SORTED_THINGS):
+        writer = TableWriter(tmp_path, table)
+        writer.upsert(batch(rows), query="it's", batch=0)
+        assert writer.upsert(batch([thing(name, size=2) for name in names]), query="it's", batch=1).rows == len(names)
+        assert sorted(str(row["name"]) for row in stored(tmp_path, table)) == sorted(names)
+
+
+def test_a_key_twice_in_a_batch_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a key \(cluster_id, name, part\) twice in one batch"):
+        TableWriter(tmp_path, THINGS).upsert(batch([thing("a", size=1), thing("a", size=2)]), query="q", batch=0)
+    assert not (tmp_path / "things").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (batch([thing()]).drop_columns(["by"]), "have other columns than the table: by"),
+        (batch([thing()]).append_column("extra", pa.array([1])), "have other columns than the table: extra"),
+        (batch([thing()]).set_column(1, "name", pa.array([None], pa.string())), "do not fit its columns"),
+        (batch([thing()]).set_column(2, "part", pa.array([2**40])), "do not fit its columns"),
+        (batch([thing()]).set_column(5, "is_old", pa.array([[1]])), "do not fit its columns"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(tmp_path: Path, rows: pa.Table, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        TableWriter(tmp_path, THINGS).upsert(rows, query="q", batch=0)
+
+
+def test_columns_in_another_order_fit(tmp_path: Path) -> None:
+    shuffled = batch([thing()]).select(list(reversed(THINGS.columns.names)))
+    TableWriter(tmp_path, THINGS).upsert(shuffled, query="q", batch=0)
+    assert stored(tmp_path) == [thing()]
+
+
+def test_a_table_of_another_version_names_what_mends_it(tmp_path: Path) -> None:
+    TableWriter(tmp_path, THINGS).upsert(batch([thing()]), query="q", batch=0)
+    newer = replace(THINGS, version=2)
+    with pytest.raises(TableError, match=r"version is 1.* needs 2: run `headgate pipeline rebuild things --config"):
+        TableWriter(tmp_path, newer).upsert(batch([thing()]), query="q", batch=1)
+    with pytest.raises(TableError, match="rebuild things"):
+        TableReader(tmp_path).rows(newer)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(THINGS, columns=THINGS.columns.append(text("new", "n", null=True))),
+        replace(THINGS, buckets=4, bucket_by=("name",)),
+    ],
+    ids=["columns", "buckets"],
+)
+def test_other_columns_of_the_same_version_name_what_mends_them(tmp_path: Path, other: Table) -> None:
+    TableWriter(tmp_path, THINGS).create()
+    with pytest.raises(TableError, match=r"not those of schema version 1: run `headgate pipeline rebuild things"):
+        TableWriter(tmp_path, other).create()
+
+
+def test_a_rebuild_replaces_rows_and_schema_in_one_commit(tmp_path: Path) -> None:
+    TableWriter(tmp_path, THINGS).upsert(batch([thing("a"), thing("b")]), query="q", batch=4)
+    newer = replace(
+        THINGS,
+        version=2,
+        columns=THINGS.columns.append(text("new", "n", null=True)),
+        buckets=4,
+        bucket_by=("cluster_id", "name"),
+    )
+    rows = pa.Table.from_pylist([thing("c") | {"new": "x"}], schema=newer.columns)
+    written = TableWriter(tmp_path, newer).replace_all(rows)
+    assert written == Written(rows=1, version=2)
+    assert stored(tmp_path, newer) == [thing("c") | {"new": "x"}]
+    # The query goes on where it was.
+    again = TableWriter(tmp_path, newer)
+    assert again.upsert(rows, query="q", batch=4).repeated
+    assert again.upsert(rows.set_column(3, "size", pa.array([9])), query="q", batch=5).rows == 1
+
+
+def test_a_rebuild_makes_an_absent_table(tmp_path: Path) -> None:
+    TableWriter(tmp_path / "new", THINGS).replace_all(batch([thing()]))
+    assert stored(tmp_path / "new") == [thing()]
+    configuration = DeltaTable(str(tmp_path / "new" / "things")).metadata().configuration
+    assert configuration["delta.enableDeletionVectors"] == "false"
+
+
+@both
+def test_optimizing_joins_files_and_keeps_rows(tmp_path: Path, table: Table) -> None:
+    writer = TableWriter(tmp_path, table)
+    for number in range(6):
+        writer.upsert(batch([thing("a", part=number)]), query="q", batch=number)
+    rows = stored(tmp_path, table)
+    assert writer.optimize() == Optimized(files_before=6, files_after=1, deleted=0)
+    assert writer.optimize(retention_hours=0) == Optimized(files_before=1, files_after=1, deleted=6)
+    assert stored(tmp_path, table) == rows
+    assert writer.upsert(batch([thing("a", part=0)]), query="q", batch=6).rows == 0
+
+
+def test_optimizing_what_is_not_there_does_nothing(tmp_path: Path) -> None:
+    assert TableWriter(tmp_path / "nowhere", THINGS).optimize() is None
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_another_process_in_between_is_waited_for(tmp_path: Path) -> None:
+    one, other = TableWriter(tmp_path, THINGS), TableWriter(tmp_path, THINGS)
+    for number in range(4):
+        one.upsert(batch([thing("a", size=number)]), query="one", batch=number)
+        other.upsert(batch([thing("b", size=number)]), query="other", batch=number)
+    other.optimize()
+    one.upsert(batch([thing("a", size=9)]), query="one", batch=9)
+    assert [row["size"] for row in stored(tmp_path)] == [9, 3]
+
+
+def test_a_race_is_run_again_and_given_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    writer.create()
+    lost: list[int] = []
+
+    def lose(*_: object) -> None:
+        lost.append(1)
+        raise CommitFailedError("another was quicker")
+
+    monkeypatch.setattr(writer, "_merge", lose)
+    with pytest.raises(TableError, match="another process keeps writing this table"):
+        writer.upsert(batch([thing()]), query="q", batch=0)
+    assert len(lost) == 5
+
+
+def test_a_table_that_goes_away_is_not_made_anew(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    writer.upsert(batch([thing()]), query="q", batch=0)
+    shutil.rmtree(tmp_path / "things")
+    with pytest.raises(TableError, match="was there and is gone"):
+        writer.upsert(batch([thing("b")]), query="q", batch=1)
+    assert not (tmp_path / "things").exists()
+
+
+def test_a_full_disk_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    writer.upsert(batch([thing()]), query="q", batch=0)
+
+    def full(*_: object, **__: object) -> None:
+        raise DeltaError("Generic LocalFileSystem error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headgate.tables.writer.DeltaTable.merge", full)
+        with pytest.raises(PlatformError, match="things: the disk is full: make room"):
+            writer.upsert(batch([thing("b")]), query="q", batch=1)
+    assert stored(tmp_path) == [thing()]
+    assert writer.upsert(batch([thing("b")]), query="q", batch=1).rows == 1
+
+
+def test_a_write_that_stops_half_way_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+    """The kernel lets the files of this process grow to 20 KB only."""
+    TableWriter(tmp_path, THINGS).upsert(batch([thing()]), query="q", batch=0)
+    limited = subprocess.run(
+        [sys.executable, "-c", _LARGE_WRITE, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "PlatformError" in limited.stdout, limited.stderr
+    assert stored(tmp_path) == [thing()]
+    assert TableWriter(tmp_path, THINGS).upsert(batch([thing("b")]), query="q", batch=1).rows == 1
+
+
+_LARGE_WRITE = f"""
+import os, resource, sys
+from pathlib import Path
+from tests.unit.tables.things import THINGS, batch, thing
+from headgate.tables.writer import TableWriter
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, {resource.RLIM_INFINITY}))
+rows = [thing(os.urandom(20).hex(), number) for number in range(5000)]
+try:
+    TableWriter(Path(sys.argv[1]), THINGS).upsert(batch(rows), query="q", batch=1)
+except Exception as failure:
+    print(type(failure).__name__, failure, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(PlatformError, match=r"file/things: the table cannot be used: .*Not a directory"):
+        TableWriter(tmp_path / "file", THINGS).create()
+
+
+def test_a_lost_file_is_said_plainly(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    writer.upsert(batch([thing()]), query="q", batch=0)
+    for file in (tmp_path / "things").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(PlatformError, match="things: the table cannot be used: IO Error"):
+        writer.upsert(batch([thing("b")]), query="q", batch=1)
+
+
+def test_something_else_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "things").mkdir()
+    (tmp_path / "things" / "notes.txt").write_text("mine")
+    writer = TableWriter(tmp_path, THINGS)
+    for write in (writer.create, lambda: writer.replace_all(batch([thing()])), writer.optimize):
+        with pytest.raises(TableError, match="this is no Delta table: move it away"):
+            write()
+    assert [file.name for file in (tmp_path / "things").iterdir()] == ["notes.txt"]
+
+
+def test_a_table_of_others_is_left_alone(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "things", pa.table({"a": [1]}))
+    with pytest.raises(TableError, match="schema version is none of ours"):
+        TableWriter(tmp_path, THINGS).create()
+
+
+def test_a_creation_that_was_killed_is_done_again(tmp_path: Path) -> None:
+    (tmp_path / "things" / "_delta_log").mkdir(parents=True)
+    TableWriter(tmp_path, THINGS).upsert(batch([thing()]), query="q", batch=0)
+    assert stored(tmp_path) == [thing()]
+
+
+@pytest.mark.parametrize("odd", list("%*?#[]\\"))
+def test_a_path_that_the_libraries_take_for_something_else_is_refused(tmp_path: Path, odd: str) -> None:
+    with pytest.raises(UsageError, match=r"tables\.path: .*: a folder for tables cannot have . in its path"):
+        TableWriter(tmp_path / f"a{odd}b", THINGS)
+
+
+def test_other_odd_paths_work(tmp_path: Path) -> None:
+    root = tmp_path / "it's a 'pl\N{LATIN SMALL LETTER A WITH ACUTE}ce' +,=~!()"
+    TableWriter(root, SORTED_THINGS).upsert(batch([thing()]), query="q", batch=0)
+    assert stored(root, SORTED_THINGS) == [thing()]
+
+
+def test_errors_are_headgates() -> None:
+    assert issubclass(TableError, HeadgateError)
