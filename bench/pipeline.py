@@ -20,9 +20,10 @@ from pathlib import Path
 
 from bench import machine
 from bench.heartbeats import join, ready
-from headgate.domain.topology import Description, ProcessorNode, SourceNode, Subtopology, to_wire
+from headgate.domain.topology import Description, ProcessorNode, SourceNode, Subtopology
 from headgate.facts import TopologyDescribed
 from headgate.facts.topics import message_limit
+from headgate.gateway.topologies.describes import on_the_wire
 from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
@@ -31,9 +32,6 @@ from headgate.tables.registry import table_named
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
-    TopologyDescription,
-    TopologyDescriptionNode,
-    TopologyDescriptionSubtopology,
 )
 from tests.support.gateway import HEADGATE, running_gateway
 from tests.support.ports import port_block
@@ -110,7 +108,7 @@ async def freshness(address: str, reader: TableReader) -> list[float]:
             group_id=group,
             member_id="m",
             topology_epoch=0,
-            topology_description=_on_the_wire(application(group, NODES)),
+            topology_description=on_the_wire(application(group, NODES)),
         )
         answer = await link.call(PUSH, request, StreamsGroupTopologyDescriptionUpdateResponse, 0)
         answered = time.perf_counter()
@@ -124,18 +122,6 @@ async def freshness(address: str, reader: TableReader) -> list[float]:
         await link.shut()
         await asyncio.sleep(0.37 * (number % 5))
     return found
-
-
-def _on_the_wire(description: Description) -> TopologyDescription:
-    return TopologyDescription(
-        subtopologies=tuple(
-            TopologyDescriptionSubtopology(
-                subtopology_id=one.id,
-                nodes=tuple(TopologyDescriptionNode(**to_wire(node)._asdict()) for node in one.nodes),
-            )
-            for one in description.subtopologies
-        )
-    )
 
 
 async def write(bootstrap: str, names: Sequence[str], *, changed: bool = False) -> None:

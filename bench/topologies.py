@@ -34,9 +34,9 @@ from headgate.domain.topology import (
     Subtopology,
     content_hash,
     from_wire,
-    to_wire,
 )
 from headgate.facts.topics import message_limit
+from headgate.gateway.topologies.describes import on_the_wire
 from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
@@ -46,9 +46,6 @@ from headgate.stores.kafka import SUFFIX, KafkaStore
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
-    TopologyDescription,
-    TopologyDescriptionNode,
-    TopologyDescriptionSubtopology,
 )
 from tests.support.ports import port_block
 
@@ -104,17 +101,8 @@ def pushed(group: str, description: Description) -> PushedTopology:
 
 def request_of(description: Description) -> bytes:
     """The push as a client sends it."""
-    wire = TopologyDescription(
-        subtopologies=tuple(
-            TopologyDescriptionSubtopology(
-                subtopology_id=one.id,
-                nodes=tuple(TopologyDescriptionNode(**to_wire(node)._asdict()) for node in one.nodes),
-            )
-            for one in description.subtopologies
-        )
-    )
     request = StreamsGroupTopologyDescriptionUpdateRequest(
-        group_id="pushed", member_id="m", topology_epoch=0, topology_description=wire
+        group_id="pushed", member_id="m", topology_epoch=0, topology_description=on_the_wire(description)
     )
     return bytes(encode(request, 0))
 

@@ -30,8 +30,8 @@ from headgate.domain.group_events import (
     WriteFailed,
 )
 from headgate.domain.group_life import NONE, UNCERTAIN, Deleted, Epochs, GroupLife, Held, Keeper, next_incarnation
+from headgate.domain.push_checks import GROUP_ID_NOT_FOUND
 
-GROUP_ID_NOT_FOUND = 69
 DESCRIBE_EVERY_S = 30.0
 RETRY_EVERY_S = 5.0
 # Further names push out the oldest; that costs a request too many, or NOT_STORED until the next push.

@@ -32,12 +32,11 @@ from headgate.domain.group_events import (
 )
 from headgate.domain.group_life import NONE, UNCERTAIN, GroupLife, Held, Keeper
 from headgate.domain.push_backoff import CLASSIC_JOIN_EPOCH, PushBackoff
+from headgate.domain.push_checks import GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID
 from headgate.domain.push_gate import GroupFacts, HeartbeatAnswer, HeartbeatRequest, Verdict
 from headgate.domain.roster import SESSION_S, Roster
 
-UNKNOWN_MEMBER_ID = 25
 GROUP_AUTHORIZATION_FAILED = 30
-GROUP_ID_NOT_FOUND = 69
 FENCED_MEMBER_EPOCH = 110
 _NOT_IN_THE_GROUP = frozenset({UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND})
 

@@ -19,6 +19,7 @@ from headgate.gateway.interceptor import (
     ResponseFrame,
     Rewritten,
     Session,
+    at_once,
 )
 from headgate.gateway.routes import Routes, Versions
 from headgate.wire.apis import APIS
@@ -55,10 +56,10 @@ class ApiVersionsInterceptor(Interceptor):
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
         version = request.api_version
         if not _OURS.carries(version):
-            return Answer(_at_once(_refusal()))
+            return Answer(at_once(_refusal()))
         asked = decode(ApiVersionsRequest, version, request.body)
         if version >= _CHECKED_FROM and not _dialled_right(asked, session):
-            return Answer(_at_once(encode(ApiVersionsResponse(error_code=_REBOOTSTRAP_REQUIRED), version)))
+            return Answer(at_once(encode(ApiVersionsResponse(error_code=_REBOOTSTRAP_REQUIRED), version)))
         known = session.broker_versions().get(API_VERSIONS, (0, 0))[1]
         sent = ApiVersion(min(version, known))
         if sent == version:
@@ -105,7 +106,3 @@ def _refusal() -> bytes:
     """The answer to a version that we do not know: version 0's form with our own range (KIP-511)."""
     ours = ApiVersionRange(api_key=API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
     return encode(ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(ours,)), 0)
-
-
-async def _at_once(body: bytes) -> bytes:
-    return body

@@ -105,6 +105,11 @@ class Answer:
     body: Awaitable[bytes]
 
 
+async def at_once(body: bytes) -> bytes:
+    """For an `Answer` that is known already."""
+    return body
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """Decide later: the outcome is awaited for `deadline` seconds at most, then the call passes as it came.

@@ -120,12 +120,14 @@ class RequestStream:
                 route = connection.routes.api_versions()
             end = pos + 4 + length
             most = connection.max_frame_bytes
-            is_opened = bool(route.interceptors)
-            if route.glance is not None:
-                body_at = frames.plain_body(view, pos, size, client_id_size, flexible=route.flexible_request)
-                is_opened = not body_at or route.glance(view, body_at, min(end, size))
-            if is_opened:  # it is gathered; one that passes costs no memory
-                most = min(connection.max_gathered_bytes, route.max_bytes)
+            is_opened = False
+            if route.interceptors:
+                is_opened = True
+                if route.glance is not None:
+                    body_at = frames.plain_body(view, pos, size, client_id_size, flexible=route.flexible_request)
+                    is_opened = not body_at or route.glance(view, body_at, min(end, size))
+                if is_opened:  # it is gathered; one that passes costs no memory
+                    most = min(connection.max_gathered_bytes, route.max_bytes)
             is_cut = length > most
             if is_cut and (route.cut_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")

@@ -28,7 +28,7 @@ from headgate.wire.messages.groups import (
 )
 
 GROUP_AUTHORIZATION_FAILED: Final = 30
-_ABOUT_ITSELF: Final = frozenset((14, 15, 16))  # the coordinator loads, is away or is another: no verdict to keep
+ABOUT_ITSELF: Final = frozenset((14, 15, 16))  # the coordinator loads, is away or is another: no verdict to keep
 _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 64  # for each connection
 _LONGEST_NAME: Final = 1024  # longer ones are nobody's, and are asked about each time
@@ -82,7 +82,7 @@ class Rights:
         probe = right.value
         answer = await session.call(probe.api_key, probe.api_version, probe.request(group))
         code = probe.error_code(answer)
-        if code in _ABOUT_ITSELF or len(group) > _LONGEST_NAME:
+        if code in ABOUT_ITSELF or len(group) > _LONGEST_NAME:
             return code
         kept[right, group] = (now, code)
         kept.move_to_end((right, group))

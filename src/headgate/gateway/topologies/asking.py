@@ -5,6 +5,7 @@ from typing import Final
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
+from headgate.domain.push_checks import GROUP_ID_NOT_FOUND
 from headgate.gateway.interceptor import Session
 from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.versions import DESCRIBE
@@ -15,7 +16,6 @@ from headgate.wire.messages.streams import (
     StreamsGroupDescribeResponse,
 )
 
-GROUP_ID_NOT_FOUND: Final = 69
 EMPTY: Final = "Empty"
 _VERSION: Final = ApiVersion(0)
 _SECONDS: Final = 10.0  # behind a long poll of the same connection it waits

@@ -25,12 +25,12 @@ from headgate.gateway.interceptor import (
     ResponseFrame,
     Rewritten,
     Session,
+    at_once,
 )
 from headgate.gateway.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.gateway.topologies.asking import ask
 from headgate.gateway.topologies.service import LONGEST_NAME, TopologyService
-from headgate.gateway.topologies.versions import DELETE_GROUPS, JOIN_GROUP
-from headgate.gateway.topologies.versions import sent_version as sent
+from headgate.gateway.topologies.versions import DELETE_GROUPS, JOIN_GROUP, sent
 from headgate.wire import heads
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import (
@@ -95,7 +95,7 @@ class DeleteInterceptor(Interceptor):
         names = {one.group_id for one in kept}
         left = tuple(group for group in message.groups_names if group not in names)
         if not left:
-            return Answer(_at_once(encode(DeleteGroupsResponse(results=kept), version)))
+            return Answer(at_once(encode(DeleteGroupsResponse(results=kept), version)))
         return _passed(replace(message, groups_names=left), version, session, kept)
 
     async def _delete_one(self, group: str, version: int, session: Session) -> DeletedGroup | None:
@@ -181,7 +181,7 @@ class ClassicJoinInterceptor(Interceptor):
                 return Forward()
             case ClassicJoin.DELETE_FIRST:
                 service.classic_join_failed(group)
-        return Answer(_at_once(_come_again(request)))
+        return Answer(at_once(_come_again(request)))
 
 
 def _come_again(request: RequestFrame) -> bytes:
@@ -190,7 +190,3 @@ def _come_again(request: RequestFrame) -> bytes:
         error_code=REBALANCE_IN_PROGRESS, protocol_name="", leader="", member_id=message.member_id
     )
     return encode(refused, request.api_version)
-
-
-async def _at_once(body: bytes) -> bytes:
-    return body

@@ -24,8 +24,7 @@ from headgate.gateway.interceptor import (
 from headgate.gateway.topologies import asking
 from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.service import TopologyService
-from headgate.gateway.topologies.versions import DESCRIBE
-from headgate.gateway.topologies.versions import sent_version as sent
+from headgate.gateway.topologies.versions import DESCRIBE, sent
 from headgate.ports.store_calls import Found, Missing
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (

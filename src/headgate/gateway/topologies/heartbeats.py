@@ -39,8 +39,8 @@ from headgate.gateway.topologies.versions import (
     beaten_up,
     heartbeat_down,
     heartbeat_up,
+    sent,
 )
-from headgate.gateway.topologies.versions import sent_version as sent
 from headgate.wire import heads
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse

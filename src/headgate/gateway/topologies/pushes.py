@@ -13,7 +13,7 @@ from headgate.domain.group_life import NONE
 from headgate.domain.push_checks import Push, Refused
 from headgate.domain.topology import Description, content_hash
 from headgate.gateway.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
-from headgate.gateway.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
+from headgate.gateway.rights import ABOUT_ITSELF, GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.asking import ask
 from headgate.gateway.topologies.service import TopologyService
@@ -28,7 +28,6 @@ from headgate.wire.primitives import Buffer
 
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
-_ABOUT_ITSELF: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, 16))
 _VERSION: Final = 0
 _BEGINNING_BYTES: Final = 64 * 1024  # of a push that is too large
 _STORED: Final = Refused(0, "")
@@ -81,7 +80,7 @@ class PushInterceptor(Interceptor):
             code = await self._rights.ask(session, Right.READ, push.group)
         except ClusterError as problem:
             return Refused(COORDINATOR_NOT_AVAILABLE, str(problem))
-        if code == GROUP_AUTHORIZATION_FAILED or code in _ABOUT_ITSELF:
+        if code == GROUP_AUTHORIZATION_FAILED or code in ABOUT_ITSELF:
             return Refused(code, "")
         return None
 

@@ -43,7 +43,7 @@ def added(broker: Versions) -> dict[int, tuple[int, int]]:
     return {**{key: ours for key, ours in _OURS.items() if key in broker}, PUSH: (0, 0)}
 
 
-def sent_version(broker: Versions, key: ApiKey, asked: int) -> ApiVersion:
+def sent(broker: Versions, key: ApiKey, asked: int) -> ApiVersion:
     """The version in which the broker is asked."""
     return ApiVersion(min(asked, broker.get(key, (0, 0))[1]))
 
