@@ -19,8 +19,6 @@ from headgate.base.ids import ApiKey, ApiVersion
 from headgate.gateway.interceptor import Session
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     OffsetDeleteRequest,
@@ -50,12 +48,6 @@ class Right(Enum):
         ApiVersion(4),
         lambda group: encode(HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe"), 4),
         lambda body: decode(HeartbeatResponse, 4, body).error_code,
-    )
-    DESCRIBE = _Probe(
-        ApiKey(15),
-        ApiVersion(6),
-        lambda group: encode(DescribeGroupsRequest(groups=(group,)), 6),
-        lambda body: decode(DescribeGroupsResponse, 6, body).groups[0].error_code,
     )
     DELETE = _Probe(
         ApiKey(47),

@@ -27,6 +27,7 @@ from headgate.facts.forms import Fact
 from headgate.facts.topics import message_limit
 from headgate.kafka.fact_reader import FactReader, Record
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
+from headgate.kafka.replay import Replay
 from headgate.kafka.topics import identify
 from headgate.ports.topology_facts import described_fact
 from headgate.ports.topology_store import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
@@ -67,12 +68,11 @@ class KafkaStore:
         self._topic = prefix + SUFFIX
         self._writer = writer
         self._clock = clock
-        self._on_event = on_event
         self._cache_name = cache_name
         self._largest = 0
         self._cache: TopologyCache | None = None
         self._reader: FactReader[list[Current | _Anew]] | None = None
-        self._replay: dict[str, Event] = {}  # what was read before the end was reached, the last of each group
+        self._replay: Replay[Event] = Replay(on_event)
         self._told_to = 0  # events were told up to this offset; reading again tells none twice
         self._rebuilding_to = 0  # the cache is behind the topic until this offset
         self._mended = -1  # the last record for which it was rebuilt
@@ -93,7 +93,7 @@ class KafkaStore:
             raise UsageError(f"{path} cannot be opened ({failure}): let this user write there") from None
         self._told_to = start
         for current in await self._cache.all():
-            self._replay[current.group] = _event(current)
+            self._replay.take(current.group, _event(current))
         self._reader = FactReader(
             self._settings,
             topic=self._topic,
@@ -101,14 +101,14 @@ class KafkaStore:
             digest=self._digest,
             forget=self._forget,
             take=self._take,
-            on_replayed=self._on_replayed,
             largest=self._largest,
         )
         self._reader.start()
 
     async def replayed(self) -> None:
-        """Return when the topic was read to its end."""
+        """Return when the topic was read to its end and told."""
         await self._open_reader().replayed.wait()
+        await self._replay.catch_up()
 
     @property
     def problem(self) -> str | None:
@@ -218,22 +218,11 @@ class KafkaStore:
             if isinstance(one, Current):
                 if one.offset >= self._told_to:
                     self._told_to = one.offset + 1
-                    self._tell(one.group, _event(one))
+                    self._replay.take(one.group, _event(one))
             else:
                 self._told_to = self._rebuilding_to = 0
                 for current in one.over:
-                    self._tell(current.group, DeletionRead(incarnation=current.incarnation))
-
-    def _tell(self, group: str, event: Event) -> None:
-        if self._open_reader().replayed.is_set():
-            self._on_event(group, event)
-        else:
-            self._replay[group] = event
-
-    def _on_replayed(self) -> None:
-        for group, event in self._replay.items():
-            self._on_event(group, event)
-        self._replay.clear()
+                    self._replay.take(current.group, DeletionRead(incarnation=current.incarnation))
 
 
 def _event(current: Current) -> Event:

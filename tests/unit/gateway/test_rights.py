@@ -8,8 +8,6 @@ from headgate.base.errors import ClusterError
 from headgate.gateway.rights import Right, Rights
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import (
-    DescribedGroup,
-    DescribeGroupsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     OffsetDeleteResponse,
@@ -29,7 +27,6 @@ class Connection:
             raise ClusterError("no answer")
         answers: dict[int, Any] = {
             12: HeartbeatResponse(error_code=self.code),
-            15: DescribeGroupsResponse(groups=(DescribedGroup(group_id="g", error_code=self.code),)),
             47: OffsetDeleteResponse(error_code=self.code),
         }
         return encode(answers[key], version)
@@ -45,7 +42,7 @@ class Time:
         return 0
 
 
-@pytest.mark.parametrize(("right", "key"), [(Right.READ, 12), (Right.DESCRIBE, 15), (Right.DELETE, 47)])
+@pytest.mark.parametrize(("right", "key"), [(Right.READ, 12), (Right.DELETE, 47)])
 @pytest.mark.parametrize("code", [0, 25, 30, 69])
 async def test_each_right_has_its_probe_and_the_brokers_code_is_the_answer(right: Right, key: int, code: int) -> None:
     connection: Any = Connection(code)

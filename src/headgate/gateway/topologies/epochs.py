@@ -1,10 +1,9 @@
 """The epochs of KIP-1331 in `headgate.state`: written by whoever decides, counted when they are read back.
 
-One rule: what is told (`on_event`) is what the topic says, in its order. Until it was read to its end nothing is told,
-then the last fact of each group, a few at a time so that clients are served meanwhile.
+One rule: what is told (`on_event`) is what the topic says, in its order, and first when it was read to its end
+(`kafka.replay`).
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,10 +12,10 @@ from headgate.domain.group_events import Event, WriteEpochs
 from headgate.facts import TopologyEpochsSet, decode
 from headgate.kafka.fact_reader import FactReader, Record
 from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.replay import Replay
 from headgate.ports.topology_facts import epochs_fact, event_of
 
 SUFFIX: Final = "state"
-_AT_ONCE: Final = 200
 
 
 class EpochFacts:
@@ -34,9 +33,8 @@ class EpochFacts:
     ) -> None:
         self._writer = writer
         self._clock = clock
-        self._on_event = on_event
         self._on_another = on_another
-        self._waiting: dict[str, TopologyEpochsSet] | None = {}  # the last of each group, until all was told
+        self._replay: Replay[Event] = Replay(on_event)
         self._reader: FactReader[list[TopologyEpochsSet] | None] = FactReader(
             settings,
             topic=prefix + SUFFIX,
@@ -54,11 +52,7 @@ class EpochFacts:
         """Return when the topic was read to its end and told."""
         self._reader.start()
         await self._reader.replayed.wait()
-        while self._waiting:
-            for group in list(self._waiting)[:_AT_ONCE]:
-                self._tell(self._waiting.pop(group))
-            await asyncio.sleep(0)
-        self._waiting = None
+        await self._replay.catch_up()
 
     async def write(self, effect: WriteEpochs) -> None:
         """Write the fact and return when it was read back; `ClusterError` when it was not written."""
@@ -70,20 +64,13 @@ class EpochFacts:
 
     def _take(self, found: list[TopologyEpochsSet] | None) -> None:
         if found is None:
-            if self._waiting is not None:
-                self._waiting.clear()
+            self._replay.forget()
             self._on_another()
             return
         for fact in found:
-            if self._waiting is None:
-                self._tell(fact)
-            else:
-                self._waiting[fact.group] = fact
-
-    def _tell(self, fact: TopologyEpochsSet) -> None:
-        event = event_of(fact, own=self._writer.is_own(fact))
-        if event is not None:
-            self._on_event(*event)
+            event = event_of(fact, own=self._writer.is_own(fact))
+            if event is not None:
+                self._replay.take(*event)
 
 
 def _digest(records: Sequence[Record]) -> list[TopologyEpochsSet]:

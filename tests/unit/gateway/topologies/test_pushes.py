@@ -269,9 +269,12 @@ async def test_a_join_before_the_topics_were_read_proves_nothing_later() -> None
     async with scene(opens=opens) as it:
         early = await it.another()
         await early.join()
+        numbers = {connection.number for connection in it.stage.gateway._connections}
         early.client.close()
         opens.set()
         await until(lambda: it.service.is_ready)
+        assert len(it.service.groups.roster) == 1  # it was made up for
+        assert not any(it.service.proves(number, "g", "m") for number in numbers)
         answer = (await it.another()).push()
         await asyncio.sleep(0.05)
         assert not answer.done()  # the broker is asked
