@@ -42,8 +42,7 @@ class FactReader(Generic[T]):
 
     `digest` makes something of a batch of records. `forget` is called before the topic is read again from its start,
     and told whether that is because the topic is another. Neither may raise for what a record holds; if they raise, the
-    batch comes again after a second. `on_replayed` is called once, when the end was reached for the first time. Made on
-    the loop.
+    batch comes again after a second. `replayed` is set when the end was reached for the first time. Made on the loop.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class FactReader(Generic[T]):
         digest: Callable[[Sequence[Record]], T],
         forget: Callable[[bool], T],
         take: Callable[[T], None],
-        on_replayed: Callable[[], None] = lambda: None,
         largest: int = MIB,
         committed: bool = False,
     ) -> None:
@@ -79,7 +77,6 @@ class FactReader(Generic[T]):
         self._digest = digest
         self._forget = forget
         self._take = take
-        self._on_replayed = on_replayed
         self._rewind = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
@@ -134,7 +131,6 @@ class FactReader(Generic[T]):
         try:
             if at_end and not self.replayed.is_set():
                 self.replayed.set()
-                self._on_replayed()
         finally:
             while self._waiters and self._waiters[0][0] < position:
                 waiter = heapq.heappop(self._waiters)[2]

@@ -50,7 +50,6 @@ async def test_a_callback_that_raises_does_not_stop_the_reader() -> None:
         digest=lambda _: 1,
         forget=lambda _: 0,
         take=broken,
-        on_replayed=broken,
     )
     waiting = asyncio.ensure_future(reader.reached(4))
     await asyncio.sleep(0)
