@@ -62,7 +62,7 @@ contract: setup ## our codec against Kafka's own classes
 	$(PYTEST) tests/contract
 
 integration: setup  ## real Kafka, real clients
-	$(PYTEST) tests/integration
+	$(PYTEST) -n 2 --dist loadfile tests/integration
 
 pipeline: setup ## real Spark on a real Kafka: facts to tables
 	$(PYTEST) tests/pipeline

@@ -2,7 +2,8 @@
 
 An interceptor names the calls that it opens. For each the gateway gathers the whole request, asks `on_request`, and
 later shows the whole answer to `on_response` of every interceptor that returned a context. Calls in `stream_keys`
-are never gathered: their answers' bytes are shown to `on_chunk` while they pass.
+are not gathered for it: `on_request` sees what has come of them and can only let them pass, and if it gives a context,
+the answer's bytes are shown to `on_chunk` while they pass, whatever others do with the call.
 
 Everything else (order, pending calls, acks=0, back-pressure, caps, draining) is the connection's and no
 interceptor's. An interceptor that raises is taken as `Forward`, with one WARN and a metric: a feature that fails
@@ -41,10 +42,11 @@ class CloseCause(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFrame:
-    """A client's request; `body` is what follows the header, empty for calls in `stream_keys`.
+    """A client's request; `body` is what follows the header.
 
-    `size` is the frame's as it was announced. `is_cut`: it was longer than may be gathered, and `body` is only its
-    beginning (see `Interceptor.cut_bytes`).
+    For calls in `stream_keys` it is only what has come of it so far, perhaps nothing, and gone after the call. `size`
+    is the frame's as it was announced. `is_cut`: it was longer than may be gathered, and `body` is only its beginning
+    (see `Interceptor.cut_bytes`). `is_answered` is False for a Produce with acks=0.
     """
 
     api_key: ApiKey
@@ -54,6 +56,7 @@ class RequestFrame:
     body: Buffer
     size: int = 0
     is_cut: bool = False
+    is_answered: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,17 +15,21 @@ from headgate.gateway.routes import Route
 
 @dataclass(slots=True)
 class Opened:
-    """The answer is gathered and shown to the interceptors; `asked` is the route that the client used."""
+    """The answer is gathered and shown to the interceptors; `asked` is the route that the client used.
+
+    `watchers` see its bytes as the broker sent them.
+    """
 
     asked: Route
     contexts: Contexts
+    watchers: Contexts
 
 
 @dataclass(slots=True)
 class Watched:
     """The answer passes, and these interceptors see its bytes."""
 
-    contexts: Contexts
+    watchers: Contexts
 
 
 @dataclass(slots=True)

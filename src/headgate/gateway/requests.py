@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.gateway.chain import ANSWER_SECONDS, RequestChain, watch
+from headgate.gateway.chain import ANSWER_SECONDS, Contexts, RequestChain, watch
 from headgate.gateway.interceptor import CloseCause, Hold, RequestFrame
 from headgate.gateway.pending import MOST_BEFORE_OPENED, MOST_PENDING, Opened, Private, Purpose, Watched
 from headgate.gateway.routes import HANDSHAKE_KEYS, PRODUCE, Route
 from headgate.wire import frames
+from headgate.wire.primitives import Buffer
 from headgate.wire.registry import API_VERSIONS
 
 if TYPE_CHECKING:
@@ -164,8 +165,14 @@ class RequestStream:
                         raise WireError("a Produce request that ends before its acks")
                     break
                 is_answered = acks != 0
+            purpose = None
+            if route.watchers:
+                if pos + frames.REQUEST_START.size + client_id_size > size < end:
+                    break  # who it is has not come yet
+                watchers = self._watch(route, view[pos : min(end, size)], is_answered=is_answered)
+                purpose = Watched(watchers) if watchers else None
             if is_answered:
-                pending.append((route, correlation_id, self._watch(route) if route.watchers else None))
+                pending.append((route, correlation_id, purpose))
             route.calls += 1
             self._last_key = key
             pos = end
@@ -196,17 +203,24 @@ class RequestStream:
             self._open(self._route, bytes(gathered))
         return taken
 
-    def _watch(self, route: Route) -> Purpose:
-        """Who wants to see the bytes of this call's answer."""
+    def _watch(self, route: Route, frame: Buffer, *, is_answered: bool) -> Contexts:
+        """Who wants to see the bytes of this call's answer; `frame` is as much of the request as is here."""
+        length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(frame, 0)
+        client_id_at = frames.REQUEST_START.size
+        body_at = frames.plain_body(frame, 0, len(frame), client_id_size, flexible=route.flexible_request)
+        client_id = None
+        if client_id_size >= 0:
+            client_id = bytes(frame[client_id_at : client_id_at + client_id_size]).decode(errors="backslashreplace")
         request = RequestFrame(
-            api_key=route.api_key,
-            api_version=route.api_version,
-            correlation_id=CorrelationId(0),
-            client_id=None,
-            body=b"",
+            api_key=ApiKey(key),
+            api_version=ApiVersion(version),
+            correlation_id=CorrelationId(correlation_id),
+            client_id=client_id,
+            body=memoryview(frame)[body_at:] if body_at else b"",
+            size=length,
+            is_answered=is_answered,
         )
-        contexts = watch(route.watchers, request, self._connection, self._connection.chain_meter)
-        return Watched(contexts) if contexts else None
+        return watch(route.watchers, request, self._connection, self._connection.chain_meter)
 
     # Opened requests.
 
@@ -227,7 +241,10 @@ class RequestStream:
         route.opened_calls += 1
         self._last_key = key
         chain = RequestChain(route.interceptors, request, connection.chain_meter)
-        opened = _OpenedRequest(route, request, header, frame)
+        watchers: Contexts = []
+        if route.watchers:
+            watchers = watch(route.watchers, request, connection, connection.chain_meter)
+        opened = _OpenedRequest(route, request, header, frame, watchers)
         hold = chain.run(connection)
         if hold is None and chain.answer is None and chain.split is None:
             self._forward(chain, opened)
@@ -290,7 +307,11 @@ class RequestStream:
             )
             frame = frames.frame(start.encode(), request.body)
         if _is_answered(route, frame):
-            purpose = Opened(opened.route, chain.contexts) if chain.contexts else None
+            purpose: Purpose = None
+            if chain.contexts:
+                purpose = Opened(opened.route, chain.contexts, opened.watchers)
+            elif opened.watchers:
+                purpose = Watched(opened.watchers)
             connection.pending.append((route, header.correlation_id, purpose))
         connection.upstream.write(frame)
 
@@ -327,6 +348,7 @@ class _OpenedRequest:
     request: RequestFrame
     header: frames.RequestHeader
     frame: bytes
+    watchers: Contexts
 
 
 def _is_answered(route: Route, frame: bytes) -> bool:

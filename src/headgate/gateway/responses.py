@@ -221,8 +221,8 @@ class ResponseStream:
 
     def _show(self, piece: memoryview) -> None:
         """Let the watchers of this answer see a piece of it."""
-        if type(self._purpose) is Watched:
-            for interceptor, context in self._purpose.contexts:
+        if type(self._purpose) is Watched or type(self._purpose) is Opened:
+            for interceptor, context in self._purpose.watchers:
                 try:
                     interceptor.on_chunk(piece.toreadonly(), context, self._connection)
                 except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream

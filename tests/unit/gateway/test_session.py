@@ -7,7 +7,8 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.gateway.interceptor import Forward, Hold, RequestFrame, Session
+from headgate.gateway.interceptor import Forward, Hold, RequestFrame, Rewritten, Session
+from headgate.wire import frames
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionsRequest
 from headgate.wire.messages.data import FetchRequest
@@ -18,7 +19,7 @@ from tests.unit.gateway.scripted import HEARTBEAT, Scripted
 from tests.unit.gateway.stage import stage, turns, until
 from tests.unit.gateway.test_order import heartbeat, metadata, numbers, produce
 from tests.unit.gateway.test_split import HEARTBEAT as HEARTBEAT_CALL
-from tests.unit.gateway.test_split import LARGE, Call, ask, fetch, send_cut
+from tests.unit.gateway.test_split import LARGE, Call, ask, fetch, reach, send_cut
 
 PROBE = encode(HeartbeatRequest(group_id="g", generation_id=-1, member_id="headgate-probe"), 4)
 ALLOWED = HeartbeatResponse(error_code=25)
@@ -265,6 +266,39 @@ async def test_a_watcher_sees_exactly_the_bytes_that_the_broker_sent(call: Call)
             it.chunks.clear()
 
 
+async def test_a_watcher_is_told_who_asks_and_sees_the_request_as_far_as_it_has_come() -> None:
+    seen: list[tuple[int, str | None, int, bytes]] = []
+
+    def look(frame: RequestFrame, _: Session) -> Forward:
+        seen.append((frame.correlation_id, frame.client_id, frame.size, bytes(frame.body)))
+        return Forward()
+
+    async with stage(Scripted(keys=(), stream_keys=(12,), request=look)) as on:
+        client, broker = await on.pair()
+        frame = heartbeat(7)
+        body = frame[frames.request_header(frame, flexible=True)[1] :]
+        meter = on.gateway.metrics.client_meter
+        before = meter.received_bytes
+        await client.send(frame[:16])  # inside the client id
+        await reach(meter, before + 16)
+        await client.send(frame[16:])
+        await broker.reply()
+        assert await numbers(client, 1) == [7]
+        assert seen == [(7, "test", len(frame) - 4, body)]
+
+
+async def test_a_watcher_sees_the_answer_to_a_call_that_another_opens_as_the_broker_sent_it() -> None:
+    changed = encode(HeartbeatResponse(error_code=7), 4)
+    opener = Scripted("opener", request=lambda *_: Forward("c"), response=lambda *_: Rewritten(changed))
+    watcher = Scripted("watcher", keys=(), stream_keys=(12,), request=lambda *_: Forward("c"))
+    async with stage(opener, watcher) as on:
+        client, broker = await on.pair()
+        await client.send(heartbeat(1))
+        asked = await broker.reply()
+        assert await client.frame() != asked.answer()
+        assert b"".join(watcher.chunks) == asked.answer()
+
+
 async def test_a_watcher_sees_no_other_calls() -> None:
     it = Scripted(keys=(), stream_keys=(1,), request=lambda *_: Forward("c"))
     async with stage(it) as on:
@@ -284,7 +318,7 @@ async def test_a_watcher_without_a_context_sees_nothing() -> None:
         await client.send(heartbeat(1))
         await broker.reply()
         assert await numbers(client, 1) == [1]
-    assert it.events == ["it request 0"]
+    assert it.events == ["it request 1"]
     assert it.chunks == []
 
 
