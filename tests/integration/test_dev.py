@@ -5,9 +5,13 @@ import os
 import signal
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from headgate.cli.sample import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
 from tests.support.gateway import HEADGATE
@@ -20,7 +24,8 @@ _START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 60.0, 30.0
 def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command and the address of its gateway, from its ready line on."""
     port, kafka_port = port_block(), port_block()
-    ports = ["--gateway-port", str(port), "--kafka-port", str(kafka_port)]
+    ports = ["--gateway-port", str(port), "--kafka-port", str(kafka_port), "--web-port", str(port + 14)]
+    web = "" if "--no-web" in options else f" web=http://127.0.0.1:{port + 14}"
     # In the environment, because the metrics' port has no option: two of these may run at a time.
     environment = {**os.environ, "HEADGATE_METRICS_LISTEN": f"127.0.0.1:{port + 15}", "HEADGATE_GATEWAY_NODES": "0-0"}
     with (folder / "dev.log").open("w") as log:
@@ -36,7 +41,7 @@ def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], st
         began = time.monotonic()
         line = process.stdout.readline()
         assert time.monotonic() - began < _START_S
-        assert line == f"ready gateway=127.0.0.1:{port} kafka=127.0.0.1:{kafka_port}\n", (
+        assert line == f"ready gateway=127.0.0.1:{port} kafka=127.0.0.1:{kafka_port}{web}\n", (
             folder / "dev.log"
         ).read_text()
         yield process, f"127.0.0.1:{port}"
@@ -68,6 +73,13 @@ def until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.3)
 
 
+def health(gateway: str) -> object:
+    """What the web says of itself; its port belongs to the gateway's block."""
+    host, port = gateway.split(":")
+    with urllib.request.urlopen(f"http://{host}:{int(port) + 14}/api/v1/health", timeout=10) as answer:
+        return json.loads(answer.read())
+
+
 def those_with(text: str) -> list[int]:
     """The processes that have this text in their command line."""
     found = []
@@ -91,6 +103,7 @@ def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal
         assert sorted(nodes) == ["by-customer", "large", "orders", "to-counts", "to-large-orders"]
         until(lambda: f"{DEMO} " in groups(gateway, "--describe", "--group", DEMO, "--members")[1], _JOIN_S)
         assert groups(gateway, "--describe", "--group", DEMO, "--topology")[0] == 1  # a 4.3.1 client is never asked
+        assert health(gateway) == {"ready": True, "problems": {}}
         tables = tmp_path / "data" / "tables"
         until(lambda: (ORDERS, LARGE) in pairs_of(tables), _TABLES_S)
         assert pairs_of(tables) == {(ORDERS, LARGE), (ORDERS, COUNTS), (CUSTOMERS, "")}
@@ -104,8 +117,10 @@ def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal
 
 
 def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path) -> None:
-    with dev(tmp_path, "--no-sample") as (process, gateway):
+    with dev(tmp_path, "--no-sample", "--no-web") as (process, gateway):
         assert groups(gateway, "--list") == (0, "")
+        with pytest.raises(urllib.error.URLError):
+            health(gateway)
         process.send_signal(signal.SIGINT)
         assert process.wait(_END_S) == 130
     assert those_with(str(tmp_path)) == []

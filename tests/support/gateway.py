@@ -53,7 +53,10 @@ class GatewaySetup:
             "upstream.service_mechanism": "none",
             "metrics.listen": f"127.0.0.1:{self.metrics_port}",
             "tables.path": str(self.folder / "tables"),
-            "topologies.owner": "broker",  # nothing but carrying bytes, unless a test is about it
+            # Nothing but carrying bytes, unless a test is about it.
+            "topologies.owner": "broker",
+            "share_groups.enable": False,
+            "activity.enable": False,
             **self.more,
         }
         self.folder.mkdir(parents=True, exist_ok=True)

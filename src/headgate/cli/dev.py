@@ -1,4 +1,4 @@
-"""`headgate dev`: a real Kafka and the gateway in front of it, a sample and the pipeline, in one folder, to try it.
+"""`headgate dev`: a real Kafka, the gateway in front of it, a sample, the pipeline and the web, in one folder, to try.
 
 One line on standard output when all of it answers, then it runs until SIGINT or SIGTERM, which end all of it. The
 folder keeps the cluster's data, so that the next start goes on where this one ended.
@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvloop
@@ -20,6 +21,7 @@ from headgate.cli.dev_pipeline import DevPipeline, is_installed
 from headgate.cli.features import check_features, make_features
 from headgate.cli.sample import APPLICATION, DEMO, Sample
 from headgate.cli.waiting import Stopped, ready_or_stopped
+from headgate.cli.web import make_web, read_or_stopped
 from headgate.config import Config, load
 from headgate.gateway.server import Gateway
 from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, Patience, StartGivenUpError
@@ -30,14 +32,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser("dev", help="a real Kafka with the gateway in front of it, to try")
     parser.add_argument("--gateway-port", type=int, default=9092, metavar="PORT", help="node i listens on PORT+1+i")
     parser.add_argument("--kafka-port", type=int, default=19092, metavar="PORT", help="of the embedded Kafka")
-    parser.add_argument("--web-port", type=int, default=8080, metavar="PORT", help="of the page (not in this version)")
+    parser.add_argument("--web-port", type=int, default=8080, metavar="PORT", help="of the REST interface")
     parser.add_argument("--data-dir", type=Path, default=Path(".headgate"), metavar="DIR", help="default: .headgate")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file for everything else")
     parser.add_argument(
         "--no-sample", action="store_true", help="leave out the sample: a producer, two Streams members"
     )
     parser.add_argument("--no-pipeline", action="store_true", help="leave out the pipeline from facts to tables")
-    parser.add_argument("--no-web", action="store_true", help="leave out the page (not in this version)")
+    parser.add_argument("--no-web", action="store_true", help="leave out the REST interface")
     parser.set_defaults(run=run)
 
 
@@ -47,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     overrides = {
         "gateway.listen": f"127.0.0.1:{args.gateway_port}",
         "upstream.bootstrap": [f"127.0.0.1:{args.kafka_port}"],
+        "web.listen": f"127.0.0.1:{args.web_port}",
         "tables.path": str(data_dir / "tables"),
         "pipeline.checkpoint": str(data_dir / "checkpoints"),
     }
@@ -59,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_pipeline and is_installed():
         parts.append(DevPipeline(config, data_dir))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config, spec, parts))
+        return runner.run(_run(config, spec, parts, has_web=not args.no_web))
 
 
-async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPipeline]) -> int:
+async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPipeline], *, has_web: bool) -> int:
     loop = asyncio.get_running_loop()
     stopped = Stopped()
     deaths: list[NodeDeath] = []
@@ -73,17 +76,26 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
 
     kafka = EmbeddedKafka(spec, on_death=on_death)
     gateway = Gateway(config, features=make_features(config))
-    # The gateway's ports first: without them there is no use in starting Kafka.
-    async with gateway.running():
+    web = make_web(config) if has_web else None
+    # The ports first: without them there is no use in starting Kafka.
+    async with gateway.running(), AsyncExitStack() as ports:
+        if web is not None:
+            ports.enter_context(web.listening())
         try:
             await _start(kafka, stopped)
             if await ready_or_stopped(gateway.problems, stopped):
-                for part in parts:
-                    await asyncio.to_thread(part.start)
-                print(f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}", flush=True)
-                if any(isinstance(part, Sample) for part in parts):
-                    print(_hint(config, parts), file=sys.stderr, flush=True)
-                await stopped.event.wait()
+                async with AsyncExitStack() as serving:
+                    told = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
+                    if web is not None:
+                        await serving.enter_async_context(web.running())
+                        await read_or_stopped(web, stopped)
+                        told += f" web={web.url}"
+                    for part in parts:
+                        await asyncio.to_thread(part.start)
+                    print(told, flush=True)
+                    if any(isinstance(part, Sample) for part in parts):
+                        print(_hint(config, parts), file=sys.stderr, flush=True)
+                    await stopped.event.wait()
         except StartGivenUpError:
             return stopped.exit_code
         finally:

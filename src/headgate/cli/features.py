@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from headgate.config.model import Config
+from headgate.gateway.activity.feature import ActivityFeature
 from headgate.gateway.features import Feature
+from headgate.gateway.principals import Principals, PrincipalsFeature
+from headgate.gateway.share_groups.feature import ShareGroupFeature
+from headgate.gateway.share_groups.leaving import LeftShareGroups
+from headgate.gateway.share_groups.service import ShareGroupService
 from headgate.gateway.topologies.cleanup import DescribeGroups
 from headgate.gateway.topologies.feature import HiddenTopologies, TopologyFeature
 from headgate.gateway.topologies.service import TopologyService
@@ -22,6 +27,25 @@ def check_features(config: Config) -> None:
 
 def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Feature, ...]:
     """`row` tells a worker from the one that it replaces: for a while both are there."""
+    principals = Principals()
+    asking = (*_share_groups(config, worker, principals), *_activity(config, worker, principals))
+    who = (PrincipalsFeature(principals),) if asking else ()
+    left = (LeftShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
+    return (*who, *asking, *left, *_topologies(config, worker, row))
+
+
+def _share_groups(config: Config, worker: int, principals: Principals) -> tuple[Feature, ...]:
+    if not config.share_groups.enable:
+        return ()
+    service = ShareGroupService(config, worker=worker)
+    return (ShareGroupFeature(service, principals, dlq_auto_create=config.share_groups.dlq_auto_create),)
+
+
+def _activity(config: Config, worker: int, principals: Principals) -> tuple[Feature, ...]:
+    return (ActivityFeature(config, principals, worker=worker),) if config.activity.enable else ()
+
+
+def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
     match config.topologies.owner:
         case "broker":
             return ()

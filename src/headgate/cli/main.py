@@ -10,7 +10,20 @@ from collections.abc import Sequence
 
 import headgate
 from headgate.base.errors import HeadgateError
-from headgate.cli import config, dev, doctor, kafka, pipeline, serve, streams_groups, tables, topology
+from headgate.cli import (
+    config,
+    connectors,
+    dev,
+    doctor,
+    kafka,
+    pipeline,
+    serve,
+    share_groups,
+    streams_groups,
+    tables,
+    topology,
+    web,
+)
 from headgate.cli.waiting import INTERRUPTED
 from headgate.config import ConfigError
 
@@ -21,7 +34,20 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (dev, serve, kafka, config, doctor, streams_groups, topology, tables, pipeline):
+    for command in (
+        dev,
+        serve,
+        kafka,
+        config,
+        doctor,
+        streams_groups,
+        share_groups,
+        topology,
+        connectors,
+        tables,
+        pipeline,
+        web,
+    ):
         command.add_parser(commands)
     return root
 

@@ -6,41 +6,19 @@ usage. (The shipped tool ends with 0 when a deletion fails; here that is 1.)
 """
 
 import argparse
-import asyncio
-import sys
-from collections.abc import Coroutine
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import streams_groups_text as text
+from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.logs import escaped
-from headgate.config.addresses import Address, parse_address
 from headgate.domain.topology import Description, Refusal, from_wire
-from headgate.kafka.client_properties import read_properties
-from headgate.kafka.client_settings import settings_of
 from headgate.kafka.connections import Connections, Dialler
 from headgate.kafka.coordinators import GroupError, find_coordinators
 from headgate.kafka.group_admin import TopologyStatus, delete_group, describe_group, list_streams_groups
 from headgate.kafka.group_offsets import group_offsets
 from headgate.wire.messages.streams import DescribedStreamsGroup
 
-_SILENCE_S = 2.0
 _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-_LONGEST_TIMEOUT_MS = 3_600_000
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What is printed, and what the command ends with; `note` goes to standard error."""
-
-    text: str
-    document: dict[str, Any]
-    exit_code: int = 0
-    note: str | None = None
 
 
 # argparse gives the type of add_subparsers() no public name.
@@ -71,24 +49,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="with --describe: the state of the group; with --list: states, or only the groups in STATES",
     )
     parser.add_argument("--verbose", action="store_true", help="with --describe: epochs and target tasks too")
-    parser.add_argument("--timeout", type=int, metavar="MS", help="how long to try, all in all (default 30000)")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS, login, timeouts")
-    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 done, 1 the group is not there or the thing failed, 2 usage."""
     _check(args)
-    dialler = _dialler(args)
-    try:
-        outcome = asyncio.run(_telling(f"asking {args.bootstrap_server}", _answer(args, dialler)))
-    except ClusterError as failure:  # servers choose some of these words
-        raise ClusterError(escaped(str(failure))) from None
-    if outcome.note and not args.json:
-        _tell(outcome.note)
-    print(text.json_text(outcome.document) if args.json else outcome.text, end="")
-    return outcome.exit_code
+    return show(args, _answer(args, dialler_of(args)))
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -107,8 +75,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--topology, --offsets, --members and --state are for --describe")
     if args.verbose and not args.describe:
         raise UsageError("--verbose is for --describe")
-    if args.timeout is not None and not 1 <= args.timeout <= _LONGEST_TIMEOUT_MS:
-        raise UsageError(f"--timeout must be from 1 to {_LONGEST_TIMEOUT_MS} milliseconds")
+    check_timeout(args)
 
 
 def states_of(names: str) -> tuple[str, ...]:
@@ -118,28 +85,6 @@ def states_of(names: str) -> tuple[str, ...]:
     if not set(wanted) <= known.keys():
         raise UsageError(f"Invalid state list '{escaped(names)}'. Valid states are: {', '.join(_STATES)}")
     return tuple(known[name] for name in wanted)
-
-
-def _dialler(args: argparse.Namespace) -> Dialler:
-    properties = {} if args.command_config is None else read_properties(args.command_config)
-    try:
-        settings = settings_of(properties, _bootstrap(args.bootstrap_server))
-    except UsageError as problem:
-        if args.command_config is None:
-            raise
-        raise UsageError(f"{args.command_config}: {problem}") from None
-    if settings.unused:
-        _tell(f"{args.command_config}: not used: {', '.join(map(escaped, settings.unused))}")
-    if args.timeout is None:
-        return settings.dialler
-    return replace(settings.dialler, timeout_s=args.timeout / 1000)
-
-
-def _bootstrap(servers: str) -> tuple[Address, ...]:
-    try:
-        return tuple(parse_address(server.strip()) for server in servers.split(","))
-    except ValueError as problem:
-        raise UsageError(f"--bootstrap-server {escaped(servers)}: {problem}") from None
 
 
 async def _answer(args: argparse.Namespace, dialler: Dialler) -> Outcome:
@@ -205,24 +150,3 @@ def _description(group: DescribedStreamsGroup) -> Description:
     if isinstance(read, Refusal):
         raise ClusterError(f"the server's topology description is not understood: {read.text}")
     return read
-
-
-async def _telling(what: str, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work, and say every two seconds that it still goes on."""
-    watching = asyncio.create_task(_watch(what))
-    try:
-        return await work
-    finally:
-        watching.cancel()
-
-
-async def _watch(what: str) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    while True:
-        await asyncio.sleep(_SILENCE_S)
-        _tell(f"still {what} ({loop.time() - began:.0f} s)")
-
-
-def _tell(words: str) -> None:
-    print(f"headgate: {words}", file=sys.stderr, flush=True)

@@ -8,10 +8,10 @@ life in which it was pushed, so that part is `-` here; the hash is the first twe
 hash. Where no description is shown there is no version and no provenance: both are null.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
 from headgate.domain.topology import Description, content_hash
 from headgate.domain.topology_text import fetch_failed_text, not_stored_text, render
@@ -21,7 +21,6 @@ from headgate.kafka.group_admin import DEAD, EMPTY, GroupListing, TopologyStatus
 from headgate.kafka.group_offsets import PartitionOffsets
 from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
 
-_NAME_WIDTH = 15
 _COORDINATOR_WIDTH = 25
 _HASH_DIGITS = 12
 _UNKNOWN = "-"
@@ -33,7 +32,7 @@ def names_text(listings: Iterable[GroupListing]) -> str:
 
 def states_text(listings: Sequence[GroupListing]) -> str:
     rows = [("GROUP", "STATE"), *((escaped(listing.group), listing.state) for listing in listings)]
-    return _table(rows, [_widest(rows, 0)])
+    return table(rows, [widest(rows, 0)])
 
 
 def listings_json(listings: Iterable[GroupListing]) -> dict[str, Any]:
@@ -45,21 +44,21 @@ def offsets_text(group: DescribedStreamsGroup, offsets: Iterable[PartitionOffset
     if not verbose:
         rows = [("GROUP", "TOPIC", "PARTITION", "OFFSET-LAG")]
         rows += [(name, escaped(one.topic), str(one.partition), str(one.lag)) for one in offsets]
-        return _table(rows, [_widest(rows, 0), _widest(rows, 1), 10])
+        return table(rows, [widest(rows, 0), widest(rows, 1), 10])
     wide = [("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG")]
     wide += [
         (
             name,
             escaped(one.topic),
             str(one.partition),
-            _or_dash(one.current_offset),
-            _or_dash(one.leader_epoch),
+            or_dash(one.current_offset),
+            or_dash(one.leader_epoch),
             str(one.log_end_offset),
             str(one.lag),
         )
         for one in offsets
     ]
-    return _table(wide, [_widest(wide, 0), _widest(wide, 1), 10, 15, 15, 15, 15])
+    return table(wide, [widest(wide, 0), widest(wide, 1), 10, 15, 15, 15, 15])
 
 
 def offsets_json(group: DescribedStreamsGroup, offsets: Iterable[PartitionOffsets]) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def members_text(group: DescribedStreamsGroup, *, verbose: bool) -> str:
     if not verbose:
         rows = [("GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
         rows += [(name, *_member_names(member), _tasks(member.assignment)) for member in group.members]
-        return _table(rows, [_widest(rows, place) for place in range(4)])
+        return table(rows, [widest(rows, place) for place in range(4)])
     topology_epoch = "" if group.topology is None else str(group.topology.epoch)
     wide = [
         (
@@ -114,8 +113,8 @@ def members_text(group: DescribedStreamsGroup, *, verbose: bool) -> str:
                 _tasks(member.assignment) + _tasks(member.target_assignment, "TARGET-"),
             )
         )
-    member_width = max(2 * _NAME_WIDTH, _widest(wide, 2))
-    return _table(wide, [_widest(wide, 0), 25, member_width, 15, 15, _widest(wide, 5), _widest(wide, 6)])
+    member_width = max(2 * NAME_WIDTH, widest(wide, 2))
+    return table(wide, [widest(wide, 0), 25, member_width, 15, 15, widest(wide, 5), widest(wide, 6)])
 
 
 def _member_names(member: StreamsGroupMember) -> tuple[str, str, str]:
@@ -171,16 +170,16 @@ def state_text(group: DescribedStreamsGroup, coordinator: Coordinator, *, verbos
     where = f"{escaped(coordinator.address.host)}:{coordinator.address.port} ({coordinator.node})"
     if not verbose:
         rows = [("GROUP", "COORDINATOR (ID)", "STATE", "#MEMBERS"), (name, where, state, members)]
-        table = _table(rows, [_widest(rows, 0), _widest(rows, 1, _COORDINATOR_WIDTH), 25])
+        shown = table(rows, [widest(rows, 0), widest(rows, 1, _COORDINATOR_WIDTH), 25])
     else:
         epochs = str(group.group_epoch), str(group.assignment_epoch)
         wide = [
             ("GROUP", "COORDINATOR (ID)", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"),
             (name, where, state, *epochs, members),
         ]
-        table = _table(wide, [_widest(wide, 0), _widest(wide, 1, _COORDINATOR_WIDTH), 25, 15, 25])
+        shown = table(wide, [widest(wide, 0), widest(wide, 1, _COORDINATOR_WIDTH), 25, 15, 25])
     warning = no_members_text(group)
-    return f"\nError: {warning}\n{table}" if warning else table
+    return f"\nError: {warning}\n{shown}" if warning else shown
 
 
 def state_json(group: DescribedStreamsGroup, coordinator: Coordinator) -> dict[str, Any]:
@@ -228,7 +227,7 @@ def topology_json(
 def version(epoch: int | None, description: Description) -> str:
     """`-/EPOCH/HASH`: the incarnation is not known here (see above)."""
     digits = content_hash(description).removeprefix("sha256:")[:_HASH_DIGITS]
-    return f"{_UNKNOWN}/{_or_dash(epoch)}/{digits}"
+    return f"{_UNKNOWN}/{or_dash(epoch)}/{digits}"
 
 
 def deletion_text(group: str, failure: GroupError | None) -> str:
@@ -245,25 +244,3 @@ def deletion_json(group: str, failure: GroupError | None) -> dict[str, Any]:
     if failure is None:
         return {"group": group, "deleted": True}
     return {"group": group, "deleted": False, "error_code": failure.code, "error": failure.text}
-
-
-def json_text(document: dict[str, Any]) -> str:
-    return json.dumps(document) + "\n"
-
-
-def _table(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
-    """One line a row; cells without a width are as long as they are."""
-    lines = []
-    for row in rows:
-        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-        lines.append(" ".join([*cells, *row[len(widths) :]]) + "\n")
-    return "".join(lines)
-
-
-def _widest(rows: Iterable[Sequence[str]], place: int, least: int = _NAME_WIDTH) -> int:
-    """The width of a column: headings count only as far as the tool counts them, that is not at all."""
-    return max([least, *(len(row[place]) for row in list(rows)[1:])])
-
-
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)

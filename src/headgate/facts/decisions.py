@@ -63,6 +63,14 @@ class DlqRegistered(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DlqUnregistered(Ended):
+    """It does so no more."""
+
+    topic: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyEpochsSet(Fact):
     """What a store other than kafka: holds for a group, and which epoch failed for good (KIP-1331).
 
@@ -98,6 +106,7 @@ class BreakerTripped(Fact):
 
 
 _NAME = Member("name", Text())
+_DLQ_TOPIC = Member("topic", Text())
 _GENERATION = Member("generation", Whole())
 
 FORMS = (
@@ -111,7 +120,8 @@ FORMS = (
     Form(GroupPaused, "state", ("pause", GROUP), (AT, Member("reason", Text()), BY, *COMMON)),
     Form(GroupPauseEnded, "state", ("pause", GROUP), None),
     Form(BreakerResumed, "state", ("resumed", GROUP), (AT, _GENERATION, *COMMON)),
-    Form(DlqRegistered, "state", ("dlq", Member("topic", Text()), GROUP), (AT, *COMMON)),
+    Form(DlqRegistered, "state", ("dlq", _DLQ_TOPIC, GROUP), (AT, *COMMON)),
+    Form(DlqUnregistered, "state", ("dlq", _DLQ_TOPIC, GROUP), None),
     Form(
         TopologyEpochsSet,
         "state",

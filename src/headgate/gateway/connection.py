@@ -17,11 +17,11 @@ from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
 from headgate.gateway.chain import discard
 from headgate.gateway.ends import End
-from headgate.gateway.interceptor import CloseCause, Interceptor
+from headgate.gateway.interceptor import CloseCause, Familiar, Interceptor
 from headgate.gateway.pending import MOST_PENDING, Entry, Private
 from headgate.gateway.requests import RequestStream
 from headgate.gateway.responses import ResponseStream
-from headgate.gateway.routes import Versions
+from headgate.gateway.routes import Route, Versions
 from headgate.wire import frames
 from headgate.wire.registry import API_VERSIONS
 
@@ -71,6 +71,7 @@ class Connection:
         self.is_proved = False  # the broker has answered more than the handshake: it knows who this is
         self.max_gathered_bytes = min(_BEFORE_PROOF_BYTES, self.max_frame_bytes)
         self.pending: deque[Entry] = deque()
+        self.familiars: dict[Route, Familiar] = {}
         self.draining = False
         self.closed: CloseCause | None = None
         self.was_active = True  # since somebody last looked; then `last_active` is brought up to date
@@ -117,6 +118,11 @@ class Connection:
     @property
     def peer(self) -> str:
         return self._peer
+
+    def know(self, api_key: ApiKey, api_version: ApiVersion, familiar: Familiar) -> None:
+        route = self.routes.route(api_key, api_version)
+        if len(route.watchers) == 1:
+            self.familiars[route] = familiar
 
     def broker_versions(self) -> Versions:
         return self._versions

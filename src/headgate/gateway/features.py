@@ -18,5 +18,8 @@ class Feature(Protocol):
     def running(self) -> AbstractAsyncContextManager[None]:
         """Its life: begun before clients are served, ended when they are gone."""
 
+    def problems(self) -> Mapping[str, str]:
+        """Why a client that comes now may not be served; for `/readyz`."""
+
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         """What it has counted, by the families of `metrics`."""

@@ -153,6 +153,59 @@ _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
         "Heartbeats that were answered although deciding about the question failed",
         (),
     ),
+    "headgate_share_groups_ready": (
+        GaugeMetricFamily,
+        "1 when it is known which share groups have dead letters, a breaker or a pause",
+        (),
+    ),
+    "headgate_share_groups_leading": (GaugeMetricFamily, "1 when a worker here judges the breakers", ()),
+    "headgate_share_groups_paused": (GaugeMetricFamily, "Share groups that are paused", ()),
+    "headgate_share_groups_held_ranges": (GaugeMetricFamily, "Ranges of records that members hold", ()),
+    "headgate_share_groups_acquired_records": (CounterMetricFamily, "Records that members acquired", ()),
+    "headgate_share_groups_stripped_records": (
+        CounterMetricFamily,
+        "Records that were not delivered again because of their delivery count",
+        (),
+    ),
+    "headgate_share_groups_late_dead_letters": (
+        CounterMetricFamily,
+        "Dead letters that were written after they were given up",
+        (),
+    ),
+    "headgate_share_groups_withdrawn_dead_letters": (
+        CounterMetricFamily,
+        "Dead letters whose record was not archived",
+        (),
+    ),
+    "headgate_share_groups_facts_lost": (CounterMetricFamily, "Counts and events that could not be written", ()),
+    "headgate_share_group_dead_letters": (CounterMetricFamily, "Dead letters written", ("group",)),
+    "headgate_share_group_dlq_circuit_breaker_tripped": (
+        CounterMetricFamily,
+        "Trips of the circuit breaker (DlqCircuitBreakerTripped)",
+        ("group",),
+    ),
+    "headgate_share_group_dlq_write_timeouts": (
+        CounterMetricFamily,
+        "Records archived without the dead letter that they should have (DlqWriteTimeouts)",
+        ("group",),
+    ),
+    "headgate_dlq_topic_shared_by_multiple_groups": (
+        GaugeMetricFamily,
+        "Share groups of a dead-letter topic that has more than one (DlqTopicSharedByMultipleGroups)",
+        ("topic",),
+    ),
+    "headgate_activity_intervals": (GaugeMetricFamily, "Uses of topics by clients that go on", ()),
+    "headgate_activity_overflows": (
+        CounterMetricFamily,
+        "Uses that are counted together because the table of clients is full",
+        (),
+    ),
+    "headgate_activity_unreadable": (
+        CounterMetricFamily,
+        "Produce, Fetch and ShareFetch calls of which the topics could not be read",
+        (),
+    ),
+    "headgate_activity_facts": (CounterMetricFamily, "Facts of activity, written and lost", ("outcome",)),
     "headgate_worker_restarts": (CounterMetricFamily, "Workers that ended unasked and were started again", ()),
 }
 
@@ -161,6 +214,9 @@ _LOWEST: Final = frozenset(
     (
         "headgate_certificate_expiry_seconds",
         "headgate_connections_limit",
+        "headgate_dlq_topic_shared_by_multiple_groups",
+        "headgate_share_groups_paused",
+        "headgate_share_groups_ready",
         "headgate_topologies_groups",
         "headgate_topologies_ready",
     )

@@ -165,8 +165,14 @@ class RequestStream:
                         raise WireError("a Produce request that ends before its acks")
                     break
                 is_answered = acks != 0
-            purpose = None
-            if route.watchers:
+            purpose: Purpose = None
+            familiar = connection.familiars.get(route) if route.watchers else None
+            if familiar is not None:
+                try:
+                    purpose = familiar.asked(view, pos, min(end, size), length)
+                except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                    connection.chain_meter.failed(route.watchers[0], "asked", failure)
+            if purpose is None and route.watchers:
                 if pos + frames.REQUEST_START.size + client_id_size > size < end:
                     break  # who it is has not come yet
                 watchers = self._watch(route, view[pos : min(end, size)], is_answered=is_answered)

@@ -4,11 +4,12 @@ When Headgate answers a call itself, the right that the broker would have checke
 right has a probe whose answer is GROUP_AUTHORIZATION_FAILED (30) exactly when it is missing, also for groups that do
 not exist; any other code is yes, for the right is checked first. A probe that gets no answer proves nothing: it is no.
 
-Verdicts are kept for a few seconds for each connection: behind a long poll a probe waits for it.
+Verdicts are kept for a few seconds for each connection: behind a long poll a probe waits for it. Rights on topics are
+asked for rarely, and each time.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -18,6 +19,7 @@ from headgate.base.clock import Clock
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.gateway.interceptor import Session
 from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -30,6 +32,9 @@ ABOUT_ITSELF: Final = frozenset((14, 15, 16))  # the coordinator loads, is away 
 _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 64  # for each connection
 _LONGEST_NAME: Final = 1024  # longer ones are nobody's, and are asked about each time
+_METADATA, _METADATA_VERSION = ApiKey(3), ApiVersion(13)
+_UNKNOWN_TOPIC: Final = 3
+_WRITE: Final = 1 << 4  # of authorized operations; what they are when nothing is told does not have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +86,27 @@ class Rights:
         if len(kept) > _MOST_KEPT:
             kept.popitem(last=False)
         return code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRight:
+    """What a client may do with a topic, there or not; `exists` says nothing when it may not even know that."""
+
+    may_write: bool
+    exists: bool
+
+
+async def topic_rights(session: Session, topics: Sequence[str]) -> dict[str, TopicRight]:
+    """What the broker says of these topics; `ClusterError` when it does not. Of one that it leaves out: nothing."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=topic) for topic in topics),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    answer = await session.call(_METADATA, _METADATA_VERSION, encode(request, _METADATA_VERSION))
+    rights = dict.fromkeys(topics, TopicRight(may_write=False, exists=False))
+    for topic in decode(MetadataResponse, _METADATA_VERSION, answer).topics:
+        if topic.name is not None and topic.name in rights:
+            may_write = bool(topic.topic_authorized_operations & _WRITE)
+            rights[topic.name] = TopicRight(may_write=may_write, exists=topic.error_code != _UNKNOWN_TOPIC)
+    return rights

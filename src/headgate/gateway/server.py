@@ -92,12 +92,15 @@ class Gateway:
 
     def problems(self) -> Mapping[str, str]:
         """Why a client that comes now may not be served; what `/readyz` shows."""
-        problems = {} if self._ports is None else {f"node {node}": why for node, why in self._ports.unreachable.items()}
+        unreachable = {} if self._ports is None else self._ports.unreachable
+        problems = {f"node {node}": why for node, why in unreachable.items()}
         if self.cluster.problem is not None:
             problems["upstream"] = self.cluster.problem
         for certificates in (self._ends.listener_tls, self._ends.upstream_tls):
             if certificates is not None and certificates.problem is not None:
                 problems[certificates.section] = certificates.problem
+        for feature in self._features:
+            problems |= feature.problems()
         if self._draining:
             problems["gateway"] = "is draining"
         return problems

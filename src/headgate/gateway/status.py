@@ -33,13 +33,13 @@ class StatusPages:
         self._visits: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def serving(self, listen: Address) -> AsyncIterator[None]:
-        """The pages, as long as the block runs."""
+    async def serving(self, listen: Address, *, named: str = "metrics.listen") -> AsyncIterator[None]:
+        """The pages, as long as the block runs; `named` is where the operator said the address."""
         try:
             server = await asyncio.start_server(self._receive, listen.host, listen.port, limit=_LARGEST_REQUEST)
         except OSError as failure:
             raise PlatformError(
-                f"cannot listen on {listen} for the status pages: {failure.strerror}. Choose another metrics.listen"
+                f"cannot listen on {listen} for the status pages: {failure.strerror}. Choose another {named}"
             ) from None
         try:
             yield

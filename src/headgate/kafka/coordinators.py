@@ -99,7 +99,7 @@ async def find_coordinators(connections: Connections, groups: Iterable[str]) -> 
     """Who coordinates each group, as the bootstrap broker says now."""
     link = await connections.bootstrap()
     found: dict[str, Coordinator | GroupError] = {}
-    for some in _batches(groups):
+    for some in batches(groups):
         request = FindCoordinatorRequest(coordinator_keys=some)
         answer = await link.ask(_FIND_COORDINATOR, request, FindCoordinatorResponse, lowest=4, highest=6)
         said = {one.key: one for one in answer.coordinators}
@@ -115,7 +115,7 @@ def _coordinator(said: FoundCoordinator | None) -> Coordinator | GroupError:
     return Coordinator(NodeId(said.node_id), Address(said.host, said.port))
 
 
-def _batches(groups: Iterable[str]) -> Iterator[tuple[str, ...]]:
+def batches(groups: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """The groups in portions that one call carries."""
     rest = iter(groups)
     while some := tuple(islice(rest, _GROUPS_A_CALL)):
@@ -151,7 +151,7 @@ async def _ask_one(
         link = await connections.to(address)
     except ClusterError as failure:
         return dict.fromkeys(groups, GroupError(COORDINATOR_NOT_AVAILABLE, str(failure)))
-    for some in _batches(groups):
+    for some in batches(groups):
         said: Mapping[str, R | GroupError]
         try:
             said = await call(link, some)

@@ -43,22 +43,14 @@ class Position:
     offset: int
 
 
-class FactWriter:
-    """Writes facts to the headgate.* topics of one cluster; one for each worker process.
+class RecordWriter:
+    """Writes records to the topics of one cluster.
 
     Made on the event loop that it serves. `delivery_timeout_s` bounds how long a record is tried, and the bytes that
-    wait are bounded too: past that, `write` raises at once.
+    wait are bounded too: past that, `append` raises at once.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        prefix: str,
-        origin: Origin,
-        largest: int = MIB,
-        delivery_timeout_s: float = 5.0,
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, largest: int = MIB, delivery_timeout_s: float = 5.0) -> None:
         self._settings = quiet(
             settings,
             enable__idempotence=True,
@@ -73,57 +65,29 @@ class FactWriter:
             queue__buffering__max__kbytes=max(_QUEUE_KIB, 2 * largest // 1024),
             error_cb=self._on_error,
         )
-        self._prefix = prefix
-        self._origin = origin
         self._loop = asyncio.get_running_loop()
-        self._seq = 0
         self._waiting: set[asyncio.Future[Position]] = set()
         self._broken = False
         self._stop = threading.Event()
         self._producer: Producer | None = None
         self._thread: threading.Thread | None = None
 
-    @property
-    def origin(self) -> Origin:
-        return self._origin
-
-    async def open(self, *suffixes: str, timeout_s: float = 10.0) -> None:
-        """Warm up: connect and learn where the topics are, so that the first fact does not wait for it."""
-        producer = self._alive()
-        for suffix in suffixes:
-            try:
-                await off_loop(partial(producer.list_topics, self._prefix + suffix, timeout_s))
-            except KafkaException as failure:
-                raise ClusterError(f"the topic {self._prefix}{suffix} cannot be reached: {reason(failure)}") from None
-
-    def stamped(self, fact: F) -> F:
-        """The fact with the next number of this writer's."""
-        origin, seq = self._origin, self._seq
-        self._seq += 1
-        return replace(fact, cluster=origin.cluster, writer=origin.writer, boot=origin.boot, seq=seq)
-
-    def is_own(self, fact: Fact) -> bool:
-        """Whether this very process wrote it."""
-        return fact.writer == self._origin.writer and fact.boot == self._origin.boot
-
-    async def write(self, fact: Fact | Ended) -> Position:
-        """Stamp, encode and write it; a cancelled caller does not take it back."""
-        written = self.stamped(fact) if isinstance(fact, Fact) else fact
-        suffix, key, value = await _encoded(written)
+    async def append(self, topic: str, key: bytes, value: bytes | None) -> Position:
+        """Write it; a cancelled caller does not take it back."""
         done: asyncio.Future[Position] = self._loop.create_future()
         on_delivery = _on_delivery(self._loop, done)
         try:
-            self._alive().produce(self._prefix + suffix, key=key, value=value, on_delivery=on_delivery)
+            self._alive().produce(topic, key=key, value=value, on_delivery=on_delivery)
         except BufferError:
             raise FactNotWrittenError("too many facts wait to be written: the cluster takes none") from None
         except KafkaException as failure:
-            raise _not_written(failure.args[0], self._prefix + suffix) from None
+            raise _not_written(failure.args[0], topic) from None
         self._waiting.add(done)
         done.add_done_callback(self._waiting.discard)
         try:
             return await done
         except KafkaException as failure:
-            raise _not_written(failure.args[0], self._prefix + suffix) from None
+            raise _not_written(failure.args[0], topic) from None
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
         """Wait for what is on its way, then stop; what did not arrive in time raises in its `write`."""
@@ -171,6 +135,53 @@ class FactWriter:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._broken = True
+
+
+class FactWriter(RecordWriter):
+    """Writes facts to the headgate.* topics of one cluster; one for each worker process."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        prefix: str,
+        origin: Origin,
+        largest: int = MIB,
+        delivery_timeout_s: float = 5.0,
+    ) -> None:
+        super().__init__(settings, largest=largest, delivery_timeout_s=delivery_timeout_s)
+        self._prefix = prefix
+        self._origin = origin
+        self._seq = 0
+
+    @property
+    def origin(self) -> Origin:
+        return self._origin
+
+    async def open(self, *suffixes: str, timeout_s: float = 10.0) -> None:
+        """Warm up: connect and learn where the topics are, so that the first fact does not wait for it."""
+        producer = self._alive()
+        for suffix in suffixes:
+            try:
+                await off_loop(partial(producer.list_topics, self._prefix + suffix, timeout_s))
+            except KafkaException as failure:
+                raise ClusterError(f"the topic {self._prefix}{suffix} cannot be reached: {reason(failure)}") from None
+
+    def stamped(self, fact: F) -> F:
+        """The fact with the next number of this writer's."""
+        origin, seq = self._origin, self._seq
+        self._seq += 1
+        return replace(fact, cluster=origin.cluster, writer=origin.writer, boot=origin.boot, seq=seq)
+
+    def is_own(self, fact: Fact) -> bool:
+        """Whether this very process wrote it."""
+        return fact.writer == self._origin.writer and fact.boot == self._origin.boot
+
+    async def write(self, fact: Fact | Ended) -> Position:
+        """Stamp, encode and write it; a cancelled caller does not take it back."""
+        written = self.stamped(fact) if isinstance(fact, Fact) else fact
+        suffix, key, value = await _encoded(written)
+        return await self.append(self._prefix + suffix, key, value)
 
 
 async def _encoded(fact: Fact | Ended) -> tuple[str, bytes, bytes | None]:

@@ -154,7 +154,12 @@ async def _delete(link: Link, groups: Sequence[str]) -> Mapping[str, GroupError 
 
 async def list_streams_groups(connections: Connections, states: Iterable[str] = ()) -> tuple[GroupListing, ...]:
     """The streams groups of every broker, by name; with `states` only those in one of them."""
-    request = ListGroupsRequest(states_filter=tuple(states), types_filter=(_STREAMS,))
+    return await list_groups(connections, _STREAMS, states)
+
+
+async def list_groups(connections: Connections, kind: str, states: Iterable[str] = ()) -> tuple[GroupListing, ...]:
+    """The groups of one type, of every broker, by name."""
+    request = ListGroupsRequest(states_filter=tuple(states), types_filter=(kind,))
     link = await connections.bootstrap()
     asked = MetadataRequest(topics=(), allow_auto_topic_creation=False)
     cluster = await link.ask(_METADATA, asked, MetadataResponse, lowest=4, highest=12)
@@ -162,7 +167,7 @@ async def list_streams_groups(connections: Connections, states: Iterable[str] = 
     for broker in cluster.brokers:
         answer = await _list_one(connections, Address(broker.host, broker.port), request)
         for one in answer.groups:
-            if one.group_type.lower() == _STREAMS.lower():
+            if one.group_type.lower() == kind.lower():
                 found[one.group_id] = GroupListing(group=one.group_id, state=one.group_state)
     return tuple(found[group] for group in sorted(found))
 

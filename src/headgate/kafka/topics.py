@@ -3,13 +3,14 @@
 One rule: what exists is the operator's and is left as it is. Calls here block, so they run on a thread.
 """
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.errors import ClusterError
@@ -22,6 +23,13 @@ from headgate.facts.topics import topic_specs
 _QUIET: Mapping[str, Any] = {"log_level": 0, "log.connection.close": False}
 _CLIENT_ID = "headgate"
 _PAUSE_S = 0.05
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NAMES_A_CALL = 1000
+_NO_SUCH_TOPIC = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,  # no topic can have this name
+)
 Settings = dict[str, Any]
 
 
@@ -131,6 +139,43 @@ def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> Topi
     except KafkaException as failure:
         raise ClusterError(f"the cluster does not tell its topics: {reason(failure)}") from None
     return TopicListing(cluster=metadata.cluster_id or "", topics=frozenset(metadata.topics))
+
+
+class TopicIdReader:
+    """Asks the cluster for the ids of topics, over one connection; its calls block."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._admin = AdminClient(quiet(settings))
+
+    def ids(self, names: Collection[str], *, timeout_s: float = 10.0) -> dict[str, str]:
+        """The ids of those that are there and may be described; `ClusterError` when the cluster does not answer."""
+        # A name that no topic can have would fail the whole question.
+        possible = [name for name in names if _TOPIC_NAME.fullmatch(name) and name not in {".", ".."}]
+        found: dict[str, str] = {}
+        for start in range(0, len(possible), _NAMES_A_CALL):
+            some = TopicCollection(possible[start : start + _NAMES_A_CALL])
+            for name, described in self._admin.describe_topics(some, request_timeout=timeout_s).items():
+                try:
+                    found[name] = str(described.result(timeout_s).topic_id)
+                except KafkaException as failure:
+                    if _code(failure) not in _NO_SUCH_TOPIC:
+                        raise ClusterError(f"the cluster does not tell ids of topics: {reason(failure)}") from None
+        return found
+
+
+async def ends(settings: Mapping[str, Any], topics: Collection[str], *, timeout_s: float = 10.0) -> dict[str, int]:
+    """Where the first partition of each topic ends now; `ClusterError` when it cannot be told."""
+    return await off_loop(lambda: _ends(settings, topics, timeout_s))
+
+
+def _ends(settings: Mapping[str, Any], topics: Collection[str], timeout_s: float) -> dict[str, int]:
+    wanted = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in topics}  # type: ignore[no-untyped-call]
+    admin = AdminClient(quiet(settings))  # with it go the answers that it waits for
+    try:
+        found = admin.list_offsets(wanted, request_timeout=timeout_s)
+        return {place.topic: told.result(2 * timeout_s).offset for place, told in found.items()}
+    except KafkaException as failure:
+        raise ClusterError(f"the ends of {', '.join(topics)} cannot be told: {reason(failure)}") from None
 
 
 async def identify(settings: Mapping[str, Any], topic: str, *, timeout_s: float = 30.0) -> TopicIdentity:

@@ -7,7 +7,7 @@ The broker announces 127.0.0.2:B, the gateway 127.0.0.3:P+1+node: a client that 
 a recorder, and an address that leaks is one that no client of the gateway may know.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +133,7 @@ def _client_id(frame: Frame) -> bytes:
 
 
 @contextmanager
-def running(folder: Path, brokers: int = 1) -> Iterator[Bench]:
+def running(folder: Path, brokers: int = 1, *, more: Mapping[str, object] | None = None) -> Iterator[Bench]:
     first = port_block()
     port = first + _GATEWAY_OFFSET
     announced = tuple(Endpoint(BROKER_HOST, first + node) for node in range(brokers))
@@ -152,6 +152,7 @@ def running(folder: Path, brokers: int = 1) -> Iterator[Bench]:
         metrics_port=first + _METRICS_OFFSET,
         advertised_host=GATEWAY_HOST,
         nodes=f"0-{brokers - 1}",
+        more=more or {},
     )
     gateways = [Endpoint(GATEWAY_HOST, port + place) for place in range(1 + brokers)]
     with ExitStack() as stack:

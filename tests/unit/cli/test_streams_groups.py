@@ -13,9 +13,12 @@ import pytest
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.base.ids import NodeId
+from headgate.cli import cluster_calls
 from headgate.cli import main as cli
 from headgate.cli import streams_groups as command
 from headgate.cli import streams_groups_text as text
+from headgate.cli.cluster_calls import Outcome, dialler_of
+from headgate.cli.columns import json_text
 from headgate.config.addresses import Address
 from headgate.domain.topology import Description, content_hash, to_wire
 from headgate.facts.descriptions import DESCRIPTION
@@ -152,10 +155,10 @@ def test_the_file_of_properties_is_named_with_what_is_wrong_in_it(tmp_path: Path
 def test_keys_that_are_not_used_are_named_in_one_line(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=secret-name\nretries=3\ndefault.api.timeout.ms=100\n")
-    dialler = command._dialler(parsed("--list", "--command-config", str(file)))
+    dialler = dialler_of(parsed("--list", "--command-config", str(file)))
     assert capsys.readouterr().err == f"headgate: {file}: not used: client.id, retries\n"
     assert dialler.timeout_s == 0.1
-    assert command._dialler(parsed("--list", "--timeout", "7000")).timeout_s == 7.0
+    assert dialler_of(parsed("--list", "--timeout", "7000")).timeout_s == 7.0
 
 
 # --- topologies -----------------------------------------------------------------------------------------------------
@@ -198,7 +201,7 @@ def test_the_json_of_a_topology_is_the_contracts() -> None:
         "provenance": "pushed",
         "description": DESCRIPTION.write(description),
     }
-    assert json.loads(text.json_text(outcome.document)) == outcome.document
+    assert json.loads(json_text(outcome.document)) == outcome.document
 
 
 @pytest.mark.parametrize(("status", "name"), [(NOT_STORED, "NOT_STORED"), (ERROR, "ERROR")])
@@ -239,7 +242,7 @@ def test_names_that_would_move_the_cursor_are_escaped() -> None:
 
 
 def test_words_that_a_server_chose_are_escaped_in_errors_too(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    async def refused(*_: object) -> command.Outcome:
+    async def refused(*_: object) -> Outcome:
         raise ClusterError("no\x1b[2J\nreally")
 
     monkeypatch.setattr(command, "_answer", refused)
@@ -248,12 +251,12 @@ def test_words_that_a_server_chose_are_escaped_in_errors_too(monkeypatch: pytest
 
 
 def test_what_takes_long_is_told_on_standard_error(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    async def slow(*_: object) -> command.Outcome:
+    async def slow(*_: object) -> Outcome:
         await asyncio.sleep(0.3)
-        return command.Outcome("done\n", {})
+        return Outcome("done\n", {})
 
     monkeypatch.setattr(command, "_answer", slow)
-    monkeypatch.setattr(command, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(cluster_calls, "_SILENCE_S", 0.1)
     assert cli.main(["streams-groups", "--bootstrap-server", "127.0.0.1:1", "--list"]) == 0
     said = capsys.readouterr()
     assert said.out == "done\n"
@@ -364,7 +367,7 @@ def test_states_of_a_list_are_printed_in_columns() -> None:
 Answer = Callable[[int, Message], Message | None]
 
 
-async def outcome_of(answers: dict[int, Answer], *arguments: str, versions: Any = NEWEST) -> command.Outcome:
+async def outcome_of(answers: dict[int, Answer], *arguments: str, versions: Any = NEWEST) -> Outcome:
     args = parsed(*arguments)
     async with ScriptedCluster(answers, versions=versions) as cluster:
         return await command._answer(args, cluster.dialler())

@@ -10,6 +10,7 @@ from headgate.base.ids import ApiKey, ApiVersion
 from headgate.config import Config
 from headgate.gateway.metrics import Metrics, add, page
 from headgate.gateway.routes import Route
+from headgate.gateway.share_groups.meter import ShareMeter
 from headgate.gateway.supervisor import Supervisor
 from headgate.gateway.topologies.meter import TopologyMeter
 
@@ -39,6 +40,10 @@ async def _page() -> bytes:
     meter = TopologyMeter()
     meter.pushes[0] = 1
     worker |= meter.samples(ready=True, groups=1)
+    share = ShareMeter()
+    for counter in (share.trips, share.write_timeouts, share.dead_letters):
+        counter["sg"] = 1
+    worker |= share.samples(ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)])
     return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 
 

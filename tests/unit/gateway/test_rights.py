@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import ClusterError
-from headgate.gateway.rights import Right, Rights
+from headgate.gateway.rights import Right, Rights, TopicRight, topic_rights
 from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from headgate.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -101,3 +102,56 @@ async def test_what_is_kept_of_a_connection_is_bounded() -> None:
     assert len(connection.calls) == 101
     await rights.ask(session, Right.READ, "g99")
     assert len(connection.calls) == 101
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------
+
+
+class TopicConnection:
+    """A session whose broker says this of the topics, as 4.3.1 does."""
+
+    def __init__(self, *topics: MetadataTopic) -> None:
+        self.topics = topics
+        self.asked: list[MetadataRequest] = []
+
+    async def call(self, key: int, version: int, body: bytes) -> bytes:
+        assert (key, version) == (3, 13)
+        self.asked.append(decode(MetadataRequest, version, body))
+        return encode(MetadataResponse(topics=self.topics), version)
+
+
+@pytest.mark.parametrize(
+    ("code", "operations", "may_write", "exists"),
+    [
+        (0, 3576, True, True),
+        (0, 256 | 16, True, True),
+        (0, 256, False, True),
+        (3, 3576, True, False),
+        (3, 256, False, False),
+        (5, 3576, True, True),  # its leader is away
+    ],
+)
+async def test_write_on_a_topic_is_a_bit_whether_the_topic_exists_or_not(
+    code: int, operations: int, may_write: bool, exists: bool
+) -> None:
+    session: Any = TopicConnection(MetadataTopic(error_code=code, name="t", topic_authorized_operations=operations))
+    assert await topic_rights(session, ["t"]) == {"t": TopicRight(may_write=may_write, exists=exists)}
+
+
+async def test_who_may_not_describe_a_topic_may_not_write_to_it() -> None:
+    session: Any = TopicConnection(MetadataTopic(error_code=29, name="t"))
+    assert not (await topic_rights(session, ["t"]))["t"].may_write
+
+
+async def test_topics_are_asked_for_together_and_none_is_made_by_asking() -> None:
+    connection = TopicConnection(
+        MetadataTopic(name="b", topic_authorized_operations=16),
+        MetadataTopic(name="other", topic_authorized_operations=16),
+    )
+    session: Any = connection
+    rights = await topic_rights(session, ["a", "b"])
+    assert {topic: right.may_write for topic, right in rights.items()} == {"a": False, "b": True}
+    [asked] = connection.asked
+    assert [one.name for one in asked.topics or ()] == ["a", "b"]
+    assert not asked.allow_auto_topic_creation
+    assert asked.include_topic_authorized_operations

@@ -55,7 +55,7 @@ async def test_a_callback_that_raises_does_not_stop_the_reader() -> None:
     await asyncio.sleep(0)
     done = threading.Event()
     with pytest.raises(RuntimeError, match="a defect"):
-        reader._apply([1], 5, True, done)
+        reader._apply([1], {0: 5}, True, done)
     assert done.is_set()
     assert reader.position == 5
     await asyncio.wait_for(waiting, 5)

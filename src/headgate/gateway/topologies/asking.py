@@ -6,8 +6,8 @@ from typing import Final
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
 from headgate.domain.push_checks import GROUP_ID_NOT_FOUND
+from headgate.gateway.aside import SMALL_BYTES, aside
 from headgate.gateway.interceptor import Session
-from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.versions import DESCRIBE
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.domain.topology import Description, to_wire
+from headgate.gateway.aside import SMALL_BYTES, aside
 from headgate.gateway.interceptor import (
     Forward,
     Hold,
@@ -22,7 +23,6 @@ from headgate.gateway.interceptor import (
     Session,
 )
 from headgate.gateway.topologies import asking
-from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.service import TopologyService
 from headgate.gateway.topologies.versions import DESCRIBE, sent
 from headgate.ports.store_calls import Found, Missing

@@ -30,6 +30,9 @@ class HiddenTopologies:
     def running(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
+    def problems(self) -> Mapping[str, str]:
+        return {}
+
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return {}
 
@@ -55,6 +58,9 @@ class TopologyFeature:
             if self._cleanup is not None and self.service.has_store:
                 self.service.spawn(self._cleanup.run())
             yield
+
+    def problems(self) -> Mapping[str, str]:
+        return {}
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return self.service.samples()

@@ -16,6 +16,7 @@ import structlog
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
 from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest
+from headgate.gateway.aside import SMALL_BYTES, aside
 from headgate.gateway.interceptor import (
     Forward,
     Glance,
@@ -29,7 +30,6 @@ from headgate.gateway.interceptor import (
     Session,
 )
 from headgate.gateway.topologies import asking
-from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.service import NOT_ASKED, Describe, Noted, TopologyService
 from headgate.gateway.topologies.versions import (
     HEARTBEAT,

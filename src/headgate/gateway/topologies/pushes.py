@@ -12,9 +12,9 @@ from headgate.domain import push_checks, topology
 from headgate.domain.group_life import NONE
 from headgate.domain.push_checks import Push, Refused
 from headgate.domain.topology import Description, content_hash
+from headgate.gateway.aside import SMALL_BYTES, aside
 from headgate.gateway.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
 from headgate.gateway.rights import ABOUT_ITSELF, GROUP_AUTHORIZATION_FAILED, Right, Rights
-from headgate.gateway.topologies.aside import SMALL_BYTES, aside
 from headgate.gateway.topologies.asking import ask
 from headgate.gateway.topologies.service import TopologyService
 from headgate.gateway.topologies.versions import PUSH

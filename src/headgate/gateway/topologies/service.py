@@ -36,9 +36,9 @@ from headgate.domain.push_backoff import jitter_factor
 from headgate.domain.push_gate import HeartbeatAnswer, HeartbeatRequest, Verdict
 from headgate.domain.streams_groups import ClassicJoin, StreamsGroups
 from headgate.domain.topology import Description
+from headgate.gateway.said import Said
 from headgate.gateway.topologies.meter import TopologyMeter
 from headgate.gateway.topologies.parts import Opening, Parts, open_parts
-from headgate.gateway.topologies.said import Said
 from headgate.gateway.topologies.turns import Turns
 from headgate.ports.store_calls import Failed, Found, Missing
 from headgate.ports.topology_store import PushedTopology

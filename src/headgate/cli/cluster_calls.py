@@ -1,0 +1,103 @@
+"""What the commands that ask a cluster have in common: how it is reached, and a word when it takes long.
+
+One rule: what was asked for goes to standard output; everything here goes to standard error.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headgate.base.errors import ClusterError, UsageError
+from headgate.cli.columns import json_text
+from headgate.cli.logs import escaped
+from headgate.config.addresses import Address, parse_address
+from headgate.kafka.client_properties import read_properties
+from headgate.kafka.client_settings import settings_of
+from headgate.kafka.connections import Dialler
+
+_SILENCE_S = 2.0
+_LONGEST_TIMEOUT_MS = 3_600_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is printed, and what the command ends with; `note` goes to standard error."""
+
+    text: str
+    document: dict[str, Any]
+    exit_code: int = 0
+    note: str | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those of Kafka's own tools, and `--json`."""
+    parser.add_argument("--timeout", type=int, metavar="MS", help="how long to try, all in all (default 30000)")
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS, login, timeouts")
+    parser.add_argument("--json", action="store_true", help="one object on standard output")
+
+
+def check_timeout(args: argparse.Namespace) -> None:
+    if args.timeout is not None and not 1 <= args.timeout <= _LONGEST_TIMEOUT_MS:
+        raise UsageError(f"--timeout must be from 1 to {_LONGEST_TIMEOUT_MS} milliseconds")
+
+
+def dialler_of(args: argparse.Namespace) -> Dialler:
+    """As `--bootstrap-server`, `--command-config` and `--timeout` say."""
+    properties = {} if args.command_config is None else read_properties(args.command_config)
+    try:
+        settings = settings_of(properties, _bootstrap(args.bootstrap_server))
+    except UsageError as problem:
+        if args.command_config is None:
+            raise
+        raise UsageError(f"{args.command_config}: {problem}") from None
+    if settings.unused:
+        tell(f"{args.command_config}: not used: {', '.join(map(escaped, settings.unused))}")
+    if args.timeout is None:
+        return settings.dialler
+    return replace(settings.dialler, timeout_s=args.timeout / 1000)
+
+
+def _bootstrap(servers: str) -> tuple[Address, ...]:
+    try:
+        return tuple(parse_address(server.strip()) for server in servers.split(","))
+    except ValueError as problem:
+        raise UsageError(f"--bootstrap-server {escaped(servers)}: {problem}") from None
+
+
+def show(args: argparse.Namespace, work: Coroutine[Any, Any, Outcome]) -> int:
+    """Do the work and print what came of it; the exit code. A `ClusterError` comes out with its words escaped."""
+    try:
+        outcome = asyncio.run(_telling(f"asking {args.bootstrap_server}", work))
+    except ClusterError as failure:  # servers choose some of these words
+        raise ClusterError(escaped(str(failure))) from None
+    if outcome.note and not args.json:
+        tell(outcome.note)
+    print(json_text(outcome.document) if args.json else outcome.text, end="")
+    return outcome.exit_code
+
+
+async def _telling(what: str, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work, and say every two seconds that it still goes on."""
+    watching = asyncio.create_task(_watch(what))
+    try:
+        return await work
+    finally:
+        watching.cancel()
+
+
+async def _watch(what: str) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        await asyncio.sleep(_SILENCE_S)
+        tell(f"still {what} ({loop.time() - began:.0f} s)")
+
+
+def tell(words: str) -> None:
+    print(f"headgate: {words}", file=sys.stderr, flush=True)

@@ -1,0 +1,161 @@
+"""What one ShareFetch or ShareAcknowledge acknowledges, from the request to the broker's answer.
+
+One rule: a disposition exists when the broker answered 0 for its partition, and not before. A dead letter is written
+before its REJECT goes on; if the broker then refuses it, the letter is withdrawn by an event, for its record will come
+again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.base.clock import Clock
+from headgate.domain.dead_letters import Cause, topic_id_text
+from headgate.domain.dispositions import Dispositions, Kind
+from headgate.domain.share_acks import AckType, runs
+from headgate.domain.share_ledger import Held, Ledger, PartitionKey
+from headgate.gateway.share_groups.letters import MOST_OFFSETS, Fate, Ranges, Tell, Wanted
+from headgate.gateway.share_groups.meter import ShareMeter
+from headgate.gateway.share_groups.owed import Debt
+from headgate.wire.share_calls import ShareRequest
+
+_KINDS: Final = {AckType.ACCEPT: Kind.ACCEPTED, AckType.RELEASE: Kind.RELEASED, AckType.REJECT: Kind.REJECTED}
+_NO_FATE: Final = Fate((), ())
+# An acknowledgement whose record was acquired where we did not see it counts only before the first trip of its group.
+UNSEEN_GENERATION: Final = 0
+
+
+@dataclass(slots=True)
+class PartitionWork:
+    """One partition: what the client acknowledges, what we do for it, and what became of the dead letters."""
+
+    key: PartitionKey
+    runs: tuple[tuple[int, int, AckType], ...] = ()
+    debts: tuple[Debt, ...] = ()
+    fates: list[tuple[Wanted, Fate]] = field(default_factory=list)
+
+    @property
+    def is_ours(self) -> bool:
+        """The client itself acknowledges nothing here."""
+        return not self.runs
+
+
+@dataclass(slots=True)
+class Work:
+    """All that one request acknowledges, by (topic id, partition)."""
+
+    group: str
+    member: str
+    partitions: dict[tuple[bytes, int], PartitionWork]
+
+    @property
+    def letters(self) -> Iterable[tuple[Wanted, Fate]]:
+        for one in self.partitions.values():
+            yield from one.fates
+
+
+class Acks:
+    """Shared by the two calls of one worker."""
+
+    def __init__(
+        self, *, ledger: Ledger, dispositions: Dispositions, clock: Clock, meter: ShareMeter, tell: Tell
+    ) -> None:
+        self._ledger = ledger
+        self._dispositions = dispositions
+        self._clock = clock
+        self._meter = meter
+        self._tell = tell
+
+    def read(self, share: ShareRequest, debts: Sequence[Debt] = ()) -> Work:
+        """What the client acknowledges, and what it owes."""
+        group, member = share.group or "", share.member or ""
+        partitions: dict[tuple[bytes, int], PartitionWork] = {}
+        for acks in share.acks:
+            key = (group, member, acks.topic_id, acks.partition)
+            found = [run for batch in acks.batches for run in runs(batch.first, batch.last, batch.types)]
+            place = (acks.topic_id, acks.partition)
+            if place in partitions:  # twice in one request: the broker refuses it
+                continue
+            partitions[place] = PartitionWork(key, tuple(found))
+        for debt in debts:
+            place = debt.key[2:]
+            work = partitions.setdefault(place, PartitionWork(debt.key))
+            work.debts = (*work.debts, debt)
+        return Work(group, member, partitions)
+
+    def rejected(self, work: Work) -> list[Wanted] | None:
+        """What is to be dead-lettered because the client rejects it; None when that is more than anybody can hold."""
+        wanted: list[Wanted] = []
+        total = 0
+        for one in work.partitions.values():
+            for first, last, ack in one.runs:
+                if ack is not AckType.REJECT:
+                    continue
+                total += last - first + 1
+                if total > MOST_OFFSETS:
+                    return None
+                wanted += (
+                    Wanted(
+                        key=one.key,
+                        first=held.first,
+                        last=held.last,
+                        delivery_count=held.delivery_count,
+                        generation=UNSEEN_GENERATION if held.generation is None else held.generation,
+                        cause=Cause.REJECTED,
+                    )
+                    for held in self._ledger.look(one.key, first, last)
+                )
+        return wanted
+
+    def settle(self, work: Work, codes: Mapping[tuple[bytes, int], int], otherwise: int) -> None:
+        """The broker has answered: `codes` by partition, and `otherwise` for those that it does not name."""
+        second = self._clock.epoch_ms() // 1000
+        for place, one in work.partitions.items():
+            code = codes.get(place, otherwise)
+            if code:
+                self.withdraw(work.group, one.fates, {"outcome": "refused", "error_code": code})
+            else:
+                self._count(one, second)
+
+    def _count(self, one: PartitionWork, second: int) -> None:
+        ledger, key = self._ledger, one.key
+        for first, last, ack in one.runs:
+            if ack is AckType.RENEW:
+                continue
+            kind = _KINDS.get(ack)
+            if kind is not None:
+                for held in ledger.look(key, first, last):
+                    self._add(key, second, kind, held)
+            ledger.settle(key, first, last)
+        for debt in one.debts:
+            held = Held(debt.first, debt.last, debt.delivery_count, debt.generation)
+            self._add(key, second, Kind.OVER_LIMIT, held)
+        for wanted, fate in one.fates:
+            for kind, found in ((Kind.DEAD_LETTERED, fate.written), (Kind.WRITE_TIMEOUT, fate.failed)):
+                number = sum(last - first + 1 for first, last in found)
+                if number:
+                    self._dispositions.count(key, wanted.generation, second, kind, number, wanted.delivery_count)
+
+    def _add(self, key: PartitionKey, second: int, kind: Kind, held: Held) -> None:
+        generation = UNSEEN_GENERATION if held.generation is None else held.generation
+        self._dispositions.count(key, generation, second, kind, held.last - held.first + 1, held.delivery_count)
+
+    def withdraw(self, group: str, fates: Iterable[tuple[Wanted, Fate]], why: Mapping[str, object]) -> None:
+        """Dead letters whose records were not archived, or of which nobody knows, are said to be void."""
+        for wanted, fate in fates:
+            if not fate.written:
+                continue
+            self._meter.withdrawn += _size(fate.written)
+            _, member, topic_id, partition = wanted.key
+            detail = {
+                "topic_id": topic_id_text(topic_id),
+                "partition": partition,
+                "offsets": [list(found) for found in fate.written],
+                "member": member,
+                **why,
+            }
+            self._tell("dead_letter_withdrawn", group, detail)
+
+
+def _size(found: Ranges) -> int:
+    return sum(last - first + 1 for first, last in found)

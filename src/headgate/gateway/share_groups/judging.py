@@ -1,0 +1,235 @@
+"""The leader's work: windows are judged at the end of each second, pauses that have had their time are ended.
+
+Every worker follows what all have counted, so that any of them can show it; only the one that leads decides. A new
+leader fences its predecessor, reads what that one decided, and begins with empty windows (KIP-1316, open question 1).
+
+One rule: what is decided is written first and holds when it was read back; a leader that cannot write decides nothing.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from headgate.base.clock import Clock
+from headgate.base.errors import ClusterError
+from headgate.domain.breaker import BreakerRules, Breakers, Tally
+from headgate.domain.share_configs import LIMIT
+from headgate.domain.share_state import (
+    BREAKER,
+    ConfigSet,
+    ConfigUnset,
+    Event,
+    Registered,
+    Resumed,
+    ShareStates,
+    Tripped,
+    Unregistered,
+)
+from headgate.facts import DispositionsCounted
+from headgate.facts.decisions import BreakerTripped
+from headgate.gateway.share_groups.letters import Tell
+from headgate.gateway.share_groups.limits import Limits
+from headgate.gateway.share_groups.meter import ShareMeter
+from headgate.gateway.share_groups.parts import Parts
+from headgate.kafka.trip_writer import FencedError, TripWriter
+from headgate.ports.share_facts import fact_of
+
+log = structlog.get_logger()
+
+_TIDY_S: Final = 60.0  # how often the brokers' limits are looked after
+
+
+class Judging:
+    """Of one worker; `parts` is None while the service is not open."""
+
+    def __init__(
+        self,
+        *,
+        states: ShareStates,
+        limits: Limits,
+        clock: Clock,
+        meter: ShareMeter,
+        tell: Tell,
+        parts: Callable[[], Parts | None],
+    ) -> None:
+        self._states = states
+        self._limits = limits
+        self._clock = clock
+        self._meter = meter
+        self._tell = tell
+        self._parts = parts
+        self._writer: TripWriter | None = None
+        self._tidied = -math.inf
+        self._is_dirty = True  # configs changed since topics were registered
+        self.breakers = Breakers()
+
+    @property
+    def is_leading(self) -> bool:
+        return self._writer is not None
+
+    # --- the lead
+
+    async def on_gained(self) -> None:
+        parts = self._open_parts()
+        writer = TripWriter(parts.settings, prefix=parts.prefix)
+        await writer.open()
+        await parts.caught_up()
+        self.breakers.reset_all()
+        self._tidied = -math.inf
+        self._is_dirty = True
+        self._writer = writer
+
+    async def on_lost(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.close()
+
+    def _open_parts(self) -> Parts:
+        parts = self._parts()
+        if parts is None:
+            raise ClusterError("share groups are not open")
+        return parts
+
+    # --- what is read
+
+    def on_event(self, event: Event) -> None:
+        """A window says nothing about what comes after a trip or a resumption."""
+        if isinstance(event, Tripped | Resumed):
+            self.breakers.reset(event.group)
+        elif isinstance(event, ConfigSet | ConfigUnset):
+            self._is_dirty = True
+
+    def on_counted(self, facts: Sequence[DispositionsCounted]) -> None:
+        now, now_ms = self._clock.monotonic(), self._clock.epoch_ms()
+        for fact in facts:
+            state = self._states.of(fact.group)
+            if not state.is_minded:
+                continue
+            self.breakers.count(
+                fact.group,
+                now,
+                generation=fact.generation,
+                current_generation=state.generation,
+                age_ms=now_ms - 1000 * (fact.second + 1),
+                window_ms=state.settings.window_ms,
+                delivered=fact.accepted,
+                dlq_written=fact.dead_lettered,
+            )
+
+    # --- what is decided
+
+    async def run(self) -> None:
+        """At the end of each second, until it is cancelled."""
+        while True:
+            now = self._clock.monotonic()
+            await asyncio.sleep(math.floor(now) + 1 - now)
+            try:
+                await self._judge()
+            except FencedError as problem:
+                log.warning("another gateway leads", problem=str(problem))
+                await self.on_lost()
+            except ClusterError as problem:
+                log.warning("the leader could not write what it decided, still trying", problem=str(problem))
+
+    async def _judge(self) -> None:
+        leading = self._writer is not None
+        tripped = self.breakers.judge(self._clock.monotonic(), self._rules_of if leading else lambda _: None)
+        if not leading:
+            return
+        for group, tally in tripped:
+            await self._trip(group, tally)
+        await self._resume()
+        await self._register()
+        if self._clock.monotonic() - self._tidied > _TIDY_S:
+            self._tidied = self._clock.monotonic()
+            await self._tidy_limits()
+
+    def _rules_of(self, group: str) -> BreakerRules | None:
+        state = self._states.of(group)
+        settings = state.settings
+        if not settings.breaker_enable or state.is_tripped:
+            return None
+        return BreakerRules(
+            threshold_percent=settings.threshold_percent,
+            window_ms=settings.window_ms,
+            min_messages=settings.min_messages,
+        )
+
+    async def _trip(self, group: str, tally: Tally) -> None:
+        parts, writer = self._open_parts(), self._writer
+        if writer is None:
+            return
+        state, now_ms = self._states.of(group), self._clock.epoch_ms()
+        settings = state.settings
+        trip = Tripped(
+            group=group,
+            generation=state.next_generation,
+            resume_at=now_ms + settings.auto_resume_ms if settings.auto_resume_enable else None,
+            dlq_written=tally.dlq_written,
+            delivered=tally.delivered,
+            threshold_percent=tally.threshold_percent,
+            window_ms=tally.window_ms,
+            at=now_ms,
+        )
+        fact = fact_of(trip)
+        assert isinstance(fact, BreakerTripped)
+        position = await writer.write(parts.writer.stamped(fact))
+        await parts.tripped(position.offset)
+        self._meter.count(self._meter.trips, group, 1)
+        log.warning(
+            "circuit breaker tripped, share group paused",
+            group=group,
+            reason="DLQ_CIRCUIT_BREAKER_TRIPPED",
+            dlq_written=tally.dlq_written,
+            processed=tally.delivered + tally.dlq_written,
+            threshold_percent=tally.threshold_percent,
+            window_ms=tally.window_ms,
+            generation=trip.generation,
+            resume_at=trip.resume_at,
+        )
+        detail = {
+            "generation": trip.generation,
+            "dlq_written": tally.dlq_written,
+            "delivered": tally.delivered,
+            "threshold_percent": tally.threshold_percent,
+            "window_ms": tally.window_ms,
+            "resume_at": trip.resume_at,
+        }
+        self._tell("tripped", group, detail)
+
+    async def _resume(self) -> None:
+        for resumed in self._states.due_resumes(self._clock.epoch_ms()):
+            await self._open_parts().decide(resumed)
+            log.info("share group resumed by itself", group=resumed.group, generation=resumed.generation)
+            detail = {"reason": "auto-resume", "generation": resumed.generation, "by": BREAKER}
+            self._tell("resumed", resumed.group, detail)
+
+    async def _register(self) -> None:
+        """Which group has which dead-letter topic, and who had it first."""
+        if not self._is_dirty:
+            return
+        wanted = {
+            (topic, group)
+            for group in self._states.groups()
+            if (topic := self._states.of(group).settings.dlq_topic) is not None
+        }
+        present = {(topic, group) for topic, groups in self._states.topics().items() for group in groups}
+        now_ms = self._clock.epoch_ms()
+        events: list[Event] = [Unregistered(topic=topic, group=group) for topic, group in sorted(present - wanted)]
+        events += (Registered(topic=topic, group=group, at=now_ms) for topic, group in sorted(wanted - present))
+        if events:
+            await self._open_parts().decide(*events)
+        self._is_dirty = False
+
+    async def _tidy_limits(self) -> None:
+        """What a gateway that was killed had left half done, and what somebody changed past us."""
+        groups = self._states.groups()
+        await self._limits.own_all([one for one in groups if self._states.of(one).settings.dlq_topic is not None])
+        for group in groups:
+            state = self._states.of(group)
+            is_left = state.settings.dlq_topic is None and LIMIT in state.values
+            if is_left and await self._limits.give_back(group, state.settings.limit):
+                await self._open_parts().decide(ConfigUnset(group=group, name=LIMIT))

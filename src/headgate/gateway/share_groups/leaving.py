@@ -1,0 +1,95 @@
+"""`enable = false`: what Headgate owned of share groups is given back to the broker, once after a start.
+
+One rule: only `share.delivery.count.limit` is given back, because only that was taken. The facts stay, so that share
+groups are as they were when they are switched on again. A cluster that never had them is not touched.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from headgate.base.clock import SystemClock
+from headgate.base.errors import ClusterError
+from headgate.base.threads import off_loop
+from headgate.config.model import Config
+from headgate.domain.share_state import Event, ShareStates
+from headgate.gateway.interceptor import Interceptor
+from headgate.gateway.said import Said
+from headgate.gateway.share_groups.limits import Limits
+from headgate.gateway.share_groups.parts import STATE, events_of
+from headgate.kafka.fact_reader import FactReader
+from headgate.kafka.topics import client_settings, list_topics
+
+log = structlog.get_logger()
+
+_RETRY_S: Final = 10.0
+_LONGEST_REPLAY_S: Final = 300.0
+
+
+class LeftShareGroups:
+    """A feature without interceptors: its life is giving back."""
+
+    interceptors: Sequence[Interceptor] = ()
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.get_running_loop().create_task(self._give_back())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def problems(self) -> Mapping[str, str]:
+        return {}
+
+    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
+        return {}
+
+    async def _give_back(self) -> None:
+        said: str | None = None
+        while True:
+            try:
+                await self._give_back_once()
+            except (ClusterError, TimeoutError) as failure:
+                if str(failure) != said:
+                    said = str(failure)
+                    log.warning("delivery count limits were not given back, still trying", problem=said)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    async def _give_back_once(self) -> None:
+        settings = client_settings(self._config.upstream)
+        topic = self._config.facts.prefix + STATE
+        if topic not in (await off_loop(lambda: list_topics(settings))).topics:
+            return
+        states = ShareStates()
+
+        def take(events: list[Event]) -> None:
+            for event in events:
+                states.apply(event)
+
+        reader = FactReader(
+            settings, topic=topic, digest=lambda records: events_of(STATE, records), forget=lambda _: [], take=take
+        )
+        reader.start()
+        try:
+            async with asyncio.timeout(_LONGEST_REPLAY_S):
+                await reader.replayed.wait()
+        finally:
+            await reader.close()
+        owned = {
+            group: state.settings.limit
+            for group in states.groups()
+            if (state := states.of(group)).settings.dlq_topic is not None
+        }
+        given = await Limits(self._config.upstream, Said(SystemClock().monotonic)).give_all_back(owned)
+        if given:
+            log.info("delivery count limits were given back to the broker", groups=given)

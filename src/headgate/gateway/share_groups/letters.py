@@ -1,0 +1,307 @@
+"""Dead letters of one worker: from offsets that are not to be delivered again to records in the group's topic.
+
+One rule: nothing here keeps the primary stream waiting beyond the deadline that it is given. What is not written by
+then is said (WARN, event, `DlqWriteTimeouts`) and given up; if it arrives all the same, that is said too.
+
+What a client may not read is not copied: records come from answers that it got, or by a Fetch on its own connection.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from headgate.base.clock import Clock
+from headgate.base.errors import ClusterError, WireError
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.domain.dead_letters import Cause, DeadLetter, topic_id_text
+from headgate.domain.share_configs import GroupSettings
+from headgate.domain.share_ledger import PartitionKey
+from headgate.facts.observations import EventName
+from headgate.gateway.aside import aside
+from headgate.gateway.interceptor import Session
+from headgate.gateway.share_groups.copies import GONE, Copies, Copy, unpack
+from headgate.gateway.share_groups.meter import ShareMeter
+from headgate.kafka.dead_letter_writer import DeadLetterNotWrittenError, DeadLetterWriter
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+log = structlog.get_logger()
+
+METADATA: Final = (ApiKey(3), ApiVersion(12))
+FETCH: Final = (ApiKey(1), ApiVersion(13))
+MOST_OFFSETS: Final = 10_000  # of one request; a broker lets a member hold 2,000 of a partition unless told otherwise
+_MOST_NAMES: Final = 10_000
+_FETCH_BYTES: Final = 1024 * 1024
+_MOST_FETCHES: Final = 8
+_CALL_S: Final = 2.0
+_AT_ONCE: Final = 200
+_DEFAULT_LARGEST: Final = 1024 * 1024  # where the service account may not read the topic's configs
+_LATE_S: Final = 1.0
+
+Ranges = tuple[tuple[int, int], ...]
+Tell = Callable[[EventName, str, Mapping[str, object]], None]  # event, group, detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A range of one partition that is to be dead-lettered; `delivery_count` is None when nobody knows it.
+
+    `generation` is the one under which it was acquired.
+    """
+
+    key: PartitionKey
+    first: int
+    last: int
+    delivery_count: int | None
+    generation: int
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a `Wanted`, by offsets."""
+
+    written: Ranges
+    failed: Ranges
+
+
+class Letters:
+    """`writer` is None while the service is not open: then nothing can be written."""
+
+    def __init__(
+        self,
+        *,
+        writer: Callable[[], DeadLetterWriter | None],
+        cluster: Callable[[], str],
+        copies: Copies,
+        clock: Clock,
+        tell: Tell,
+        meter: ShareMeter,
+    ) -> None:
+        self._writer = writer
+        self._cluster = cluster
+        self._copies = copies
+        self._clock = clock
+        self._tell = tell
+        self._meter = meter
+        self._names: OrderedDict[bytes, str] = OrderedDict()
+        self._late: dict[tuple[str, str, int, bytes], list[int]] = {}
+
+    async def write(
+        self, settings: GroupSettings, wanted: Sequence[Wanted], session: Session, deadline_s: float
+    ) -> list[Fate]:
+        """The fate of each, in order; never raises but for being cancelled."""
+        until = asyncio.get_running_loop().time() + deadline_s
+        # One range of one partition each; there is seldom more than one.
+        return [await self._write_range(settings, some, session, until) for some in wanted]
+
+    async def _write_range(self, settings: GroupSettings, some: Wanted, session: Session, until: float) -> Fate:
+        topic = settings.dlq_topic
+        assert topic is not None
+        offsets = range(some.first, some.last + 1)
+        problem: str | None = None
+        failed: dict[int, str] = {}
+        try:
+            async with asyncio.timeout_at(until):
+                letters = await self._letters(settings, topic, some, offsets, session)
+        except TimeoutError:
+            problem = "its record could not be looked up in time"
+        else:
+            for begin in range(0, len(letters), _AT_ONCE):
+                part = letters[begin : begin + _AT_ONCE]
+                said = await asyncio.gather(*(self._write_one(topic, one, until) for one in part))
+                failed.update((one.offset, text) for one, text in zip(part, said, strict=True) if text is not None)
+        if problem is not None:
+            failed = dict.fromkeys(offsets, problem)
+        written = [one for one in offsets if one not in failed]
+        group = some.key[0]
+        self._meter.count(self._meter.dead_letters, group, len(written))
+        fate = Fate(ranges(written), ranges(failed))
+        if failed:
+            self._say_failed(topic, some, fate.failed, failed)
+        return fate
+
+    def _say_failed(self, topic: str, some: Wanted, lost: Ranges, why: Mapping[int, str]) -> None:
+        group, member, topic_id, partition = some.key
+        reason = next(iter(why.values()))
+        self._meter.count(self._meter.write_timeouts, group, len(why))
+        name = self._names.get(topic_id, topic_id_text(topic_id))
+        log.warning(
+            "a dead letter was not written in time, its record is archived without one",
+            group=group,
+            topic=name,
+            partition=partition,
+            offsets=shown(lost),
+            dlq_topic=topic,
+            reason=reason,
+        )
+        detail = {
+            "topic": name,
+            "topic_id": topic_id_text(topic_id),
+            "partition": partition,
+            "offsets": [list(one) for one in lost],
+            "dlq_topic": topic,
+            "reason": reason,
+            "member": member,
+        }
+        self._tell("write_timeout", group, detail)
+
+    async def _letters(
+        self, settings: GroupSettings, topic: str, some: Wanted, offsets: range, session: Session
+    ) -> list[DeadLetter]:
+        group, member, topic_id, partition = some.key
+        name = await self._name(topic_id, session)
+        copies: Mapping[int, Copy] = {}
+        if settings.copy_record:
+            copies = await self._copied(topic, topic_id, partition, offsets, session)
+        letter = DeadLetter(
+            group=group,
+            topic=name,
+            topic_id=topic_id,
+            partition=partition,
+            offset=some.first,
+            delivery_count=some.delivery_count,
+            cause=some.cause,
+            member=member,
+            cluster=self._cluster(),
+            at=self._clock.epoch_ms(),
+        )
+        letters = []
+        for offset in offsets:
+            copy = copies.get(offset)
+            if copy is None:
+                letters.append(replace(letter, offset=offset))
+            else:
+                letters.append(
+                    replace(letter, offset=offset, key=copy.key, value=copy.value, copy_problem=copy.problem)
+                )
+        return letters
+
+    async def _write_one(self, topic: str, letter: DeadLetter, until: float) -> str | None:
+        """None: it is written. Else why not."""
+        writer = self._writer()
+        if writer is None:
+            return "share groups are not available"
+        try:
+            try:
+                await writer.write(topic, letter, _left(until), self._on_late)
+            except DeadLetterNotWrittenError as failure:
+                if not failure.too_large or (letter.key is None and letter.value is None):
+                    raise
+                bare = replace(letter, key=None, value=None, copy_problem=str(failure))
+                await writer.write(topic, bare, _left(until), self._on_late)
+        except ClusterError as failure:
+            return str(failure)
+        return None
+
+    # --- a letter that arrives after it was given up
+
+    def _on_late(self, letter: DeadLetter) -> None:
+        self._meter.late_writes += 1
+        if not self._late:
+            asyncio.get_running_loop().call_later(_LATE_S, self._tell_late)
+        self._late.setdefault((letter.group, letter.topic, letter.partition, letter.topic_id), []).append(letter.offset)
+
+    def _tell_late(self) -> None:
+        late, self._late = self._late, {}
+        for (group, topic, partition, topic_id), offsets in late.items():
+            found = ranges(sorted(offsets))
+            log.info("dead letters arrived late", group=group, topic=topic, partition=partition, offsets=shown(found))
+            detail = {
+                "topic": topic,
+                "topic_id": topic_id_text(topic_id),
+                "partition": partition,
+                "offsets": [list(one) for one in found],
+            }
+            self._tell("late_write", group, detail)
+
+    # --- what a letter says of its record
+
+    def known_name(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    async def _name(self, topic_id: bytes, session: Session) -> str:
+        """The topic's name, as the client may know it; its id where that cannot be had."""
+        name = self._names.get(topic_id)
+        if name is not None:
+            return name
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False
+        )
+        try:
+            answer = await session.call(*METADATA, encode(request, METADATA[1]), deadline=_CALL_S)
+            topics = decode(MetadataResponse, METADATA[1], answer).topics
+        except (ClusterError, WireError):
+            return topic_id_text(topic_id)
+        name = next((one.name for one in topics if one.topic_id == topic_id and one.name), None)
+        if name is None:
+            return topic_id_text(topic_id)
+        self._names[topic_id] = name
+        if len(self._names) > _MOST_NAMES:
+            self._names.popitem(last=False)
+        return name
+
+    async def _copied(
+        self, topic: str, topic_id: bytes, partition: int, offsets: range, session: Session
+    ) -> Mapping[int, Copy]:
+        writer = self._writer()
+        largest = None
+        if writer is not None:
+            with suppress(ClusterError):
+                largest = (await writer.topic_facts(topic)).max_message_bytes
+        most = largest or _DEFAULT_LARGEST
+        raw = self._copies.of(topic_id, partition, offsets)
+        found = await aside(lambda: unpack(raw, offsets, most)) if raw else {}
+        for _ in range(_MOST_FETCHES):
+            missing = [one for one in offsets if one not in found]
+            if not missing:
+                break
+            fetched = await self._fetched(topic_id, partition, missing[0], session)
+            if isinstance(fetched, str):
+                return found | dict.fromkeys(missing, Copy(problem=fetched))
+            more = await aside(lambda: unpack((fetched,), missing, most))  # noqa: B023 - awaited at once
+            found |= more or {missing[0]: Copy(problem=GONE)}
+        return {one: found.get(one, Copy(problem=GONE)) for one in offsets}
+
+    async def _fetched(self, topic_id: bytes, partition: int, offset: int, session: Session) -> bytes | str:
+        """Records from there on, read with the client's own right; a text when it may not, or they are not there."""
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+        request = FetchRequest(max_bytes=_FETCH_BYTES, topics=(FetchTopic(topic_id=topic_id, partitions=(wanted,)),))
+        try:
+            answer = await session.call(*FETCH, encode(request, FETCH[1]), deadline=_CALL_S)
+            message = decode(FetchResponse, FETCH[1], answer)
+        except (ClusterError, WireError) as problem:
+            return f"the record could not be read: {problem}"
+        for topic in message.responses:
+            for one in topic.partitions:
+                if one.error_code:
+                    return f"the record could not be read: error code {one.error_code}"
+                return one.records or GONE
+        return f"the record could not be read: error code {message.error_code}"
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - asyncio.get_running_loop().time())
+
+
+def ranges(offsets: Iterable[int]) -> Ranges:
+    """Ascending offsets as ranges."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset - 1:
+            found[-1] = (found[-1][0], offset)
+        else:
+            found.append((offset, offset))
+    return tuple(found)
+
+
+def shown(found: Ranges, most: int = 20) -> str:
+    """For a log line."""
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:most])
+    return text if len(found) <= most else f"{text} and {len(found) - most} more ranges"

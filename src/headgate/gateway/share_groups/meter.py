@@ -1,0 +1,67 @@
+"""What share groups count; the first three are the metrics of KIP-1316 under Prometheus' names.
+
+Group and topic names come from operators' configs, not from clients: only groups with a config of ours are labels.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+MOST_LABELS: Final = 1_000
+OTHERS: Final = "(others)"
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+class ShareMeter:
+    """Plain counters of one worker."""
+
+    __slots__ = (
+        "acquired",
+        "dead_letters",
+        "failures",
+        "late_writes",
+        "stripped",
+        "trips",
+        "withdrawn",
+        "write_timeouts",
+    )
+
+    def __init__(self) -> None:
+        self.trips: Counter[str] = Counter()
+        self.write_timeouts: Counter[str] = Counter()
+        self.dead_letters: Counter[str] = Counter()
+        self.late_writes = 0
+        self.withdrawn = 0
+        self.stripped = 0
+        self.acquired = 0
+        self.failures = 0
+
+    def samples(
+        self, *, ready: bool, leading: bool, paused: int, ledger: int, lost: int, shared: Iterable[tuple[str, int]]
+    ) -> Samples:
+        """For `gateway.metrics`."""
+        samples: Samples = {
+            ("headgate_share_groups_ready", ()): float(ready),
+            ("headgate_share_groups_leading", ()): float(leading),
+            ("headgate_share_groups_paused", ()): paused,
+            ("headgate_share_groups_held_ranges", ()): ledger,
+            ("headgate_share_groups_acquired_records", ()): self.acquired,
+            ("headgate_share_groups_stripped_records", ()): self.stripped,
+            ("headgate_share_groups_late_dead_letters", ()): self.late_writes,
+            ("headgate_share_groups_withdrawn_dead_letters", ()): self.withdrawn,
+            ("headgate_share_groups_facts_lost", ()): lost,
+        }
+        for name, counts in (
+            ("headgate_share_group_dlq_circuit_breaker_tripped", self.trips),
+            ("headgate_share_group_dlq_write_timeouts", self.write_timeouts),
+            ("headgate_share_group_dead_letters", self.dead_letters),
+        ):
+            for group, count in counts.items():
+                samples[name, (group,)] = count
+        for topic, groups in shared:
+            samples["headgate_dlq_topic_shared_by_multiple_groups", (topic,)] = groups
+        return samples
+
+    def count(self, counter: "Counter[str]", group: str, number: int) -> None:
+        """A label for each group, and one for all that come after a thousand."""
+        counter[group if group in counter or len(counter) < MOST_LABELS else OTHERS] += number

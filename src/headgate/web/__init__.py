@@ -1,0 +1,1 @@
+"""The page and the REST interface: a FastAPI application, one router a resource. It never loads Spark."""

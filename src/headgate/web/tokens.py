@@ -1,0 +1,120 @@
+"""Bearer tokens: a TOML file that holds their hashes, what each may do, and until when.
+
+    [tokens.alice]
+    sha256 = "9f86d0..."
+    scopes = ["operate"]
+    expires = 2027-02-13T00:00:00Z
+
+One rule: the file never holds a token, only its SHA-256 (a token is 32 random bytes, so a quick hash is enough), and a
+given token is compared with every entry in constant time. Whoever may `operate` may `read`. The file is read anew for
+each call that needs a token, so that taking an entry out ends it at once.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from headgate.base.errors import UsageError
+
+_MAX_FILE_BYTES = 1024 * 1024
+_MAX_TOKEN = 200
+_PREFIX = "headgate_"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class Scope(StrEnum):
+    READ = "read"
+    OPERATE = "operate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One entry; its times are epoch milliseconds."""
+
+    name: str
+    sha256: str
+    scopes: frozenset[Scope]
+    expires_ms: int
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes or (scope is Scope.READ and Scope.OPERATE in self.scopes)
+
+
+def read_tokens(file: Path) -> tuple[Token, ...]:
+    """All entries; `UsageError` when the file cannot be used, and then no token is good."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_FILE_BYTES + 1)
+    except OSError as failure:
+        raise UsageError(f"the tokens file cannot be read: {failure.strerror}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise UsageError(f"the tokens file has more than {_MAX_FILE_BYTES} bytes")
+    try:
+        document = tomllib.loads(content.decode())
+    except ValueError:
+        raise UsageError("the tokens file is not TOML") from None
+    tables = document.pop("tokens", {})
+    if document or not isinstance(tables, dict):
+        raise UsageError("the tokens file must hold tables [tokens.NAME] and nothing else")
+    return tuple(_token(name, table) for name, table in tables.items())
+
+
+def _token(name: str, table: Any) -> Token:
+    where = f"tokens.{name if _NAME.fullmatch(name) else '?'}"
+    if not isinstance(table, dict) or table.keys() != {"sha256", "scopes", "expires"} or where == "tokens.?":
+        raise UsageError(f"{where}: a name of letters, digits, _ and -, with sha256, scopes and expires")
+    digest, scopes, expires = table["sha256"], table["scopes"], table["expires"]
+    if not isinstance(digest, str) or not _HASH.fullmatch(digest):
+        raise UsageError(f"{where}.sha256 must be 64 hexadecimal digits in small letters")
+    if not isinstance(scopes, list) or not scopes or not all(scope in tuple(Scope) for scope in scopes):
+        raise UsageError(f"{where}.scopes must be a list of {', '.join(Scope)}")
+    if not isinstance(expires, datetime) or expires.tzinfo is None:
+        raise UsageError(f"{where}.expires must be a time with its zone, such as 2027-02-13T00:00:00Z")
+    return Token(
+        name=name,
+        sha256=digest,
+        scopes=frozenset(map(Scope, scopes)),
+        expires_ms=int(expires.timestamp() * 1000),
+    )
+
+
+def find_token(tokens: Iterable[Token], given: str, *, now_ms: int) -> Token | None:
+    """The entry of the given token, unless it has expired; it takes as long whether there is one or not."""
+    digest = hashlib.sha256(given[:_MAX_TOKEN].encode(errors="replace")).hexdigest()
+    found = None
+    for token in tokens:
+        if hmac.compare_digest(token.sha256, digest) and now_ms < token.expires_ms:
+            found = token
+    return found
+
+
+def add_token(file: Path, *, name: str, scope: Scope, expires: datetime) -> str:
+    """Append an entry to the file, which is made for its owner alone if it is not there; gives the new token."""
+    if not _NAME.fullmatch(name):
+        raise UsageError("a token's name has 1 to 64 letters, digits, _ and -")
+    known = read_tokens(file) if file.exists() else ()
+    if any(token.name == name for token in known):
+        raise UsageError(f"there is a token {name} already: take its table out of {file}, or choose another name")
+    given = _PREFIX + secrets.token_urlsafe(32)
+    digest = hashlib.sha256(given.encode()).hexdigest()
+    entry = (
+        f'\n[tokens.{name}]\nsha256 = "{digest}"\nscopes = ["{scope}"]\n'
+        f"expires = {expires.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')}\n"
+    )
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as opened:
+            opened.write(entry)
+    except OSError as failure:
+        raise UsageError(f"{file} cannot be written: {failure.strerror}") from None
+    return given

@@ -1,0 +1,114 @@
+"""What a group is promised outlives the gateway, its leader, and the coordinator: no loss, and no false trip.
+
+One kill of the campaign of twenty that `make soak` runs.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.raw_client import is_served
+from tests.support.share_blows import PARTITIONS, campaign
+from tests.support.share_consumers import ShareJvm
+from tests.support.share_scene import (
+    BREAKER,
+    DLQ_TOPIC,
+    MINIMUM,
+    PAUSE,
+    RESUME,
+    TRIPPED,
+    ShareScene,
+    share_scene,
+    until,
+)
+
+
+def test_a_gateway_that_is_killed_under_load_loses_nothing_and_trips_nothing(
+    scene: ShareScene, java_431: ShareJvm, java_440: ShareJvm
+) -> None:
+    def kill(_group: str) -> None:
+        [worker] = scene.gateway.workers()
+        os.kill(worker, signal.SIGKILL)
+
+    aftermath = campaign(scene, [java_431, java_440], [kill])
+    print(aftermath)
+    assert aftermath.letters > 0
+    assert aftermath.problems == ()
+
+
+def test_a_pause_outlives_the_gateway(scene: ShareScene, java_440: ShareJvm) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq})
+    scene.configure(group, {PAUSE: "deploy"})
+    one = java_440.join(group, scene.bootstrap, group, [topic])
+    scene.send(topic, ["A:"] * 5)
+    scene.gateway.stop()
+    scene.gateway.start()
+    until(lambda: scene.gateway.problems() == {})
+    seen = scene.wait_for_status(group, lambda status: status["paused"])
+    assert [reason["text"] for reason in seen["pause_reasons"]] == ["deploy"]
+    assert one.events("polled") == []
+    scene.configure(group, {RESUME: "deployed"})
+    scene.wait_for_end(group, topic, 5)
+    one.close()
+    assert {count for _, count, _ in one.deliveries()} == {1}
+
+
+def test_another_gateway_judges_when_the_leader_is_gone(
+    scene: ShareScene, cluster: Cluster, java_440: ShareJvm, tmp_path: Path
+) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    with share_scene(cluster, tmp_path, facts__prefix=scene.facts) as other:
+        group = other.new_group({DLQ_TOPIC: dlq, BREAKER: "true", MINIMUM: "20"})
+        one = java_440.join(group, other.bootstrap, group, [topic])
+        # Counted by the leader that is then gone: the next one begins with empty windows.
+        scene.send(topic, ["R:"] * 15)
+        other.wait_for_end(group, topic, 15)
+        scene.gateway.kill()
+        until(lambda: other.gateway.metric("headgate_share_groups_leading") == 1)
+        scene.send(topic, ["R:"] * 15)
+        other.wait_for_end(group, topic, 30)
+        assert not other.status(group)["paused"], "fifteen and fifteen of two leaders are not thirty"
+        scene.send(topic, ["R:"] * 30)
+        seen = other.wait_for_status(group, lambda status: status["paused"])
+        assert [reason["code"] for reason in seen["pause_reasons"]] == [TRIPPED]
+        one.close()
+    scene.gateway.start()
+    until(lambda: scene.gateway.problems() == {})
+
+
+# --- the coordinator ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def before_three(three_brokers: Cluster, tmp_path: Path) -> Iterator[ShareScene]:
+    with share_scene(three_brokers, tmp_path, gateway__nodes="0-2") as scene:
+        yield scene
+
+
+def test_a_coordinator_that_moves_in_mid_window_loses_nothing_and_trips_nothing(
+    before_three: ShareScene, java_431: ShareJvm, java_440: ShareJvm
+) -> None:
+    scene = before_three
+    everywhere = [[(first + more) % 3 for more in range(3)] for first in range(PARTITIONS)]
+    topic, dlq = scene.new_topic(replicas=everywhere), scene.new_topic("dlq", replicas=everywhere[:2])
+    stopped: list[int] = []
+
+    def stop(group: str) -> None:
+        stopped.append(scene.coordinator(group))
+        scene.cluster.kafka.nodes[stopped[0]].stop()
+
+    try:
+        aftermath = campaign(scene, [java_431, java_440], [stop], topic=topic, dlq=dlq)
+    finally:
+        for node in stopped:
+            scene.cluster.kafka.nodes[node].start()
+        scene.cluster.kafka.wait_ready()
+        until(lambda: all(is_served(scene.gateway.address(node)) for node in range(3)))
+    print(aftermath)
+    assert aftermath.letters > 0
+    assert aftermath.problems == ()

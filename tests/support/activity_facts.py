@@ -1,0 +1,63 @@
+"""What a gateway has written down of its clients: the facts of `headgate.activity`, read from the start."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from headgate.facts import ActivityObserved, decode
+from tests.support.cluster import ClientConfig
+
+_DEADLINE_S = 45.0
+_PARTITIONS = 8
+
+
+class ActivityFacts:
+    """Reads on from where it was; a context manager."""
+
+    def __init__(self, config: ClientConfig, prefix: str) -> None:
+        self._topic = f"{prefix}activity"
+        self._consumer = Consumer({**config, "group.id": "test-facts", "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(self._topic, number, 0) for number in range(_PARTITIONS)])
+        self.all: list[ActivityObserved] = []
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def poll(self, seconds: float = 0.2) -> None:
+        for message in self._consumer.consume(500, seconds):
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART, error
+                continue
+            fact = decode("activity", message.key(), message.value())
+            assert isinstance(fact, ActivityObserved), fact
+            self.all.append(fact)
+
+    def until(
+        self, wanted: Callable[[ActivityObserved], bool], count: int = 1, seconds: float = _DEADLINE_S
+    ) -> list[ActivityObserved]:
+        """Those that are wanted, as soon as there are so many."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = [fact for fact in self.all if wanted(fact)]
+            if len(found) >= count:
+                return found
+            assert time.monotonic() < deadline, f"{len(found)} of {count} in:\n" + "\n".join(map(line, self.all))
+            self.poll()
+
+    def of(self, topic: str, direction: str, kind: str | None = None) -> ActivityObserved:
+        """The first use of the topic, by an actor of this kind if one is given."""
+        return self.until(
+            lambda one: one.topic == topic and one.direction == direction and kind in (None, one.actor.kind)
+        )[0]
+
+
+def line(fact: ActivityObserved) -> str:
+    who = fact.actor
+    told = (who.kind, who.name, who.rule, who.confidence, fact.direction, fact.topic, fact.bytes, fact.client_id)
+    return " ".join(map(str, told))
+
+
+def total(facts: Iterable[ActivityObserved]) -> int:
+    return sum(fact.bytes for fact in facts)

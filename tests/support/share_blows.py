@@ -1,0 +1,177 @@
+"""A share group under load that rejects a tenth of its records, and blows against what serves it: nothing may be lost.
+
+One rule: what must become of a record stands in its key, so after any number of blows each offset is judged by itself:
+the broker's final state of it, the dead letters, and what the gateway wrote down.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, ShareMember, is_rejected
+from tests.support.share_outages import spots_of
+from tests.support.share_scene import BREAKER, DLQ_TOPIC, MINIMUM, THRESHOLD, WINDOW, ShareScene
+from tests.support.share_truth import Spot
+
+PARTITIONS = 4
+# A breaker whose threshold is twice what is rejected: it must never trip.
+ABOVE: Mapping[str, str] = {BREAKER: "true", THRESHOLD: "20", MINIMUM: "50", WINDOW: "30000"}
+_FLUSH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """The figures of a campaign; `problems` is empty when every promise was kept."""
+
+    seconds: float
+    blows: int
+    sent: int
+    delivered: int
+    archived: int
+    letters: int
+    repeated_letters: int
+    over_limit: int
+    timed_out: int
+    withdrawn: int
+    refused: int
+    trips: int
+    problems: tuple[str, ...]
+
+
+class Load:
+    """Records one after the other over the partitions, at a pace, until it is stopped; each key is its number."""
+
+    def __init__(self, scene: ShareScene, topic: str, *, rate: int) -> None:
+        self.sent = 0
+        self.error = ""
+        self._topic = topic
+        self._pause_s = 20 / rate
+        self._producer = Producer({**scene.direct, "linger.ms": 5, "enable.idempotence": True})
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._pause_s):
+            for _ in range(20):
+                key = str(self.sent).encode()
+                self._producer.produce(self._topic, b"x" * 100, key, partition=self.sent % PARTITIONS)
+                self.sent += 1
+            self._producer.poll(0)
+
+    def stop(self) -> int:
+        """How many there are, all of them acknowledged."""
+        self._ending.set()
+        self._thread.join(_FLUSH_S)
+        assert self._producer.flush(_FLUSH_S) == 0
+        return self.sent
+
+
+@contextmanager
+def members(scene: ShareScene, jvms: Sequence[ShareJvm], group: str, topic: str, percent: int) -> Iterator["Crew"]:
+    """Two of each Java client, with and without commits, and one of librdkafka."""
+    with ExitStack() as stack:
+        java = [
+            jvm.join(
+                f"{group}-{place}-{commit}",
+                scene.bootstrap,
+                group,
+                [topic],
+                commit=commit,
+                rejects_percent=percent,
+                work_ms=100,  # so that a blow meets records that are held
+            )
+            for place, jvm in enumerate(jvms)
+            for commit in ("sync", "none")
+        ]
+        other = stack.enter_context(LibrdkafkaMember(scene.clients, group, [topic], rejects_percent=percent))
+        yield Crew(java, other)
+        for one in java:
+            one.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    java: Sequence[ShareMember]
+    other: LibrdkafkaMember
+
+    def deliveries(self) -> list[tuple[Spot, int, str]]:
+        found = [one for member in self.java for one in member.deliveries()] + self.other.deliveries
+        return [((place[1], place[2]), count, verdict) for place, count, verdict in found]
+
+    def refusals(self) -> int:
+        """Acknowledgements that the clients were told have failed: what was in flight at a blow."""
+        java: int = sum(event["count"] for member in self.java for event in member.events("refused"))
+        return java + len(self.other.errors)
+
+
+def campaign(
+    scene: ShareScene,
+    jvms: Sequence[ShareJvm],
+    blows: Sequence[Callable[[str], object]],
+    *,
+    rejects_percent: int = 10,
+    configs: Mapping[str, str] = ABOVE,
+    rate: int = 200,
+    between_s: tuple[float, float] = (1.0, 3.0),
+    seed: int = 7,
+    topic: str | None = None,
+    dlq: str | None = None,
+) -> Aftermath:
+    """Load, blow after blow (each is told the group), and when all is done with, the judgement."""
+    chance = random.Random(seed)
+    topic, dlq = topic or scene.new_topic(partitions=PARTITIONS), dlq or scene.new_topic("dlq", partitions=2)
+    group = scene.new_group({DLQ_TOPIC: dlq, **configs})
+    began = time.monotonic()
+    with members(scene, jvms, group, topic, rejects_percent) as crew:
+        load = Load(scene, topic, rate=rate)
+        try:
+            for blow in blows:
+                time.sleep(chance.uniform(*between_s))
+                blow(group)
+            time.sleep(between_s[1])
+        finally:
+            sent = load.stop()
+        fate = scene.wait_for_end(group, topic, sent)
+        refused = crew.refusals()
+    rejected = {
+        (number % PARTITIONS, number // PARTITIONS)
+        for number in range(sent)
+        if is_rejected(str(number).encode(), rejects_percent)
+    }
+    all_letters = scene.letters(dlq)
+    over = {one.spot for one in all_letters if one.headers["__dlq.errors.message"].startswith("Offset delivery count")}
+    letters = Counter(one.spot for one in all_letters)
+    timed_out = {spot for event in scene.events(group, "write_timeout") for spot in spots_of(event["detail"])}
+    withdrawn = {spot for event in scene.events(group, "dead_letter_withdrawn") for spot in spots_of(event["detail"])}
+    trips = len(scene.events(group, "tripped"))
+    problems = {
+        "archived without a dead letter or a timeout": fate.archived - set(letters) - timed_out,
+        "acknowledged and dead-lettered, and not withdrawn": (fate.acknowledged & set(letters)) - withdrawn,
+        "rejected and acknowledged": fate.acknowledged & rejected,
+        "a dead letter of what nobody rejected": set(letters) - rejected - over,
+    }
+    told = [f"{what}: {sorted(spots)[:10]} ({len(spots)})" for what, spots in problems.items() if spots]
+    if trips and configs is ABOVE:
+        told.append(f"the breaker tripped {trips} times at half its threshold")
+    return Aftermath(
+        seconds=round(time.monotonic() - began, 1),
+        blows=len(blows),
+        sent=sent,
+        delivered=len(crew.deliveries()),
+        archived=len(fate.archived),
+        letters=len(letters),
+        repeated_letters=letters.total() - len(letters),
+        over_limit=len(over),
+        timed_out=len(timed_out),
+        withdrawn=len(withdrawn),
+        refused=refused,
+        trips=trips,
+        problems=tuple(told),
+    )

@@ -1,0 +1,77 @@
+"""The web under test: `headgate web` as an operator runs it, in a process of its own."""
+
+import http.client
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tests.support.gateway import HEADGATE
+from tests.support.ports import port_block
+
+_STOP_S, _CALL_S = 30.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Web:
+    """`token` is sent along with every call."""
+
+    port: int
+    log: Path
+    token: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def call(self, method: str, path: str, *, token: str | None = None) -> tuple[int, Any]:
+        """The status, and the JSON or None."""
+        given = token or self.token
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_CALL_S)
+        try:
+            connection.request(method, path, headers={"Authorization": f"Bearer {given}"} if given else {})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null")
+        finally:
+            connection.close()
+
+    def topics(self, connector: str) -> set[str]:
+        status, answer = self.call("GET", f"/connectors/{quote(connector, safe='')}/topics")
+        assert status == 200, answer
+        return set(answer[connector]["topics"])
+
+
+@contextmanager
+def running_web(folder: Path, upstream: str, keys: Mapping[str, object], *, token: str | None = None) -> Iterator[Web]:
+    """Until the block ends; it must end cleanly, and a defect that it wrote into its log fails the test."""
+    folder.mkdir(parents=True, exist_ok=True)
+    web = Web(port=port_block(), log=folder / "web.log", token=token)
+    written = {
+        "web.listen": f"127.0.0.1:{web.port}",
+        "upstream.bootstrap": upstream.split(","),
+        "upstream.service_mechanism": "none",
+        **keys,
+    }
+    file = folder / "web.toml"
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items()), encoding="utf-8")
+    with web.log.open("ab") as log:
+        process = subprocess.Popen(
+            [HEADGATE, "web", "--config", file], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    assert process.stdout
+    with process.stdout as output:
+        try:
+            line = output.readline()
+            assert line == f"ready web={web.url}\n", web.log.read_text()
+            yield web
+            process.terminate()
+            assert process.wait(_STOP_S) == 0
+            assert "Traceback" not in web.log.read_text()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()

@@ -1,0 +1,444 @@
+"""`headgate share-groups` from the outside: flags, texts, JSON and exit codes, against scripted servers."""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate.base.errors import ClusterError
+from headgate.cli import main as cli
+from headgate.cli import share_groups as command
+from headgate.cli import share_groups_text as text
+from headgate.cli.cluster_calls import Outcome
+from headgate.domain.share_configs import BREAKER_ENABLE, DLQ_TOPIC, MOST_REASON_CHARACTERS, OWN, STRICT_ISOLATION
+from headgate.kafka.share_group_admin import STATUS_TAG, BreakerStatus, DlqTopic, DlqTopology
+from headgate.wire.messages.configs import (
+    AlterConfigsResourceResponse,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesResponse,
+)
+from headgate.wire.messages.groups import ListedGroup, ListGroupsResponse
+from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeResponse
+from headgate.wire.schema import Message
+from tests.support.fake_upstream import BROKER_VERSIONS
+from tests.support.scripted_cluster import ScriptedCluster
+
+LIST_GROUPS, DESCRIBE_CONFIGS, ALTER, LIST_RESOURCES, DESCRIBE = 16, 32, 44, 74, 77
+GROUP, SET_FOR_IT, DEFAULT = 32, 8, 5
+GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED = 69, 30
+LIMIT = "share.delivery.count.limit"
+
+Capture = pytest.CaptureFixture[str]
+Answer = Callable[[int, Message], Message | None]
+
+TRIPPED: dict[str, Any] = {
+    "group": "sg",
+    "enabled": True,
+    "paused": True,
+    "pause_reasons": [
+        {"code": "DLQ_CIRCUIT_BREAKER_TRIPPED", "text": "25 of 100", "by": "headgate", "since": 1794731901727},
+        {"code": "OPERATOR", "text": "deploy\x1b[2J", "by": "User:ops", "since": 1794731902000},
+    ],
+    "phase": None,
+    "generation": 4,
+    "window_ms": 60000,
+    "delivered": 75,
+    "dlq_written": 25,
+    "dlq_rate": 0.25,
+    "threshold_percent": 20,
+    "min_messages": 100,
+    "auto_resume_at": 1794732201727,
+    "last_resume": {"reason": "mended", "by": "User:ops", "at": 1794731801727},
+    "dlq_topic": "dlq.o",
+    "limit": 5,
+    "limit_unprotected": False,
+}
+
+
+# --- flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--describe", "--group", "g"], "--describe takes --circuit-breaker or --dlq-topology"),
+        (["--describe", "--circuit-breaker"], "take one --group"),
+        (["--describe", "--circuit-breaker", "--group", ""], "take one --group"),
+        (["--describe", "--circuit-breaker", "--group", "a", "--group", "b"], "take one --group"),
+        (["--describe", "--circuit-breaker", "--group", "a", "--reason", "r"], "--reason is for --pause and --resume"),
+        (["--describe", "--dlq-topology", "--group", "a"], "--dlq-topology takes no --group"),
+        (["--pause", "--group", "a"], "--pause takes a --reason"),
+        (["--resume", "--group", "a", "--reason", " "], "--resume takes a --reason"),
+        (["--resume", "--group", "a", "--reason", "x" * (MOST_REASON_CHARACTERS + 1)], "--reason must not have more"),
+        (["--resume", "--reason", "r"], "take one --group"),
+        (["--pause", "--group", "a", "--reason", "r", "--circuit-breaker"], "are for --describe"),
+        (["--describe", "--dlq-topology", "--timeout", "0"], "--timeout must be from 1"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_wrong_usage(arguments: list[str], words: str, capsys: Capture) -> None:
+    assert cli.main(["share-groups", "--bootstrap-server", "127.0.0.1:1", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--describe", "--dlq-topology"],
+        ["--bootstrap-server", "h:1"],
+        ["--bootstrap-server", "h:1", "--pause", "--resume", "--group", "g", "--reason", "r"],
+        ["--bootstrap-server", "h:1", "--describe", "--dlq-topology", "--circuit-breaker"],
+    ],
+)
+def test_flags_that_the_command_does_not_have_are_wrong_usage(arguments: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["share-groups", *arguments])
+    assert ended.value.code == 2
+    assert "usage: headgate share-groups" in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there_is_one_sentence(capsys: Capture) -> None:
+    assert cli.main(["share-groups", "--bootstrap-server", "127.0.0.1:1", "--describe", "--dlq-topology"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("headgate: no connection to 127.0.0.1:1: ")
+
+
+# --- texts
+
+
+def test_a_tripped_breaker_is_a_table_its_reasons_and_what_comes_next() -> None:
+    shown = text.breaker_text(BreakerStatus(document=TRIPPED, is_whole=True, is_known=True))
+    assert shown.splitlines() == [
+        (
+            "GROUP           ENABLED PAUSED GENERATION DELIVERED DLQ-WRITTEN DLQ-RATE THRESHOLD MIN-MESSAGES WINDOW-MS "
+            "LIMIT DLQ-TOPIC"
+        ),
+        (
+            "sg              yes     yes    4          75        25          25.00%   20%       100          60000     "
+            "5     dlq.o"
+        ),
+        "",
+        "PAUSE-REASON                SINCE                         BY       TEXT",
+        "DLQ_CIRCUIT_BREAKER_TRIPPED 2026-11-15T08:38:21.727+00:00 headgate 25 of 100",
+        "OPERATOR                    2026-11-15T08:38:22.000+00:00 User:ops deploy\\x1b[2J",
+        "",
+        "Resumes by itself at 2026-11-15T08:43:21.727+00:00.",
+        "",
+        "Last resumed by User:ops at 2026-11-15T08:36:41.727+00:00: mended",
+    ]
+
+
+def test_a_limit_without_slack_says_so() -> None:
+    status = BreakerStatus(document=TRIPPED | {"limit_unprotected": True}, is_whole=True, is_known=True)
+    assert "5 (unprotected) dlq.o" in text.breaker_text(status)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{}, {"pause_reasons": "no"}, {"pause_reasons": [1]}, {"dlq_rate": "x", "auto_resume_at": 10**30}, {"group": []}],
+)
+def test_whatever_a_gateway_says_is_shown(odd: dict[str, Any]) -> None:
+    shown = text.breaker_text(BreakerStatus(document=odd, is_whole=True, is_known=True))
+    assert shown.startswith("GROUP")
+
+
+def test_dead_letter_topics_are_a_table() -> None:
+    topology = DlqTopology(
+        topics=(
+            DlqTopic(topic="dlq.a", groups=("sg",), has_strict=True),
+            DlqTopic(topic="dlq.both", groups=("s\n1", "s2"), has_strict=True),
+            DlqTopic(topic="dlq.loose", groups=("s3", "s4"), has_strict=False),
+        )
+    )
+    assert text.topology_text(topology).splitlines() == [
+        "DLQ-TOPIC       SHARED CONFLICT GROUPS",
+        "dlq.a           no     no       sg",
+        "dlq.both        yes    yes      s\\n1, s2",
+        "dlq.loose       yes    no       s3, s4",
+    ]
+    assert text.topology_json(topology)["dlq_topics"][1] == {
+        "topic": "dlq.both",
+        "groups": ["s\n1", "s2"],
+        "shared": True,
+        "conflict": True,
+    }
+    assert text.topology_text(DlqTopology(topics=())) == "No share group has a dead-letter topic.\n"
+
+
+# --- against a server
+
+
+class Gateway:
+    """What a gateway holds, and how it answers; `has_headgate` False is a plain broker."""
+
+    def __init__(self, *, has_headgate: bool = True) -> None:
+        self.has_headgate = has_headgate
+        self.field: bytes | None = None
+        self.error = (0, "")
+        self.values: dict[str, dict[str, str]] = {}
+        self.shares: tuple[str, ...] = ()
+        self.hidden: set[str] = set()
+        self.listing_error = 0
+        self.altered: list[tuple[str, str | None]] = []
+        self.refusal = (0, "")
+
+    def answers(self) -> dict[int, Answer]:
+        return {
+            DESCRIBE: self._described,
+            DESCRIBE_CONFIGS: self._configs,
+            ALTER: self._alter,
+            LIST_GROUPS: self._groups,
+            LIST_RESOURCES: self._resources,
+        }
+
+    def _described(self, _node: int, _request: Message) -> Message:
+        code, words = self.error
+        tags = () if self.field is None else ((STATUS_TAG, self.field),)
+        group = DescribedShareGroup(group_id="sg", error_code=code, error_message=words or None, unknown_tags=tags)
+        return ShareGroupDescribeResponse(groups=(group,))
+
+    def _configs(self, _node: int, request: Message) -> Message:
+        assert isinstance(request, DescribeConfigsRequest)
+        results = []
+        for one in request.resources:
+            if one.resource_name in self.hidden:
+                results.append(
+                    DescribeConfigsResult(
+                        error_code=GROUP_AUTHORIZATION_FAILED, resource_type=GROUP, resource_name=one.resource_name
+                    )
+                )
+                continue
+            values = self.values.get(one.resource_name, {})
+            names = [LIMIT, *(OWN if self.has_headgate else ())]
+            wanted = [name for name in names if one.configuration_keys is None or name in one.configuration_keys]
+            configs = tuple(
+                DescribedConfig(
+                    name=name,
+                    value=values.get(name, "5" if name == LIMIT else OWN[name].default),
+                    config_source=SET_FOR_IT if name in values else DEFAULT,
+                )
+                for name in wanted
+            )
+            results.append(DescribeConfigsResult(resource_type=GROUP, resource_name=one.resource_name, configs=configs))
+        return DescribeConfigsResponse(results=tuple(results))
+
+    def _alter(self, _node: int, request: Message) -> Message:
+        assert isinstance(request, IncrementalAlterConfigsRequest)
+        [resource] = request.resources
+        self.altered += [(one.name, one.value) for one in resource.configs]
+        code, words = self.refusal
+        said = AlterConfigsResourceResponse(
+            error_code=code, error_message=words or None, resource_type=GROUP, resource_name=resource.resource_name
+        )
+        return IncrementalAlterConfigsResponse(responses=(said,))
+
+    def _groups(self, _node: int, _request: Message) -> Message:
+        groups = (ListedGroup(group_id=name, group_type="share", group_state="Stable") for name in self.shares)
+        return ListGroupsResponse(groups=tuple(groups))
+
+    def _resources(self, _node: int, _request: Message) -> Message:
+        found = tuple(ConfigResource(resource_name=name, resource_type=GROUP) for name in self.values)
+        return ListConfigResourcesResponse(error_code=self.listing_error, config_resources=found)
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    return cli.parser().parse_args(["share-groups", "--bootstrap-server", "127.0.0.1:1", *arguments])
+
+
+async def outcome_of(gateway: Gateway, *arguments: str, versions: Any = BROKER_VERSIONS) -> Outcome:
+    async with ScriptedCluster(gateway.answers(), versions=versions) as cluster:
+        return await command._answer(parsed(*arguments), cluster.dialler(timeout_s=2.0))
+
+
+BREAKER = ("--describe", "--circuit-breaker", "--group", "sg")
+TOPOLOGY = ("--describe", "--dlq-topology")
+
+
+async def test_the_breaker_is_what_the_tagged_field_says() -> None:
+    gateway = Gateway()
+    gateway.field = json.dumps(TRIPPED).encode()
+    outcome = await outcome_of(gateway, *BREAKER)
+    assert (outcome.document, outcome.exit_code, outcome.note) == (TRIPPED, 0, None)
+
+
+async def test_a_broker_without_headgate_is_told_apart() -> None:
+    with pytest.raises(ClusterError, match=r"is missing: the server does not tell it.*ask the gateway"):
+        await outcome_of(Gateway(has_headgate=False), *BREAKER)
+
+
+async def test_a_group_that_is_not_there_is_told_in_kafkas_words() -> None:
+    gateway = Gateway()
+    gateway.error = (GROUP_ID_NOT_FOUND, "Group sg not found.")
+    with pytest.raises(ClusterError, match=r"'sg' cannot be described: Group sg not found\.$"):
+        await outcome_of(gateway, *BREAKER)
+
+
+async def test_of_a_group_without_members_the_configs_tell_and_the_rest_is_null() -> None:
+    gateway = Gateway()
+    gateway.error = (GROUP_ID_NOT_FOUND, "Group sg not found.")
+    gateway.values = {"sg": {BREAKER_ENABLE: "true", DLQ_TOPIC: "dlq.o", LIMIT: "3"}}
+    outcome = await outcome_of(gateway, *BREAKER)
+    assert outcome.document.keys() == TRIPPED.keys()
+    told = {name: value for name, value in outcome.document.items() if value is not None}
+    assert told == {
+        "group": "sg",
+        "enabled": True,
+        "window_ms": 60000,
+        "threshold_percent": 20,
+        "min_messages": 100,
+        "dlq_topic": "dlq.o",
+        "limit": 3,
+    }
+    assert outcome.note is not None
+    assert "no member has joined" in outcome.note
+
+
+async def test_a_group_with_nothing_of_ours_is_neither_counted_nor_paused() -> None:
+    outcome = await outcome_of(Gateway(), *BREAKER)
+    assert (outcome.document["enabled"], outcome.document["paused"], outcome.document["pause_reasons"]) == (
+        False,
+        False,
+        [],
+    )
+    assert outcome.note is not None
+    assert "none of Headgate's configs" in outcome.note
+
+
+@pytest.mark.parametrize("field", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+async def test_a_field_that_is_no_object_is_an_error(field: bytes) -> None:
+    gateway = Gateway()
+    gateway.field = field
+    with pytest.raises(ClusterError, match="is not understood"):
+        await outcome_of(gateway, *BREAKER)
+
+
+async def test_a_describe_that_is_refused_is_an_error() -> None:
+    gateway = Gateway()
+    gateway.error = (GROUP_AUTHORIZATION_FAILED, "")
+    with pytest.raises(ClusterError, match="Group authorization failed"):
+        await outcome_of(gateway, *BREAKER)
+
+
+async def test_a_broker_that_is_too_old_is_an_error() -> None:
+    versions = {key: span for key, span in BROKER_VERSIONS.items() if key != DESCRIBE}
+    with pytest.raises(ClusterError, match="does not support share groups"):
+        await outcome_of(Gateway(), *BREAKER, versions=versions)
+
+
+async def test_a_pause_is_a_write_of_its_reason_and_then_a_look() -> None:
+    gateway = Gateway()
+    gateway.field = json.dumps(TRIPPED).encode()
+    outcome = await outcome_of(gateway, "--pause", "--group", "sg", "--reason", "deploy")
+    assert gateway.altered == [("headgate.pause", "deploy")]
+    assert outcome.document == {
+        "group": "sg",
+        "paused": True,
+        "reason": "deploy",
+        "remaining_reasons": TRIPPED["pause_reasons"],
+    }
+    assert outcome.text.startswith("Share group 'sg' is paused.\n\nPAUSE-REASON")
+
+
+async def test_a_resume_waits_until_it_is_seen() -> None:
+    gateway = Gateway()
+    looks = iter([TRIPPED, TRIPPED, TRIPPED | {"paused": False, "pause_reasons": []}])
+    answers = gateway.answers()
+
+    def described(node: int, request: Message) -> Message | None:
+        gateway.field = json.dumps(next(looks)).encode()
+        return gateway.answers()[DESCRIBE](node, request)
+
+    async with ScriptedCluster(answers | {DESCRIBE: described}) as cluster:
+        args = parsed("--resume", "--group", "sg", "--reason", "mended")
+        outcome = await command._answer(args, cluster.dialler())
+    assert gateway.altered == [("headgate.resume", "mended")]
+    assert outcome.document == {"group": "sg", "paused": False, "reason": "mended", "remaining_reasons": []}
+    assert outcome.text == "Share group 'sg' is resumed.\n"
+
+
+async def test_a_resume_that_is_not_seen_says_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_SETTLED_S", 0.0)
+    gateway = Gateway()
+    gateway.field = json.dumps(TRIPPED).encode()
+    outcome = await outcome_of(gateway, "--resume", "--group", "sg", "--reason", "mended")
+    assert outcome.document["paused"] is True
+    assert outcome.text.startswith("Share group 'sg' is still paused.\n")
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_a_group_without_members_is_steered_too(paused: bool) -> None:
+    gateway = Gateway()
+    gateway.error = (GROUP_ID_NOT_FOUND, "Group sg not found.")
+    outcome = await outcome_of(gateway, "--pause" if paused else "--resume", "--group", "sg", "--reason", "r")
+    reasons = [{"code": "OPERATOR", "text": "r", "by": None, "since": None}] if paused else []
+    assert outcome.document == {"group": "sg", "paused": paused, "reason": "r", "remaining_reasons": reasons}
+    assert outcome.note is not None
+    assert "it is done, and cannot be described: share group 'sg' cannot be described: Group sg" in outcome.note
+
+
+async def test_a_broker_that_knows_no_pause_is_told_apart() -> None:
+    gateway = Gateway(has_headgate=False)
+    gateway.refusal = (40, "Unknown group config name: headgate.pause")
+    with pytest.raises(ClusterError, match=r"Unknown group config name: headgate\.pause: the server does not tell it"):
+        await outcome_of(gateway, "--pause", "--group", "sg", "--reason", "r")
+
+
+async def test_a_pause_without_the_right_is_told_in_kafkas_words() -> None:
+    gateway = Gateway()
+    gateway.refusal = (GROUP_AUTHORIZATION_FAILED, "")
+    with pytest.raises(ClusterError, match=r"'sg': Group authorization failed\.$"):
+        await outcome_of(gateway, "--pause", "--group", "sg", "--reason", "r")
+
+
+async def test_the_topology_has_groups_with_members_and_groups_with_configs() -> None:
+    gateway = Gateway()
+    gateway.shares = ("a", "plain")
+    gateway.values = {
+        "a": {DLQ_TOPIC: "dlq.x"},
+        "b": {DLQ_TOPIC: "dlq.x", STRICT_ISOLATION: "true"},
+        "c": {DLQ_TOPIC: "dlq.y"},
+    }
+    outcome = await outcome_of(gateway, *TOPOLOGY)
+    assert outcome.document == {
+        "dlq_topics": [
+            {"topic": "dlq.x", "groups": ["a", "b"], "shared": True, "conflict": True},
+            {"topic": "dlq.y", "groups": ["c"], "shared": False, "conflict": False},
+        ]
+    }
+    assert outcome.note is None
+
+
+async def test_what_of_the_topology_may_not_be_seen_is_said() -> None:
+    gateway = Gateway()
+    gateway.shares = ("a", "b")
+    gateway.values = {"a": {DLQ_TOPIC: "dlq.x"}, "c": {DLQ_TOPIC: "dlq.y"}}
+    gateway.hidden = {"b"}
+    gateway.listing_error = 31
+    outcome = await outcome_of(gateway, *TOPOLOGY)
+    assert [one["topic"] for one in outcome.document["dlq_topics"]] == ["dlq.x"]
+    assert outcome.note == (
+        "groups without members are left out: Cluster authorization failed.; "
+        "1 groups may not be described (DESCRIBE_CONFIGS on the group)"
+    )
+
+
+async def test_the_topology_of_a_broker_without_headgate_is_an_error() -> None:
+    gateway = Gateway(has_headgate=False)
+    gateway.shares = ("a",)
+    with pytest.raises(ClusterError, match="no group's dead-letter topic is known: the server does not tell it"):
+        await outcome_of(gateway, *TOPOLOGY)
+
+
+async def test_a_cluster_without_share_groups_has_no_dead_letter_topics() -> None:
+    outcome = await outcome_of(Gateway(), *TOPOLOGY)
+    assert (outcome.document, outcome.exit_code) == ({"dlq_topics": []}, 0)

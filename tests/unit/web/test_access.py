@@ -1,0 +1,120 @@
+"""Who may call: hosts, this machine, tokens and their scopes."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headgate.web.hosts import host_of
+from headgate.web.tokens import Scope, add_token
+from tests.unit.web.stage import NOW_MS, Stage
+
+TOPICS, RESET = "/connectors/src/topics", "/connectors/src/topics/reset"
+LATER = datetime.fromtimestamp(NOW_MS / 1000 + 3600, UTC)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    found = Stage()
+    found.main.use("src", "a")
+    return found
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8080"])
+async def test_names_that_are_allowed(stage: Stage, host: str) -> None:
+    assert (await stage.call("GET", TOPICS, host=(host,))).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        (),
+        ("",),
+        ("evil.example",),
+        ("evil.example:8080",),
+        ("127.0.0.1.evil.example",),
+        ("localhost:8080:1",),
+        ("localhost:x",),
+        ("localhost@evil.example",),
+        ("::1",),
+        ("localhost", "evil.example"),
+        ("evil.example", "localhost"),
+    ],
+)
+async def test_another_name_is_refused_before_anything_happens(stage: Stage, host: tuple[str, ...]) -> None:
+    answer = await stage.call("PUT", RESET, host=host)
+    assert (answer.status, answer.json["error_code"]) == (400, 400)
+    assert stage.main.topics.of("src") == ("a",)
+
+
+def test_a_final_dot_is_the_same_name() -> None:
+    assert host_of(["localhost.:8080"]) == "localhost"
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "127.3.2.1", "::1"])
+async def test_without_tokens_callers_on_this_machine_may_reset(stage: Stage, client: str) -> None:
+    assert (await stage.call("PUT", RESET, client=client)).status == 202
+
+
+@pytest.mark.parametrize(
+    ("client", "headers"),
+    [
+        ("192.0.2.1", {}),
+        ("", {}),
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.1"}),
+        ("127.0.0.1", {"Forwarded": "for=192.0.2.1"}),
+        ("127.0.0.1", {"Via": "1.1 proxy"}),
+    ],
+)
+async def test_without_tokens_nobody_else_may(stage: Stage, client: str, headers: dict[str, str]) -> None:
+    answer = await stage.call("PUT", RESET, client=client, headers=headers)
+    assert answer.status == 403
+    assert stage.main.topics.of("src") == ("a",)
+
+
+async def test_with_a_tokens_file_a_reset_needs_the_scope_operate(stage: Stage, tmp_path: Path) -> None:
+    stage.tokens_file = tmp_path / "tokens.toml"
+    reader = add_token(stage.tokens_file, name="reader", scope=Scope.READ, expires=LATER)
+    operator = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
+    refused = await stage.call("PUT", RESET)
+    assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+    for wrong in (operator[:-1], operator + "x", "", "x" * 100_000, "é"):
+        assert (await stage.call("PUT", RESET, headers=bearer(wrong))).status == 401
+    assert (await stage.call("PUT", RESET, headers={"Authorization": f"Basic {operator}"})).status == 401
+    assert (await stage.call("PUT", RESET, headers=bearer(reader))).status == 403
+    assert stage.main.topics.of("src") == ("a",)
+    assert (await stage.call("PUT", RESET, headers=bearer(operator), client="192.0.2.1")).status == 202
+
+
+async def test_a_token_ends_at_its_time_and_when_it_is_taken_out(stage: Stage, tmp_path: Path) -> None:
+    stage.tokens_file = tmp_path / "tokens.toml"
+    token = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
+    stage.clock.now_ms = int(LATER.timestamp() * 1000) - 1
+    assert (await stage.call("PUT", RESET, headers=bearer(token))).status == 202
+    stage.clock.now_ms += 1
+    assert (await stage.call("PUT", RESET, headers=bearer(token))).status == 401
+    stage.clock.now_ms = NOW_MS
+    stage.tokens_file.write_text("")
+    assert (await stage.call("PUT", RESET, headers=bearer(token))).status == 401
+
+
+async def test_where_other_machines_can_call_reading_needs_a_token_too(stage: Stage, tmp_path: Path) -> None:
+    stage.tokens_file, stage.reading_is_free = tmp_path / "tokens.toml", False
+    tokens = [add_token(stage.tokens_file, name=scope, scope=scope, expires=LATER) for scope in Scope]
+    for path in (TOPICS, f"/connect/main{TOPICS}", "/api/v1/connectors", "/api/v1/health"):
+        assert (await stage.call("GET", path)).status == 401
+        for token in tokens:
+            assert (await stage.call("GET", path, headers=bearer(token))).status == 200
+
+
+async def test_a_tokens_file_that_cannot_be_used_lets_nobody_in(stage: Stage, tmp_path: Path) -> None:
+    stage.tokens_file = tmp_path / "tokens.toml"
+    token = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
+    stage.tokens_file.write_text(stage.tokens_file.read_text() + "\n[tokens")
+    answer = await stage.call("PUT", RESET, headers=bearer(token))
+    assert answer.status == 503
+    assert stage.main.topics.of("src") == ("a",)

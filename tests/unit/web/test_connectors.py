@@ -1,0 +1,151 @@
+"""Connect's two paths and `/api/v1/connectors`: bodies, codes and texts."""
+
+import pytest
+
+from tests.unit.web.stage import Stage
+
+TOPICS, RESET = "/connectors/src/topics", "/connectors/src/topics/reset"
+
+
+@pytest.fixture
+def stage() -> Stage:
+    found = Stage()
+    found.main.use("src", "b", "a")
+    found.other.use("src", "c")
+    return found
+
+
+async def test_the_topics_of_a_connector(stage: Stage) -> None:
+    answer = await stage.call("GET", TOPICS)
+    assert (answer.status, answer.json) == (200, {"src": {"topics": ["a", "b"]}})
+    assert answer.headers["content-type"] == "application/json"
+
+
+async def test_any_name_has_an_answer(stage: Stage) -> None:
+    assert (await stage.call("GET", "/connectors/nobody/topics")).json == {"nobody": {"topics": []}}
+    stage.main.use("a/b é", "t")
+    assert (await stage.call("GET", "/connectors/a/b é/topics")).json == {"a/b é": {"topics": ["t"]}}
+
+
+async def test_a_reset_is_accepted_without_a_body_for_any_name(stage: Stage) -> None:
+    for name in ("src", "nobody"):
+        answer = await stage.call("PUT", f"/connectors/{name}/topics/reset")
+        assert (answer.status, answer.body) == (202, b"")
+    assert stage.main.topics.of("src") == ()
+    assert stage.other.topics.of("src") == ("c",)
+
+
+async def test_each_cluster_answers_at_a_path_of_its_own_and_the_first_at_the_plain_one(stage: Stage) -> None:
+    for cluster, topics in (("main", ["a", "b"]), ("other", ["c"])):
+        answer = await stage.call("GET", f"/connect/{cluster}{TOPICS}")
+        assert (answer.status, answer.json) == (200, {"src": {"topics": topics}})
+    assert (await stage.call("PUT", f"/connect/other{RESET}")).status == 202
+    assert stage.other.topics.of("src") == ()
+    assert stage.main.topics.of("src") == ("a", "b")
+
+
+async def test_a_cluster_that_nobody_configured_is_not_found(stage: Stage) -> None:
+    answer = await stage.call("GET", f"/connect/nobody{TOPICS}")
+    assert (answer.status, answer.json["error_code"]) == (404, 404)
+    stage.has_clusters = False
+    answer = await stage.call("GET", TOPICS)
+    assert answer.status == 404
+    assert "[connect.NAME]" in answer.json["message"]
+
+
+async def test_with_tracking_off_both_calls_are_forbidden(stage: Stage) -> None:
+    stage.tracking = stage.allow_reset = False
+    for method, path in (("GET", TOPICS), ("PUT", RESET)):
+        answer = await stage.call(method, path)
+        assert answer.status == 403
+        assert answer.body == b'{"error_code":403,"message":"Topic tracking is disabled."}'
+    assert stage.main.topics.of("src") == ("a", "b")
+
+
+async def test_with_reset_off_only_the_reset_is_forbidden(stage: Stage) -> None:
+    stage.allow_reset = False
+    answer = await stage.call("PUT", RESET)
+    assert answer.status == 403
+    assert answer.body == b'{"error_code":403,"message":"Topic tracking reset is disabled."}'
+    assert (await stage.call("GET", TOPICS)).json == {"src": {"topics": ["a", "b"]}}
+
+
+async def test_before_the_topic_was_read_nothing_is_claimed(stage: Stage) -> None:
+    stage.main.is_ready, stage.main.problem = False, "it is away"
+    for method, path in (("GET", TOPICS), ("PUT", RESET)):
+        answer = await stage.call(method, path)
+        assert answer.status == 503
+        assert "it is away" in answer.json["message"]
+
+
+async def test_a_reset_that_was_not_written_is_no_success(stage: Stage) -> None:
+    stage.main.failing = "the cluster takes none"
+    answer = await stage.call("PUT", RESET)
+    assert (answer.status, answer.json) == (503, {"error_code": 503, "message": "the cluster takes none"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/", 404, "HTTP 404 Not Found"),
+        ("GET", "/connectors", 404, "HTTP 404 Not Found"),
+        ("GET", "/connectors//topics", 404, "HTTP 404 Not Found"),
+        ("GET", "/connectors/src/topics/", 404, "HTTP 404 Not Found"),
+        ("GET", "/docs", 404, "HTTP 404 Not Found"),
+        ("GET", "/openapi.json", 404, "HTTP 404 Not Found"),
+        ("POST", TOPICS, 405, "HTTP 405 Method Not Allowed"),
+        ("GET", RESET, 405, "HTTP 405 Method Not Allowed"),
+        ("OPTIONS", RESET, 405, "HTTP 405 Method Not Allowed"),
+    ],
+)
+async def test_every_error_is_connects_object(stage: Stage, method: str, path: str, status: int, message: str) -> None:
+    answer = await stage.call(method, path)
+    assert (answer.status, answer.json) == (status, {"error_code": status, "message": message})
+
+
+async def test_both_views_of_every_connector(stage: Stage) -> None:
+    assert stage.wire is not None
+    stage.wire.topics.take([("src", "a"), ("seen", "x")])
+    answer = await stage.call("GET", "/api/v1/connectors")
+    assert answer.json == {
+        "connectors": [
+            {"cluster": "main", "connector": "src", "connect": ["a", "b"], "wire": ["a"]},
+            {"cluster": "other", "connector": "src", "connect": ["c"], "wire": ["a"]},
+            {"cluster": None, "connector": "seen", "connect": None, "wire": ["x"]},
+        ],
+        "truncated": False,
+        "problems": {},
+    }
+
+
+async def test_one_connector_of_one_cluster(stage: Stage) -> None:
+    answer = await stage.call("GET", "/api/v1/connectors", query="name=src&cluster=other")
+    assert answer.json["connectors"] == [{"cluster": "other", "connector": "src", "connect": ["c"], "wire": []}]
+    answer = await stage.call("GET", "/api/v1/connectors", query="name=new")
+    assert [row["cluster"] for row in answer.json["connectors"]] == ["main", "other"]
+    assert (await stage.call("GET", "/api/v1/connectors", query="cluster=nobody")).status == 404
+
+
+async def test_what_is_not_known_is_null_and_told(stage: Stage) -> None:
+    assert stage.wire is not None
+    stage.wire.problem = "the topic is away"
+    stage.main.is_ready, stage.main.problem = False, "not read yet"
+    answer = await stage.call("GET", "/api/v1/connectors", query="name=src&cluster=main")
+    assert answer.json["connectors"] == [{"cluster": "main", "connector": "src", "connect": None, "wire": None}]
+    assert answer.json["problems"] == {"connect.main": "not read yet", "activity": "the topic is away"}
+    health = await stage.call("GET", "/api/v1/health")
+    assert health.json == {
+        "ready": False,
+        "problems": {
+            "activity": "the topic is away",
+            "connect.main": "not read yet",
+        },
+    }
+
+
+async def test_without_activity_and_clusters_there_is_nothing_to_show(stage: Stage) -> None:
+    stage.wire, stage.has_clusters = None, False
+    answer = await stage.call("GET", "/api/v1/connectors")
+    assert answer.json == {"connectors": [], "truncated": False, "problems": {}}
+    answer = await stage.call("GET", "/api/v1/connectors", query="name=src")
+    assert answer.json["connectors"] == [{"cluster": None, "connector": "src", "connect": None, "wire": None}]

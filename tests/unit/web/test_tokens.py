@@ -1,0 +1,88 @@
+"""The tokens file: what may stand in it, and that it never holds a token."""
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import UsageError
+from headgate.cli.main import main
+from headgate.web.tokens import Scope, add_token, find_token, read_tokens
+
+EXPIRES = datetime(2027, 2, 13, tzinfo=UTC)
+HASH = "0" * 64
+GOOD = f'[tokens.a]\nsha256 = "{HASH}"\nscopes = ["read"]\nexpires = 2027-02-13T00:00:00Z\n'
+
+
+def test_a_new_token_is_found_by_itself_alone_and_is_not_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    first = add_token(file, name="first", scope=Scope.READ, expires=EXPIRES)
+    second = add_token(file, name="second", scope=Scope.OPERATE, expires=EXPIRES)
+    text = file.read_text()
+    assert first not in text
+    assert second not in text
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    tokens = read_tokens(file)
+    now = int(EXPIRES.timestamp() * 1000) - 1
+    found = [find_token(tokens, given, now_ms=now) for given in (first, second, "other")]
+    assert [token.name if token else None for token in found] == ["first", "second", None]
+    assert find_token(tokens, first, now_ms=now + 1) is None
+
+
+def test_whoever_operates_may_read_and_not_the_other_way_round(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    for scope in Scope:
+        add_token(file, name=scope, scope=scope, expires=EXPIRES)
+    reader, operator = read_tokens(file)
+    assert [reader.may(Scope.READ), reader.may(Scope.OPERATE)] == [True, False]
+    assert [operator.may(Scope.READ), operator.may(Scope.OPERATE)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonsense",
+        "a = 1",
+        "tokens = 1",
+        "[tokens]\na = 1",
+        GOOD.replace("tokens.a", 'tokens."a b"'),
+        GOOD.replace(HASH, HASH[1:]),
+        GOOD.replace(HASH, "G" * 64),
+        GOOD.replace('["read"]', "[]"),
+        GOOD.replace('["read"]', '"read"'),
+        GOOD.replace('["read"]', '["admin"]'),
+        GOOD.replace("2027-02-13T00:00:00Z", "2027-02-13T00:00:00"),
+        GOOD.replace("2027-02-13T00:00:00Z", '"never"'),
+        GOOD.replace("expires = 2027-02-13T00:00:00Z\n", ""),
+        GOOD + "more = 1\n",
+        GOOD + "#" * 1024 * 1024,
+        "\udcff",
+    ],
+)
+def test_a_file_that_is_not_understood_is_refused_whole(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(UsageError):
+        read_tokens(file)
+
+
+def test_a_name_stands_once_and_cannot_break_out_of_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    add_token(file, name="a", scope=Scope.READ, expires=EXPIRES)
+    with pytest.raises(UsageError, match="already"):
+        add_token(file, name="a", scope=Scope.OPERATE, expires=EXPIRES)
+    with pytest.raises(UsageError, match="letters"):
+        add_token(file, name="b]\n", scope=Scope.READ, expires=EXPIRES)
+
+
+def test_the_command_prints_a_token_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tokens.toml"
+    assert main(["web", "token", str(file), "--name", "ops", "--scope", "operate", "--days", "3"]) == 0
+    given = capsys.readouterr().out.strip()
+    (token,) = read_tokens(file)
+    in_two_days = datetime.now(UTC) + timedelta(days=2)
+    assert find_token([token], given, now_ms=int(in_two_days.timestamp() * 1000)) == token
+    assert find_token([token], given, now_ms=int((in_two_days + timedelta(days=2)).timestamp() * 1000)) is None
+    assert main(["web", "token", str(file), "--name", "more", "--days", "0"]) == 2
+    assert main(["web"]) == 2
