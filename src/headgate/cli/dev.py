@@ -20,6 +20,7 @@ from headgate.cli import logs
 from headgate.cli.dev_pipeline import DevPipeline, is_installed
 from headgate.cli.features import check_features, make_features
 from headgate.cli.sample import APPLICATION, DEMO, Sample
+from headgate.cli.sample_billing import DOWN
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.cli.web import make_web, read_or_stopped
 from headgate.config import Config, load
@@ -113,7 +114,11 @@ def _hint(config: Config, parts: Sequence[Sample | DevPipeline]) -> str:
         commands.append(f"headgate tables show app_io --path {config.tables.path}")
     else:
         commands.append(f"{groups} --describe --group {DEMO} --members")
-    return "\n  ".join(("headgate: a sample is running behind it. Try, in another terminal:", *commands))
+    hint = "\n  ".join(("headgate: a sample is running behind it. Try, in another terminal:", *commands))
+    if config.share_groups.enable:
+        down = config.tables.path.parent / DOWN
+        hint += f"\nheadgate: to see the brake: touch {down}; README.md goes on from there"
+    return hint
 
 
 async def _start(kafka: EmbeddedKafka, stopped: Stopped) -> None:

@@ -1,7 +1,8 @@
 """The sample of `headgate dev`: something alive behind the gateway, so that there is something to look at.
 
-A producer in Python, a Streams member on kafka-clients 4.4.0 (`java/.../members`), which is asked for its topology, and
-the stock WordCountDemo of Kafka 4.3.1, which is too old to be asked. Their logs are in the folder's `logs/`.
+A producer in Python, a Streams member on kafka-clients 4.4.0 (`java/.../members`), which is asked for its topology, the
+stock WordCountDemo of Kafka 4.3.1, which is too old to be asked, and a share group with a circuit breaker
+(`sample_billing`). Their logs are in the folder's `logs/`.
 
 One rule: it is only a sample. If a part of it cannot be started or ends, that is said once and nothing else happens.
 """
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.errors import PlatformError
+from headgate.cli.sample_billing import DEAD_LETTERS, Billing
 from headgate.kafka.embedded.spawn import start_tethered
 from headgate.kafka.java import class_path, find_java
 from headgate.kafka.topics import quiet
@@ -27,7 +29,7 @@ APPLICATION: Final = "sample-orders"
 DEMO: Final = "sample-wordcount"
 ORDERS, CUSTOMERS, LARGE, COUNTS = "orders", "customers", "large-orders", "orders-by-customer"
 WORDS_IN, WORDS_OUT = "streams-plaintext-input", "streams-wordcount-output"
-_TOPICS: Final = (ORDERS, CUSTOMERS, LARGE, COUNTS, WORDS_IN, WORDS_OUT)
+_TOPICS: Final = (ORDERS, CUSTOMERS, LARGE, COUNTS, WORDS_IN, WORDS_OUT, DEAD_LETTERS)
 _NAMES: Final = ("ada", "grace", "edsger", "barbara", "donald")
 _CALL_S: Final = 20.0
 _PAUSE_S: Final = 0.5
@@ -75,6 +77,7 @@ class Sample:
         self._children: list[subprocess.Popen[bytes]] = []
         self._stop = threading.Event()
         self._producer: threading.Thread | None = None
+        self._billing = Billing(bootstrap, ORDERS, folder)
 
     def start(self) -> None:
         """Blocks for about a second; what could not be started is said on standard error."""
@@ -82,6 +85,7 @@ class Sample:
             self._make_topics()
             self._start_member()
             self._start_demo()
+            self._billing.start()
         except (PlatformError, KafkaException, OSError) as failure:
             print(f"headgate: the sample is not whole: {failure}", file=sys.stderr)
         self._producer = threading.Thread(target=self._produce, name="headgate-sample", daemon=True)
@@ -89,6 +93,7 @@ class Sample:
 
     def stop(self) -> None:
         self._stop.set()
+        self._billing.stop()
         for child in self._children:
             child.terminate()
         for child in self._children:
