@@ -1,6 +1,7 @@
 """`python -m bench.pipeline`: from a pushed topology to a row that can be read, and what many applications cost.
 
-Two questions. How long after a client's push was answered can its rows be read (p95 at `trigger_ms` 2000, target 5 s)?
+Three questions. What do the append query, upserts into a large table and large records cost (`pipeline_append.py`)? How
+long after a client's push was answered can its rows be read (p95 at `trigger_ms` 2000, target 5 s)?
 And how long does the pipeline take to fill empty tables with 2,000 applications of 20,000 nodes and 100,000 edges
 (target 60 s), and to follow one of them that changed (target 5 s)? A real broker, gateway and pipeline, each in a
 process of its own; rows are read without Spark, as a user reads them.
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench import machine
+from bench import machine, pipeline_append
 from bench.heartbeats import join, ready
 from headgate.domain.topology import Description, ProcessorNode, SourceNode, Subtopology
 from headgate.facts import TopologyDescribed
@@ -200,23 +201,35 @@ def run_many(folder: Path, applications: int) -> tuple[float, float, int]:
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
     parser.add_argument("--applications", type=int, default=APPLICATIONS)
+    parser.add_argument("--rows", default=",".join(map(str, pipeline_append.ROWS)), help="of the append query")
+    parser.add_argument("--upserted", type=int, default=pipeline_append.UPSERTED, help="rows of the table of upserts")
+    parser.add_argument("--large", type=int, default=pipeline_append.LARGE_RECORDS, help="records of a megabyte")
+    parser.add_argument("--only", choices=("topologies", "append"), help="one half of it")
     args = parser.parse_args(given)
+    facts = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
+    print(f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, `python -m bench.pipeline`. {facts}.\n", flush=True)
+    if args.only != "append":
+        _topologies(args)
+    if args.only != "topologies":
+        with tempfile.TemporaryDirectory(prefix="headgate-bench-") as name:
+            sizes = [int(size) for size in args.rows.split(",")]
+            print("\n".join(["", *pipeline_append.page(Path(name), sizes, args.upserted, args.large)]))
+    return 0
+
+
+def _topologies(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as name:
         times = sorted(run_freshness(Path(name) / "fresh"))
         filled, changed, edges = run_many(Path(name) / "many", args.applications)
-    facts = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
     p95 = times[min(len(times) - 1, int(len(times) * 0.95))]
     many = f"{args.applications:,} applications, {args.applications * NODES:,} nodes, {edges:,} edges"
-    print(f"""{time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}, `python -m bench.pipeline`. {facts}.
-
-| what | target | found |
+    print(f"""| what | target | found |
 |---|---:|---:|
 | push answered to rows readable, p50 of {len(times)} | | {statistics.median(times):.2f} s |
 | the same, p95 | 5 s | {p95:.2f} s |
 | the same, longest | | {times[-1]:.2f} s |
 | {many} into empty tables | 60 s | {filled:.1f} s |
 | one of them changed | 5 s | {changed:.2f} s |""")
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,11 +18,13 @@ from headgate.config import Config, load
 from headgate.facts import Ended, Fact
 from headgate.facts.topics import message_limit, topic_specs
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Origin, quiet
-from headgate.pipeline.facts_query import OnMoment, no_moment
+from headgate.kafka.topics import Origin, TopicIdReader, list_topics, quiet
+from headgate.pipeline.batches import OnMoment, no_moment
+from headgate.pipeline.health import Health
+from headgate.pipeline.queries import FACTS, Query
 from headgate.pipeline.rebuilding import Rebuild
 from headgate.pipeline.runner import Pipeline
-from headgate.tables.reader import TableReader
+from headgate.tables.reader import Summary, TableReader
 from headgate.tables.registry import table_named
 from headgate.tables.writer import TableWriter
 from tests.pipeline.oracle import Record, Rows
@@ -37,7 +39,9 @@ class Estate:
     spark: SparkSession
     folder: Path
     prefix: str
+    about: str = "c"  # the cluster that the facts are about
     boots: int = 0
+    health: Health = field(default_factory=Health)  # as the last run left it
     upstream: dict[str, Any] = field(default_factory=dict)  # instead of the plaintext listener
 
     @property
@@ -88,7 +92,7 @@ class Estate:
         asyncio.run(self._write(facts))
 
     async def _write(self, facts: Sequence[Fact | Ended]) -> None:
-        origin = Origin(cluster="c", writer="gw/0", boot=f"b{self.boots}")
+        origin = Origin(cluster=self.about, writer="gw/0", boot=f"b{self.boots}")
         writer = FactWriter(self.settings, prefix=self.prefix, origin=origin, largest=message_limit(MAX_BYTES))
         try:
             for fact in facts:
@@ -100,6 +104,14 @@ class Estate:
         producer = Producer(quiet(self.settings))
         producer.produce(self.prefix + suffix, key=key, value=value)
         producer.flush()
+
+    def cluster_id(self) -> str:
+        return list_topics(self.settings).cluster
+
+    def topic_ids(self) -> dict[str, str]:
+        """Of the topics of facts that are there."""
+        specs = topic_specs(prefix=self.prefix, brokers=1, max_bytes=MAX_BYTES)
+        return TopicIdReader(self.settings).ids([spec.name for spec in specs])
 
     def records(self, suffixes: Sequence[str] = TOPICS) -> list[Record]:
         """Everything that lies in the topics, read by another client than Spark's."""
@@ -134,9 +146,18 @@ class Estate:
             consumer.close()
         return found
 
-    def run(self, *, on_moment: OnMoment = no_moment) -> bool:
-        """`headgate pipeline run --once`, on the session that the tests share."""
-        pipeline = Pipeline(self.config, self.spark, SystemClock(), Event(), on_moment=on_moment)
+    def run(self, *queries: Query, on_moment: OnMoment = no_moment) -> bool:
+        """`headgate pipeline run --once`, on the session that the tests share; the facts query unless told."""
+        self.health = Health(query.name for query in queries or (FACTS,))
+        pipeline = Pipeline(
+            self.config,
+            self.spark,
+            SystemClock(),
+            Event(),
+            queries=queries or (FACTS,),
+            health=self.health,
+            on_moment=on_moment,
+        )
         try:
             return pipeline.run(once=True)
         finally:
@@ -161,6 +182,16 @@ class Estate:
 
     def tables(self, names: Sequence[str]) -> Mapping[str, Rows]:
         return {name: self.rows(name) for name in names}
+
+    def summary(self, name: str) -> Summary:
+        """A table at a glance, as it is stored."""
+        reader = TableReader(self.folder / "tables")
+        try:
+            found = reader.summary(table_named(name))
+        finally:
+            reader.close()
+        assert found is not None
+        return found
 
     def versions(self, names: Sequence[str]) -> Mapping[str, int | None]:
         """The Delta version of each table: it rises with every commit."""

@@ -13,7 +13,15 @@ from typing import Any
 from headgate.domain.topology_changes import element_changes
 from headgate.domain.topology_flow import app_io
 from headgate.domain.topology_rows import edge_rows, node_rows
-from headgate.facts import EventHappened, Rejected, TopologyDeleted, TopologyDescribed, decode
+from headgate.facts import (
+    ActivityObserved,
+    DispositionsCounted,
+    EventHappened,
+    Rejected,
+    TopologyDeleted,
+    TopologyDescribed,
+    decode,
+)
 from headgate.facts.topics import message_limit
 from headgate.pipeline.parsing import description_text
 from headgate.tables.registry import table_named
@@ -29,6 +37,7 @@ TABLES = (
     "topology_nodes",
     "topology_versions",
 )
+APPENDED = ("activity_intervals", "dispositions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +50,19 @@ class Record:
     value: bytes | None
 
 
-def tables(records: Iterable[Record], *, prefix: str, own_cluster: str) -> dict[str, Rows]:
-    """Every table by its name; `own_cluster` is that of the topics, for records that are no facts."""
-    found: dict[str, list[Row]] = {name: [] for name in TABLES}
+def tables(records: Iterable[Record], *, prefix: str, own_cluster: str, ids: Mapping[str, str]) -> dict[str, Rows]:
+    """Every table by its name; `own_cluster` is that of the topics, and has those with these `ids`."""
+    found: dict[str, list[Row]] = {name: [] for name in (*TABLES, *APPENDED)}
     apps: dict[tuple[str, str], list[tuple[Record, TopologyDescribed | TopologyDeleted]]] = defaultdict(list)
     for record in sorted(records, key=lambda one: (one.topic, one.offset, one.partition)):
         limit = message_limit(4 * 1024 * 1024)
         match decode(record.topic.removeprefix(prefix), record.key, record.value, max_bytes=limit):
             case Rejected(reason=reason):
                 found["rejected_facts"].append(rejected(record, reason, own_cluster))
+            case ActivityObserved() as seen:
+                found["activity_intervals"].append(activity(seen, own_cluster))
+            case DispositionsCounted() as counted:
+                found["dispositions"].append(disposed(record, counted, own_cluster))
             case EventHappened() as event:
                 found["changes"].append(happened(record, event, own_cluster))
             case TopologyDescribed() | TopologyDeleted() as told:
@@ -57,7 +70,19 @@ def tables(records: Iterable[Record], *, prefix: str, own_cluster: str) -> dict[
     for (cluster, app), history in apps.items():
         for name, rows in of_application(cluster, app, history).items():
             found[name] += rows
+    for name in TABLES:
+        found[name] = [
+            {**row, **topic_ids(row, ids)} if row["cluster_id"] == own_cluster else row for row in found[name]
+        ]
     return {name: by_key(name, rows) for name, rows in found.items()}
+
+
+def topic_ids(row: Row, ids: Mapping[str, str]) -> Row:
+    """The ids of the topics that a row is about."""
+    named = {f"{name}_id": row[name] for name in ("topic", "in_topic", "out_topic") if name in row}
+    kinds = (("kind", "node"), ("from_kind", "from_node"), ("to_kind", "to_node"))
+    named |= dict([("topic_id", row[node]) for kind, node in kinds if node in row and row[kind] == "topic"][:1])
+    return {column: ids.get(name) for column, name in named.items()}
 
 
 def by_key(name: str, rows: list[Row]) -> Rows:
@@ -101,6 +126,62 @@ def happened(record: Record, event: EventHappened, own_cluster: str) -> Row:
         "partition": record.partition,
         "offset": record.offset,
         "at": event.at,
+        "is_historic": False,
+    }
+
+
+def activity(seen: ActivityObserved, own_cluster: str) -> Row:
+    actor, software = seen.actor, seen.software
+    return {
+        "cluster_id": seen.cluster or own_cluster,
+        "writer": seen.writer,
+        "boot": seen.boot,
+        "seq": seen.seq,
+        "actor_kind": actor.kind,
+        "actor": actor.name,
+        "rule": actor.rule,
+        "confidence": actor.confidence,
+        "topic": seen.topic,
+        "topic_id": seen.topic_id,
+        "direction": seen.direction,
+        "since": seen.since,
+        "until": seen.until,
+        "bytes": seen.bytes,
+        "records": seen.records,
+        "principal": seen.principal,
+        "client_id": seen.client_id,
+        "group": seen.group,
+        "transactional_id": seen.transactional_id,
+        "software": None if software is None else software.name,
+        "software_version": None if software is None else software.version,
+        "host": seen.host,
+        "at": seen.at,
+        "is_historic": False,
+    }
+
+
+def disposed(record: Record, counted: DispositionsCounted, own_cluster: str) -> Row:
+    has_origin = counted.writer is not None
+    return {
+        "cluster_id": counted.cluster or own_cluster,
+        "writer": counted.writer if has_origin else "",
+        "boot": counted.boot if has_origin else f"{record.topic}/{record.partition}",
+        "seq": counted.seq if has_origin else record.offset,
+        "group": counted.group,
+        "member": counted.member,
+        "topic": counted.topic,
+        "topic_id": counted.topic_id,
+        "partition": counted.partition,
+        "second": counted.second,
+        "generation": counted.generation,
+        "accepted": counted.accepted,
+        "released": counted.released,
+        "rejected": counted.rejected,
+        "over_limit": counted.over_limit,
+        "dead_lettered": counted.dead_lettered,
+        "write_timeouts": counted.write_timeouts,
+        "by_delivery_count": json.dumps(dict(counted.by_delivery_count), separators=(",", ":")),
+        "at": counted.at,
         "is_historic": False,
     }
 

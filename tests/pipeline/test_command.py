@@ -5,18 +5,24 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from headgate.pipeline.queries import QUERIES
 from tests.pipeline.conftest import SETTINGS
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described
+from tests.pipeline.test_append_query import activity, assert_appended_are_right
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
+from tests.support.ports import port_block
 
 HEADGATE = (sys.executable, "-m", "headgate.cli.main", "pipeline")
+STATUS = port_block()
 
 
 @pytest.fixture
@@ -43,19 +49,25 @@ spark = {{ {settings} }}
     return path
 
 
-def test_it_runs_until_a_signal_and_lets_the_batch_end(estate: Estate, file: Path) -> None:
+def test_it_runs_until_a_signal_and_lets_the_batches_end(estate: Estate, file: Path) -> None:
     with started(estate, file) as (process, log):
-        estate.write(described("g", POOL[2], at=2))
+        wait_until_ready(process, log)
+        estate.write(described("g", POOL[2], at=2), activity(2))
         time.sleep(0.5)  # in the middle of the batch, or before it, or after
         os.killpg(process.pid, signal.SIGTERM)  # as a terminal or a supervisor does it, to all of them
         began = time.monotonic()
         assert process.wait(30) == 0
         assert time.monotonic() - began < 20
     lines = log.read_text("utf-8").splitlines()
-    assert all(line.startswith(("headgate: facts: batch ", "WARNING: Using incubator")) for line in lines), lines
-    assert {row["state"] for row in estate.rows("pipeline_runs").values()} == {"stopped"}
-    assert estate.run()
+    known = ("headgate: facts: batch ", "headgate: append: batch ", "WARNING: Using incubator")
+    assert all(line.startswith(known) for line in lines), lines
+    assert {(row["query"], row["state"]) for row in estate.rows("pipeline_runs").values()} == {
+        ("facts", "stopped"),
+        ("append", "stopped"),
+    }
+    assert estate.run(*QUERIES)
     assert_tables_are_right(estate, cluster_of(estate))
+    assert_appended_are_right(estate)
 
 
 def test_what_a_killed_process_left_is_finished_by_the_next(estate: Estate, file: Path) -> None:
@@ -72,13 +84,15 @@ def test_what_a_killed_process_left_is_finished_by_the_next(estate: Estate, file
 
 @contextmanager
 def started(estate: Estate, file: Path) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
-    """`headgate pipeline run` with its first batch written; and its standard error."""
-    estate.write(described("g", POOL[1], at=1))
+    """`headgate pipeline run` with the first batch of each query written; and its standard error."""
+    estate.write(described("g", POOL[1], at=1), activity(1))
     log = estate.folder / "stderr"
+    command: list[str | Path] = [*HEADGATE, "run", "--config", file, "--status", f"127.0.0.1:{STATUS}"]
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*HEADGATE, "run", "--config", file], stderr=stderr, start_new_session=True)
+        process = subprocess.Popen(command, stderr=stderr, start_new_session=True)
     try:
         wait_for(log, "facts: batch 0: ", process)
+        wait_for(log, "append: batch 0: ", process)
         yield process, log
     finally:
         process.kill()
@@ -89,7 +103,7 @@ def started(estate: Estate, file: Path) -> Iterator[tuple["subprocess.Popen[byte
     ("arguments", "code", "said"),
     [
         (("rebuild", "pipeline_runs"), 2, "is not made of facts"),
-        (("rebuild", "nothing"), 2, "these can: app_io, applications"),
+        (("rebuild", "nothing"), 2, "these can: activity_intervals, app_io"),
     ],
 )
 def test_a_wrong_command_ends_before_spark_starts(file: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
@@ -97,6 +111,18 @@ def test_a_wrong_command_ends_before_spark_starts(file: Path, arguments: tuple[s
     assert done.returncode == code
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    until = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{STATUS}/readyz", timeout=30):
+                return
+        except urllib.error.HTTPError:
+            assert process.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < until, log.read_text("utf-8")
+            time.sleep(0.1)
 
 
 def wait_for(log: Path, text: str, process: "subprocess.Popen[bytes]") -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.facts import EventHappened, TopologyDeleted
 from headgate.kafka.embedded import SecurityProtocol
-from headgate.pipeline.facts_query import Moment
+from headgate.pipeline.batches import Moment, OnMoment
 from tests.pipeline import oracle
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described, history
@@ -17,7 +17,7 @@ REBUILT = ("topology_nodes", "changes", "applications")
 
 
 def assert_tables_are_right(estate: Estate, own_cluster: str) -> None:
-    wanted = oracle.tables(estate.records(), prefix=estate.prefix, own_cluster=own_cluster)
+    wanted = oracle.tables(estate.records(), prefix=estate.prefix, own_cluster=own_cluster, ids=estate.topic_ids())
     for name in TABLES:
         assert estate.rows(name) == wanted[name], name
 
@@ -47,12 +47,24 @@ class KilledError(Exception):
     """As if the process had ended here."""
 
 
-@pytest.mark.parametrize(
-    "point",
-    [("before", "app_io"), ("after", "applications"), ("before", "topology_versions"), ("end", "")],
-    ids=["before the first write", "between two tables", "before the last write", "before the checkpoint"],
-)
-def test_a_killed_batch_comes_again_and_leaves_the_same_tables(estate: Estate, point: tuple[Moment, str]) -> None:
+POINTS: list[tuple[Moment, str]] = [
+    ("before", "app_io"),
+    ("after", "applications"),
+    ("before", "topology_versions"),
+    ("end", ""),
+]
+
+
+def killing_at(point: tuple[Moment, str]) -> OnMoment:
+    def kill(moment: Moment, table: str) -> None:
+        if (moment, table) == point:
+            raise KilledError
+
+    return kill
+
+
+def test_a_killed_batch_comes_again_and_leaves_the_same_tables(estate: Estate) -> None:
+    """Killed before the first write, between two tables, before the last write, and before the checkpoint."""
     estate.write(
         described("g", POOL[0], at=1), described("g", POOL[1], at=2), described("h", POOL[2], at=3, member="first")
     )
@@ -62,12 +74,9 @@ def test_a_killed_batch_comes_again_and_leaves_the_same_tables(estate: Estate, p
     )
     estate.write(TopologyDeleted(at=7, group="g", incarnation="1"))
 
-    def kill(moment: Moment, table: str) -> None:
-        if (moment, table) == point:
-            raise KilledError
-
-    with pytest.raises(Exception, match="the query ended"):
-        estate.run(on_moment=kill)
+    for point in POINTS:
+        with pytest.raises(Exception, match="the query ended"):
+            estate.run(on_moment=killing_at(point))
     assert estate.run()
     assert_tables_are_right(estate, cluster_of(estate))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.base.errors import UsageError
-from headgate.pipeline import runner
+from headgate.pipeline import queries
 from headgate.pipeline.builds import all_builds
 from headgate.pipeline.parsing import SCHEMA
 from headgate.pipeline.reduction import reduced
@@ -75,7 +75,7 @@ def test_a_build_that_fails_takes_only_its_own_table_away(estate: Estate, monkey
     builds["changes"] = replace(
         changes, build=lambda facts: changes.build(facts).mapInArrow(fails, changes.build(facts).schema)
     )
-    monkeypatch.setattr(runner, "all_builds", lambda: builds)
+    monkeypatch.setattr(queries, "all_builds", lambda: builds)
     estate.write(described("g", POOL[1], at=1))
     assert not estate.run()
     ((table, problem),) = estate.problems()

@@ -19,7 +19,7 @@ from headgate.domain.topology import Description, Node, ProcessorNode, SinkNode,
 from headgate.facts import TopologyDescribed, decode, encode
 from headgate.kafka.topics import quiet
 from headgate.pipeline import source as facts_source
-from headgate.pipeline.builds import all_builds
+from headgate.pipeline.queries import FACTS
 from headgate.spark import plan
 from headgate.spark.describe import DescribedQuery, Output, describe, listen
 from headgate.spark.plan import plain_place
@@ -202,7 +202,7 @@ def test_the_same_program_is_the_same_version_when_it_is_started_again(job: Job)
 
 
 def test_the_facts_query_is_a_version_among_the_others(estate: Estate) -> None:
-    tables = {name: str(estate.folder / "tables" / name) for name in all_builds()}
+    tables = {name: str(estate.folder / "tables" / name) for name in FACTS.builds()}
     outputs = {"facts": [Output(format="delta", place=place) for place in tables.values()]}
     listening = listen(estate.spark, TopologyFacts(estate.settings, prefix=estate.prefix), outputs=outputs)
     try:
@@ -213,7 +213,7 @@ def test_the_facts_query_is_a_version_among_the_others(estate: Estate) -> None:
     fact = decode("topologies", record.key, record.value)
     assert isinstance(fact, TopologyDescribed)
     sinks = [f"delta-sink-{number}:{place}" for number, place in enumerate(tables.values(), 3)]
-    pattern = facts_source.read_options(estate.config)["subscribePattern"]
+    pattern = facts_source.read_options(estate.config, FACTS)["subscribePattern"]
     assert fact.description == of(
         SourceNode(name="kafka-source-1", pattern=pattern, successors=("foreach-batch-2",)),
         ProcessorNode(name="foreach-batch-2", successors=tuple(sinks)),

@@ -1,8 +1,10 @@
 """The five outages of a dead-letter topic, each as long as in the document's example (KIP-1316, risk 2): 45 s."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.integration.breaker.conftest import java_431, java_440, logs, scene, three_brokers
+from tests.integration.breaker.conftest import java_431, java_440, logs, three_brokers
 from tests.integration.breaker.test_outages import (
     Report,
     before_three,
@@ -13,7 +15,9 @@ from tests.integration.breaker.test_outages import (
     test_records_that_are_too_large,
 )
 from tests.soak.page import table, write_section
+from tests.support.cluster import Cluster
 from tests.support.share_outages import PARTITIONS, REJECTS_PERCENT, TIMEOUT_MS, Endured
+from tests.support.share_scene import ShareScene, share_scene
 
 __all__ = [
     "before_three",
@@ -21,7 +25,6 @@ __all__ = [
     "java_431",
     "java_440",
     "logs",
-    "scene",
     "test_a_broker_that_is_stopped_and_a_topic_that_has_too_few_replicas_left",
     "test_a_right_that_is_revoked",
     "test_a_topic_that_is_deleted",
@@ -30,6 +33,12 @@ __all__ = [
 ]
 pytestmark = pytest.mark.timeout(600)
 OUTAGE_S = 45.0
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareScene]:
+    with share_scene(cluster, tmp_path_factory.mktemp("outages")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, ShareMember, is_rejected
 from tests.support.share_outages import spots_of
-from tests.support.share_scene import BREAKER, DLQ_TOPIC, MINIMUM, THRESHOLD, WINDOW, ShareScene
+from tests.support.share_scene import BREAKER, DLQ_TOPIC, MINIMUM, THRESHOLD, WINDOW, ShareScene, until
 from tests.support.share_truth import Spot
 
 PARTITIONS = 4
@@ -105,6 +105,9 @@ class Crew:
         found = [one for member in self.java for one in member.deliveries()] + self.other.deliveries
         return [((place[1], place[2]), count, verdict) for place, count, verdict in found]
 
+    def are_busy(self) -> bool:
+        return bool(self.other.deliveries) and all(member.events("polled") for member in self.java)
+
     def refusals(self) -> int:
         """Acknowledgements that the clients were told have failed: what was in flight at a blow."""
         java: int = sum(event["count"] for member in self.java for event in member.events("refused"))
@@ -132,6 +135,8 @@ def campaign(
     with members(scene, jvms, group, topic, rejects_percent) as crew:
         load = Load(scene, topic, rate=rate)
         try:
+            # A blow before everybody has records would meet nothing.
+            until(crew.are_busy)
             for blow in blows:
                 time.sleep(chance.uniform(*between_s))
                 blow(group)

@@ -38,6 +38,7 @@ TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"
 STATUS_TAG = 10001
 _FIND_COORDINATOR, _DESCRIBE_GROUP = 10, 77
 _DEADLINE_S = 60.0
+_MOST_WAITING = 50_000  # records in a producer's queue
 _names = count()
 kafka: Any = confluent_admin  # it does not say what it exports
 
@@ -152,6 +153,8 @@ class ShareScene:
         for number, value in enumerate(values):
             data = value.encode() if isinstance(value, str) else value
             key = keys[number] if keys else str(number).encode()
+            while len(producer) > _MOST_WAITING:
+                producer.poll(0.1)
             producer.produce(topic, data, key, partition=number % partitions, headers=dict(headers or {}))
             producer.poll(0)
         assert producer.flush(_DEADLINE_S) == 0

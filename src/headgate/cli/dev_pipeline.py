@@ -1,13 +1,15 @@
 """The pipeline of `headgate dev`: `headgate pipeline run` as a process of its own, on the folder's own tables.
 
 One rule: it is told its configuration by a file, as an operator would tell it. That it ends or cannot start changes
-nothing for the gateway; its words are in `logs/pipeline.log`.
+nothing for the gateway; its words are in `logs/pipeline.log`, and those about problems are repeated here.
 """
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,25 @@ from headgate.config import Config
 from headgate.kafka.embedded.spawn import start_tethered
 
 _END_S: Final = 15.0  # a batch under way may end, and that takes ten at most
+_LOOK_S: Final = 1.0
+_MOST_BYTES: Final = 16 * 1024  # that are looked at in one go
+_PROGRESS: Final = re.compile(r"headgate: \w+: batch \d+: ")
+
+
+def problems_in(words: str) -> list[str]:
+    """Those of the pipeline's lines that an operator should see: no progress, and nothing that Java says by itself."""
+    return [line for line in words.splitlines() if line.startswith("headgate: ") and not _PROGRESS.match(line)]
+
+
+def _whole_lines(log: Path, read_from: int) -> bytes:
+    """What was said since, up to the last line's end; a line without an end is taken when it is longer than that."""
+    try:
+        with log.open("rb") as words:
+            words.seek(read_from)
+            said = words.read(_MOST_BYTES)
+    except OSError:
+        return b""  # somebody has moved it away
+    return said[: said.rfind(b"\n") + 1] or (said if len(said) == _MOST_BYTES else b"")
 
 
 def is_installed() -> bool:
@@ -46,6 +67,8 @@ class DevPipeline:
         self._config = config
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._stop = threading.Event()
+        self._watching: threading.Thread | None = None
 
     def start(self) -> None:
         file = self._folder / "pipeline.toml"
@@ -53,9 +76,27 @@ class DevPipeline:
         logs = self._folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         command: list[str | Path] = [sys.executable, "-m", "headgate.cli.main", "pipeline", "run", "--config", file]
-        self._process = start_tethered(command, output=logs / "pipeline.log")
+        log = logs / "pipeline.log"
+        read_from = log.stat().st_size if log.exists() else 0
+        self._process = start_tethered(command, output=log)
+        self._watching = threading.Thread(target=self._watch, args=(self._process, log, read_from), daemon=True)
+        self._watching.start()
+
+    def _watch(self, process: "subprocess.Popen[bytes]", log: Path, read_from: int) -> None:
+        """Repeat what is said about problems, and that the pipeline has ended by itself."""
+        ended = None
+        while ended is None and not self._stop.wait(_LOOK_S):
+            ended = process.poll()
+            said = _whole_lines(log, read_from)
+            read_from += len(said)
+            for line in problems_in(said.decode("utf-8", "replace")):
+                print(f"headgate: pipeline: {line.removeprefix('headgate: ')}", file=sys.stderr, flush=True)
+        if ended is not None:
+            text = f"headgate: the pipeline has ended with code {ended}; the rest goes on. Its words are in {log}"
+            print(text, file=sys.stderr, flush=True)
 
     def stop(self) -> None:
+        self._stop.set()
         process = self._process
         if process is None:
             return
@@ -65,3 +106,5 @@ class DevPipeline:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if self._watching is not None:
+            self._watching.join(_END_S)

@@ -1,6 +1,6 @@
 """`headgate web`: the page and the REST interface in front of an existing cluster; `headgate web token` makes a token.
 
-One line on standard output once it answers: `ready web=URL`. It waits for what it has to read first, ten seconds at
+One line on standard output once it answers: `ready web=URL`. It waits for what it has to read first, five seconds at
 most, so that the first call finds an answer; what is missing then is told on standard error and read when it is there.
 """
 
@@ -23,7 +23,7 @@ from headgate.web.tokens import Scope, add_token
 if TYPE_CHECKING:
     from headgate.web.server import WebServer
 
-_PATIENCE_S, _POLL_S = 10.0, 0.05
+_PATIENCE_S, _POLL_S = 5.0, 0.05
 _MOST_DAYS = 3650
 
 

@@ -73,7 +73,7 @@ def read_status(key: bytes | None, value: bytes | None) -> Status | Skipped:
 
 def _used(topic: str, connector: str, value: bytes) -> TopicUsed | Skipped:
     try:
-        outer = json.loads(value, parse_constant=_no_constant)
+        outer = _JSON.decode(value.decode())
     except (ValueError, RecursionError):
         return Skipped("the value is not JSON")
     inner = outer.get("topic") if type(outer) is dict else None
@@ -91,6 +91,9 @@ def _used(topic: str, connector: str, value: bytes) -> TopicUsed | Skipped:
 
 def _no_constant(_: str) -> None:
     raise ValueError("NaN and Infinity are not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_constant)  # json.loads would make one for each record
 
 
 def can_be_written(topic: str, connector: str) -> bool:

@@ -206,6 +206,11 @@ _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
         (),
     ),
     "headgate_activity_facts": (CounterMetricFamily, "Facts of activity, written and lost", ("outcome",)),
+    "headgate_activity_recorded": (
+        CounterMetricFamily,
+        "Active topics of connectors that were written to status topics",
+        (),
+    ),
     "headgate_worker_restarts": (CounterMetricFamily, "Workers that ended unasked and were started again", ()),
 }
 

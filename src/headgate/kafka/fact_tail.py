@@ -22,7 +22,7 @@ log = structlog.get_logger()
 _POLL_S: Final = 0.1
 _RETRY_S: Final = 1.0
 _LOOK_S: Final = 10.0  # how often partitions are counted
-_CALL_S: Final = 5.0
+_CALL_S: Final = 2.0
 _QUEUED_KIB: Final = 16 * 1024
 T = TypeVar("T")
 
@@ -89,8 +89,10 @@ class FactTail(Generic[T]):
             try:
                 self._follow(consumer)
             except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
-                log.warning("following a topic failed", topic=self._topic, error=repr(failure))
-                self.problem = f"following {self._topic} failed: {failure}"
+                text = f"following {self._topic} failed: {failure}"
+                if text != self.problem:  # a topic that is not there may be waited for all day
+                    log.warning("following a topic failed", topic=self._topic, error=repr(failure))
+                self.problem = text
                 self._stop.wait(_RETRY_S)
             finally:
                 consumer.close()

@@ -1,9 +1,11 @@
 """Who leads among all workers of all gateways: whoever Kafka assigns the one partition of the leader's topic.
 
 One rule: a leader that has not heard from the group's coordinator for a session stops, although nobody can tell it,
-because by then another leads. (For a moment two may believe that they do; what the leader writes is fenced, see
-`trip_writer.py`.) It is the classic protocol: with a session of six seconds another takes over in five to six
-(KIP-848's shortest session is 45 s). It is cooperative: a worker that joins takes the lead from nobody.
+because by then another leads: librdkafka counts the session here too, and says after it that the partition is lost.
+(For a moment two may believe that they lead; what the leader writes is fenced, see `trip_writer.py`.)
+
+It is the classic protocol: with a session of six seconds another takes over in five to six (KIP-848's shortest session
+is 45 s). It is cooperative: a worker that joins takes the lead from nobody.
 """
 
 import asyncio

@@ -10,10 +10,12 @@ from typing import Any
 
 from headgate.base.errors import HeadgateError
 from headgate.pipeline.parsing import DESCRIBED
+from headgate.pipeline.parts import description_weight
 from headgate.tables import engine
 from headgate.tables.registry import table_named
 from headgate.tables.storage import StoredTable
 
+_AT_ONCE = 64  # descriptions are large
 _QUESTION = f"""
 SELECT a.cluster_id, a.app_id AS name, a.incarnation, a.epoch, a.hash, a.provenance,
        a.valid_from AS "offset", a."at", v.member, v.process, v.description
@@ -32,10 +34,12 @@ class EarlierVersions:
         self._versions = StoredTable(root, table_named("topology_versions"))
         self._duckdb = engine.connect()
 
-    def of(self, apps: Collection[tuple[str, str]], *, before: int, topic: str) -> list[dict[str, Any]]:
+    def of(
+        self, apps: Collection[tuple[str, str]], *, before: int, topic: str, most: int | None
+    ) -> list[dict[str, Any]] | None:
         """Rows as `parsing.SCHEMA` has them, for these (cluster, application); none when a table cannot be read.
 
-        A table that cannot be read is reported when it is written.
+        None when they would take more than `most` bytes. A table that cannot be read is reported when it is written.
         """
         try:
             files = [self._files(self._applications), self._files(self._versions)]
@@ -45,9 +49,16 @@ class EarlierVersions:
             return []
         clusters, names = zip(*sorted(apps), strict=True)
         parameters = [*files, list(clusters), list(names), before, before]
+        found: list[dict[str, Any]] = []
+        weight = 0
         with self._duckdb.cursor() as cursor:
-            rows = cursor.sql(_QUESTION, params=parameters).to_arrow_table().to_pylist()
-        return [{**row, "topic": topic, "partition": 0, "kind": DESCRIBED, "earlier": True} for row in rows]
+            for batch in cursor.sql(_QUESTION, params=parameters).to_arrow_reader(_AT_ONCE):
+                rows = batch.to_pylist()
+                weight += sum(description_weight(row["description"], row["name"]) for row in rows)
+                if most is not None and weight > most:
+                    return None
+                found += rows
+        return [{**row, "topic": topic, "partition": 0, "kind": DESCRIBED, "earlier": True} for row in found]
 
     def close(self) -> None:
         self._duckdb.close()

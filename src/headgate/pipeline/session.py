@@ -39,8 +39,11 @@ _ALWAYS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # Descriptions are large: few to a batch that goes to Python.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+    # What goes to Python at a time: descriptions are large, other facts are small and many.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
+    # A backfill of one query does not keep the other waiting.
+    "spark.scheduler.mode": "FAIR",
     # A batch of facts is small: planning it anew while it runs costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
     # What the service account logs in with stands in the source's options.

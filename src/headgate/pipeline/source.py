@@ -9,26 +9,25 @@ from collections.abc import Mapping
 
 from headgate.config.files import read_secret
 from headgate.config.model import Config, Upstream
+from headgate.pipeline.queries import Query
 
-# The small topics. Activity and dispositions are large and go another way.
-SUFFIXES = ("events", "state", "topologies")
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 
 
-def topics(prefix: str) -> tuple[str, ...]:
-    return tuple(prefix + suffix for suffix in SUFFIXES)
-
-
-def read_options(config: Config) -> dict[str, str]:
-    """For `format("kafka")`, streaming or not: everything that is retained, from the start."""
-    pattern = f"{re.escape(config.facts.prefix)}({'|'.join(SUFFIXES)})"
+def read_options(config: Config, query: Query) -> dict[str, str]:
+    """For `format("kafka")`: everything that is retained, from the start, so much at a time."""
+    pattern = f"{re.escape(config.facts.prefix)}({'|'.join(query.suffixes)})"
     return {
+        "maxOffsetsPerTrigger": str(query.most_offsets),
         "subscribePattern": pattern,
         "startingOffsets": "earliest",
         # Retention is no failure: what is gone is gone, and the tables keep what was made of it.
         "failOnDataLoss": "false",
         "groupIdPrefix": "headgate-pipeline",
+        # Only what is known to be there is read. A consumer that asks for more in advance would wait half a second for
+        # it before it can read on somewhere else, once for each partition.
+        "kafka.fetch.max.wait.ms": "10",
         **{f"kafka.{name}": value for name, value in _client(config.upstream).items()},
     }
 

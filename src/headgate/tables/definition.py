@@ -40,7 +40,7 @@ class Table:
 
     A table that may pass 10^5 rows has `buckets`: a partition column beside its columns, the hash of the `bucket_by`
     columns, so that a small batch touches few files. They are part of the key, and rows that change together share
-    them.
+    them. One that only grows is `appended`: a row may lie in it twice, and readers leave the copy out.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Table:
     version: int = 1
     buckets: int = 0
     bucket_by: tuple[str, ...] = ()
+    appended: bool = False
 
     def __post_init__(self) -> None:
         fields = {field.name: field for field in self.columns}
@@ -60,6 +61,8 @@ class Table:
             raise ValueError(f"{self.name}: the key is made of columns that are never null")
         if bool(self.buckets) != bool(self.bucket_by) or not set(self.bucket_by) <= set(self.key) or BUCKET in fields:
             raise ValueError(f"{self.name}: buckets are the hash of columns of the key")
+        if self.appended and self.buckets:
+            raise ValueError(f"{self.name}: what is appended is not looked for, so it has no buckets")
 
     @property
     def has_validity(self) -> bool:
@@ -83,6 +86,11 @@ class Table:
         """The bucket of a row with these values of `bucket_by`; for ever the same, as rows are looked for in it."""
         spelled = "".join(f"{len(part)}:{part}" for part in map(str, values))
         return zlib.crc32(spelled.encode()) % self.buckets
+
+
+def id_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that hold ids of topics."""
+    return tuple(name for name in schema.names if name.endswith("topic_id"))
 
 
 def stored_version(schema: pa.Schema) -> str | None:

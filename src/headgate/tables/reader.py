@@ -197,6 +197,9 @@ def _question(
     for name in columns:
         column_of(table, name)
     wanted = ", ".join(f"r.{quoted(name)}" for name in columns or table.columns.names)
+    key = ", ".join(f"r.{quoted(name)}" for name in table.key)
+    if table.appended:
+        wanted = f"DISTINCT ON ({key}) {wanted}"
     conditions: list[str] = []
     parameters: list[Value] = []
     for one in where:
@@ -222,7 +225,7 @@ def _question(
     sql = (
         f"WITH stored AS (SELECT * FROM {engine.FILES}) SELECT {wanted} FROM stored AS r{joined}"  # noqa: S608
         + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
-        + f" ORDER BY {', '.join(f'r.{quoted(name)}' for name in table.key)}"
+        + f" ORDER BY {key}"
         + ("" if limit is None else " LIMIT ?")
     )
     if limit is not None:

@@ -22,3 +22,11 @@ VALIDITY = (
     whole("ended_at", "when it ended, in epoch milliseconds; null while it holds", null=True),
 )
 HISTORIC = flag("is_historic", "the topic does not retain the row's fact any more: a rebuild cannot make it again")
+
+# Who told a fact: with these a copy is recognised.
+ORIGIN = (
+    text("writer", "the worker that told it; empty when it did not say"),
+    text("boot", "one life of that process; when it did not say, topic/partition of the fact"),
+    whole("seq", "counted within that; when it did not say, the offset of the fact"),
+)
+ORIGIN_KEY = (CLUSTER_ID, *(field.name for field in ORIGIN))

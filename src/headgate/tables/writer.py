@@ -2,7 +2,8 @@
 
 One rule: a commit is a whole batch, or a whole table, and carries the number of its batch. So a batch that is written
 again after a crash is recognised, and a batch that says nothing new leaves no trace. Two writers of one table work,
-but they wait for each other and lose: let one process write a table.
+but they wait for each other and lose: let one process write a table. A row that has ended keeps the ids of its topics:
+a topic of the same name that came later is another one.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 
 from headgate.base.errors import UsageError
 from headgate.tables import engine
-from headgate.tables.definition import BUCKET, Table
+from headgate.tables.definition import BUCKET, Table, id_columns
 from headgate.tables.engine import quoted
 from headgate.tables.storage import StoredTable, TableError, translated
 
@@ -64,15 +65,25 @@ class TableWriter:
         self._was_there = False
         self._duckdb = engine.connect()
 
+    @property
+    def folder(self) -> Path:
+        return self._stored.folder
+
+    def version(self) -> int | None:
+        """The newest Delta version; None when the table is not there."""
+        delta = self._stored.newest()
+        return None if delta is None else delta.version()
+
     def create(self) -> None:
         """Make the table when it is absent; one of another version or schema is an error that names what to do."""
         self._again(self._opened)
 
-    def upsert(self, rows: pa.Table, *, query: str, batch: int) -> Written:
+    def upsert(self, rows: pa.Table, *, query: str, batch: int, last: bool = True) -> Written:
         """Insert rows with new keys, and put those with known keys in the place of the old.
 
         Batches of one query come in ascending order, and `query` names one checkpoint: when that is lost its batches
-        count from 0 again, and must come under another name.
+        count from 0 again, and must come under another name. Not `last`: more rows of this batch follow, and until
+        they are written it counts as not written.
         """
         batch_rows = self._conformed(rows)
 
@@ -83,7 +94,7 @@ class TableWriter:
                 return Written(rows=0, version=delta.version(), repeated=True)
             changed = self._changed(batch_rows)
             if changed.num_rows:
-                self._merge(delta, changed, Transaction(app_id=query, version=batch))
+                self._merge(delta, changed, [Transaction(app_id=query, version=batch)] if last else [])
             return Written(rows=changed.num_rows, version=delta.version())
 
         return self._again(attempt)
@@ -91,23 +102,30 @@ class TableWriter:
     def replace_all(self, rows: pa.Table) -> Written:
         """Put these rows in the place of all, in one commit, and the schema in the place of any older one."""
         whole_table = self._conformed(rows)
+        return self._again(lambda: self._overwrite(whole_table))
 
-        def attempt() -> Written:
-            self._stored.newest()  # a folder with something else in it is left alone
-            self._make_folder()
-            with translated(self._stored.folder):
-                write_deltalake(
-                    str(self._stored.folder),
-                    whole_table,
-                    mode="overwrite",
-                    schema_mode="overwrite",
-                    partition_by=self.table.partition_columns,
-                    configuration=_CONFIGURATION,
-                )
-            self._stored.forget()
-            return Written(rows=whole_table.num_rows, version=self._opened().version())
+    def replace_with(self, batches: pa.RecordBatchReader) -> Written:
+        """The same for a table without buckets that may be larger than memory; each key comes once."""
+        schema = self.table.stored_schema
+        if self.table.buckets:
+            raise UsageError(f"{self.table.name} has buckets, so its rows are not written as they come")
+        return self._overwrite(pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches)))
 
-        return self._again(attempt)
+    def _overwrite(self, rows: pa.Table | pa.RecordBatchReader) -> Written:
+        self._stored.newest()  # a folder with something else in it is left alone
+        self._make_folder()
+        with translated(self._stored.folder):
+            write_deltalake(
+                str(self._stored.folder),
+                rows,
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=self.table.partition_columns,
+                configuration=_CONFIGURATION,
+            )
+        self._stored.forget()
+        delta = self._opened()
+        return Written(rows=sum(file.rows for file in self._stored.files()), version=delta.version())
 
     def optimize(self, *, retention_hours: int = RETENTION_HOURS) -> Optimized | None:
         """Many small files into few, and delete those that no version of the last hour needs; None when not there."""
@@ -194,9 +212,10 @@ class TableWriter:
             return rows
         same_key = " AND ".join(f"s.{quoted(name)} = t.{quoted(name)}" for name in self.table.key)
         others = [name for name in self.table.columns.names if name not in self.table.key]
-        differs = "".join(f" OR s.{quoted(name)} IS DISTINCT FROM t.{quoted(name)}" for name in others)
+        differs = "".join(f" OR {self._value(name)} IS DISTINCT FROM t.{quoted(name)}" for name in others)
+        values = ", ".join(f"{self._value(name)} AS {quoted(name)}" for name in rows.column_names)
         question = (
-            f"SELECT s.* FROM batch AS s LEFT JOIN {engine.FILES} AS t ON {same_key} "  # noqa: S608 - our own names
+            f"SELECT {values} FROM batch AS s LEFT JOIN {engine.FILES} AS t ON {same_key} "  # noqa: S608 - our own names
             f"WHERE t.{quoted(self.table.key[0])} IS NULL{differs}"
         )
         with translated(self._stored.folder), self._duckdb.cursor() as cursor:
@@ -204,7 +223,14 @@ class TableWriter:
             changed = cursor.sql(question, params=[engine.paths(files)]).to_arrow_table()
         return changed.cast(self.table.stored_schema)
 
-    def _merge(self, delta: DeltaTable, rows: pa.Table, transaction: Transaction) -> None:
+    def _value(self, name: str) -> str:
+        """What a row of the batch (s) gets, given the stored row (t) of its key."""
+        new, old = f"s.{quoted(name)}", f"t.{quoted(name)}"
+        if self.table.has_validity and name in id_columns(self.table.columns):
+            return f"CASE WHEN s.valid_to IS NULL THEN {new} ELSE coalesce({old}, {new}) END"
+        return new
+
+    def _merge(self, delta: DeltaTable, rows: pa.Table, transactions: list[Transaction]) -> None:
         same = [f"t.{quoted(name)} = s.{quoted(name)}" for name in self.table.key]
         if self.table.buckets:
             touched = ", ".join(map(str, sorted(set(rows[BUCKET].to_pylist()))))
@@ -216,7 +242,7 @@ class TableWriter:
                     " AND ".join(same),
                     source_alias="s",
                     target_alias="t",
-                    commit_properties=CommitProperties(app_transactions=[transaction]),
+                    commit_properties=CommitProperties(app_transactions=transactions),
                 )
                 .when_matched_update_all()
                 .when_not_matched_insert_all()

@@ -253,8 +253,11 @@ class _Reader:
         self.pos = skip_tags(self.buf, self.pos, self.end, most=_MOST_TAGS)
 
     def acks(self) -> tuple[PartitionAcks, ...]:
-        """Topics of a request, those partitions of them that acknowledge something."""
-        found: list[PartitionAcks] = []
+        """Topics of a request, those partitions of them that acknowledge something.
+
+        Of a partition that is named twice a 4.3.1 broker applies what comes last, also when that is nothing (seen).
+        """
+        found: dict[tuple[bytes, int], tuple[AckBatch, ...]] = {}
         for _ in range(self.count(_LEAST_TOPIC)):
             topic_id = self.take(16)
             for _ in range(self.count(_LEAST_PARTITION)):
@@ -266,7 +269,7 @@ class _Reader:
                     self.tags()
                     batches.append(AckBatch(first, last, types))
                 self.tags()
-                if batches:
-                    found.append(PartitionAcks(topic_id, partition, tuple(batches)))
+                if batches or (topic_id, partition) in found:
+                    found[topic_id, partition] = tuple(batches)
             self.tags()
-        return tuple(found)
+        return tuple(PartitionAcks(*place, batches) for place, batches in found.items() if batches)

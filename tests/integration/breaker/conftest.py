@@ -42,8 +42,9 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def scene(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareScene]:
+    """One gateway for all modules that leave it alive."""
     with share_scene(cluster, tmp_path_factory.mktemp("share")) as running:
         yield running
 

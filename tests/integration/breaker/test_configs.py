@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from headgate.base.ids import NodeId
+from headgate.config.addresses import Address, parse_address
+from headgate.config.model import Config
+from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import Metrics as MetricsConfig
+from headgate.config.model import Upstream as UpstreamConfig
+from headgate.gateway.share_groups.configs import AlterConfigsInterceptor
 from headgate.kafka.java import JARS, class_path, find_java
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
@@ -28,6 +35,9 @@ from headgate.wire.messages.configs import (
     ListConfigResourcesResponse,
 )
 from headgate.wire.registry import CALLS
+from tests.support.cluster import Cluster
+from tests.support.gateway_thread import GatewayThread
+from tests.support.ports import port_block
 from tests.support.raw_client import RawClient
 from tests.support.share_scene import (
     BREAKER,
@@ -43,6 +53,7 @@ from tests.support.share_scene import (
     kafka,
     until,
 )
+from tests.unit.gateway.share_groups.config_scene import Groups
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC, GROUP = 2, 32
@@ -129,14 +140,14 @@ def listed(client: RawClient, *types: int) -> list[str]:
 # --- Kafka's own tool -----------------------------------------------------------------------------------------------
 
 
-def kafka_configs(scene: ShareScene, release: str, *arguments: str) -> str:
+def kafka_configs(bootstrap: str, release: str, *arguments: str) -> str:
     """What `kafka-configs.sh` prints, with the Admin client of 4.3.1 or 4.4.0 below it."""
     jars = class_path("broker")
     if release == "4.4.0":
         [newer] = (JARS / "clients").glob("kafka-clients-*.jar")
         jars = f"{newer}{os.pathsep}{jars}"
     command = [str(find_java().command), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
-    tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", scene.bootstrap, "--entity-type", "groups"]
+    tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--entity-type", "groups"]
     done = subprocess.run([*command, *tool, *arguments], capture_output=True, text=True, timeout=90, check=False)
     return done.stdout + done.stderr
 
@@ -144,16 +155,16 @@ def kafka_configs(scene: ShareScene, release: str, *arguments: str) -> str:
 def test_kafka_configs_sets_lists_shows_refuses_and_deletes(scene: ShareScene) -> None:
     group = f"tool-{scene.name}"  # the broker has never heard of it
     this = ("--entity-name", group)
-    told = kafka_configs(scene, "4.3.1", *this, "--alter", "--add-config", f"{THRESHOLD}=30,{BREAKER}=true")
+    told = kafka_configs(scene.bootstrap, "4.3.1", *this, "--alter", "--add-config", f"{THRESHOLD}=30,{BREAKER}=true")
     assert f"Completed updating config for group {group}." in told, told
 
-    everything = kafka_configs(scene, "4.3.1", "--describe")
+    everything = kafka_configs(scene.bootstrap, "4.3.1", "--describe")
     mine = everything.partition(f"Dynamic configs for group {group} are:")[2].partition("Dynamic configs for")[0]
     assert f"{THRESHOLD}=30 sensitive=false" in mine, everything
     assert f"{BREAKER}=true sensitive=false" in mine, everything
     assert WINDOW not in mine, "a default is not shown without --all"
 
-    told = kafka_configs(scene, "4.3.1", *this, "--alter", "--add-config", f"{LOCKS}=20000,{THRESHOLD}=101")
+    told = kafka_configs(scene.bootstrap, "4.3.1", *this, "--alter", "--add-config", f"{LOCKS}=20000,{THRESHOLD}=101")
     assert f"Invalid value 101 for configuration {THRESHOLD}: Value must be no more than 100" in told, told
     assert values(scene, group) == {THRESHOLD: "30", BREAKER: "true"}
 
@@ -163,15 +174,42 @@ def test_the_admin_client_of_4_4_does_it_too(scene: ShareScene) -> None:
     this = ("--entity-name", group)
     scene.configure(group, {THRESHOLD: "30", BREAKER: "true"})
     changed = ("--add-config", f"{LOCKS}=20000,{PAUSE}=by the tool", "--delete-config", THRESHOLD)
-    told = kafka_configs(scene, "4.4.0", *this, "--alter", *changed)
+    told = kafka_configs(scene.bootstrap, "4.4.0", *this, "--alter", *changed)
     assert f"Completed updating config for group {group}." in told, told
     assert values(scene, group) == {LOCKS: "20000", BREAKER: "true"}
-    shown = kafka_configs(scene, "4.4.0", *this, "--describe", "--all")
-    assert (
-        f"{BREAKER}=true sensitive=false synonyms={{GROUP_CONFIG:{BREAKER}=true, DEFAULT_CONFIG:{BREAKER}=false}}"
-        in shown
-    )
+    shown = kafka_configs(scene.bootstrap, "4.4.0", *this, "--describe", "--all")
+    synonyms = f"{{DYNAMIC_GROUP_CONFIG:{BREAKER}=true, DEFAULT_CONFIG:{BREAKER}=false}}"
+    assert f"{BREAKER}=true sensitive=false synonyms={synonyms}" in shown, shown
     assert f"{THRESHOLD}=20 sensitive=false synonyms={{DEFAULT_CONFIG:{THRESHOLD}=20}}" in shown, shown
+
+
+class Opening(Groups):
+    """Groups that are not known before they have been asked for twice."""
+
+    times_refused = 0
+
+    def selects(self, group: str) -> bool:
+        if not self.is_ready:
+            self.times_refused += 1
+            self.is_ready = self.times_refused == 2
+        return super().selects(group)
+
+
+def test_a_java_client_comes_again_by_itself_until_the_groups_are_known(cluster: Cluster) -> None:
+    groups, port = Opening(), port_block()
+    groups.is_ready = False
+    config = Config(
+        gateway=GatewayConfig(listen=Address("127.0.0.1", port), nodes=(NodeId(0),)),
+        upstream=UpstreamConfig(bootstrap=(parse_address(cluster.bootstrap),), service_mechanism="none"),
+        metrics=MetricsConfig(listen=Address("127.0.0.1", port + 15)),
+    )
+    interceptor = AlterConfigsInterceptor(groups, lambda _: None, dlq_auto_create=False)
+    with GatewayThread(config, (interceptor,)) as gateway:
+        change = ("--entity-name", "early", "--alter", "--add-config", f"{THRESHOLD}=30")
+        told = kafka_configs(gateway.bootstrap, "4.3.1", *change)
+    assert "Completed updating config for group early." in told, told
+    assert groups.times_refused == 2
+    assert groups.told == [("set", "early", {THRESHOLD: "30"}, "unknown")]
 
 
 # --- librdkafka -----------------------------------------------------------------------------------------------------
@@ -378,7 +416,7 @@ def test_the_old_call_leaves_the_brokers_limit_at_its_largest(scene: ShareScene,
     scene.configure(group, {DLQ_TOPIC: dlq, LIMIT: "3"})
     until(lambda: scene.described(group, LIMIT, through=False) == "10")
     assert alter(raw, ALTER, 2, (group, [(DLQ_TOPIC, SET, dlq), (LIMIT, SET, "4")])) == [(group, 0, None)]
-    until(lambda: scene.described(group, LIMIT, through=False) == "10")
+    until(lambda: scene.described(group, LIMIT, through=False) == "10", 20)
     assert scene.described(group, LIMIT) == "4"
 
 

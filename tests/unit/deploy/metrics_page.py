@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.config import Config
+from headgate.gateway.activity import meter as activity
 from headgate.gateway.metrics import Metrics, add, page
 from headgate.gateway.routes import Route
 from headgate.gateway.share_groups.meter import ShareMeter
@@ -44,6 +45,7 @@ async def _page() -> bytes:
     for counter in (share.trips, share.write_timeouts, share.dead_letters):
         counter["sg"] = 1
     worker |= share.samples(ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)])
+    worker |= activity.samples(intervals=1, overflows=0, unreadable=0, written=1, lost=0, recorded=0)
     return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from headgate.base.errors import PlatformError
 from headgate.config import load
+from headgate.pipeline.builds import all_builds
+from headgate.pipeline.queries import APPEND, FACTS, QUERIES
 from headgate.pipeline.session import settings_of
 from headgate.pipeline.source import read_options
 
@@ -46,9 +48,13 @@ def test_missing_jars_are_told_with_what_to_do(tmp_path: Path) -> None:
         settings_of({}, jars=tmp_path / "java" / "lib" / "spark")
 
 
-def test_only_the_small_topics_of_the_prefix_are_read() -> None:
-    options = read_options(load(None, {}, {"facts.prefix": "a.b-", "upstream.service_mechanism": "none"}))
+def test_a_query_reads_its_topics_of_the_prefix_and_so_much_at_a_time() -> None:
+    config = load(None, {}, {"facts.prefix": "a.b-", "upstream.service_mechanism": "none"})
+    large = read_options(config, APPEND)
+    assert (large["subscribePattern"], large["maxOffsetsPerTrigger"]) == (r"a\.b\-(activity|dispositions)", "100000")
+    options = read_options(config, FACTS)
     assert options["subscribePattern"] == r"a\.b\-(events|state|topologies)"
+    assert options["maxOffsetsPerTrigger"] == "5000"
     assert options["kafka.security.protocol"] == "PLAINTEXT"
 
 
@@ -65,9 +71,19 @@ def test_the_service_account_logs_in_and_odd_passwords_survive(tmp_path: Path) -
                 "upstream.service_password_file": str(secret),
                 "upstream.service_mechanism": "PLAIN",
             },
-        )
+        ),
+        FACTS,
     )
     assert options["kafka.security.protocol"] == "SASL_PLAINTEXT"
     assert options["kafka.sasl.jaas.config"] == (
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="headgate" password="a\\"b\\\\c";'
     )
+
+
+def test_every_table_belongs_to_a_query_and_what_is_appended_to_one() -> None:
+    """`rejected_facts` alone has rows of both."""
+    of_both = set(FACTS.builds()) & set(APPEND.builds())
+    assert of_both == {"rejected_facts"}
+    assert {name for query in QUERIES for name in query.builds()} == set(all_builds())
+    assert {name for name, build in APPEND.builds().items() if build.table.appended} == set(APPEND.builds()) - of_both
+    assert not any(build.table.appended for build in FACTS.builds().values())

@@ -123,6 +123,53 @@ def _changes() -> list[Row]:
     ]
 
 
+def _activity_intervals() -> list[Row]:
+    names = ("seq", "actor_kind", "actor", "direction", "since", "bytes", "confidence")
+    seen = [
+        (811, "client", "shop", "write", NINE, 120_000, "likely"),
+        (812, "connector", "src-b", "write", ELEVEN, 48_000, "certain"),
+        (813, "streams", "orders-app", "read", ELEVEN, 47_500, "certain"),
+        (814, "connector", "src-b", "write", ELEVEN + 60_000, 51_000, "certain"),
+    ]
+    same: Row = {"cluster_id": CLUSTER, "writer": "gw-a/0", "boot": "b1", "rule": "connector-client-id"}
+    topic: Row = {"topic": "orders", "topic_id": "Yl8yUgEGQ8-3nUUGLFGGsA", "records": None, "principal": None}
+    client: Row = {"client_id": "c", "group": None, "transactional_id": None, "host": "10.0.0.7"}
+    software: Row = {"software": "apache-kafka-java", "software_version": "4.3.1", "is_historic": False}
+    rows: list[Row] = []
+    for one in seen:
+        since = int(str(one[4]))
+        row = {**same, **dict(zip(names, one, strict=True)), **topic, **client, **software}
+        rows.append({**row, "until": since + 60_000, "at": since + 61_000})
+    return rows
+
+
+def _dispositions() -> list[Row]:
+    second = ELEVEN // 1000
+    same: Row = {"cluster_id": CLUSTER, "writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1"}
+    topic: Row = {"topic": "orders", "topic_id": "Yl8yUgEGQ8-3nUUGLFGGsA", "partition": 0, "generation": 4}
+    counts: Row = {"released": 1, "over_limit": 0, "write_timeouts": 0, "is_historic": False}
+    seconds = [
+        (1, second, 10, 0, '{"1":11}'),
+        (2, second + 1, 8, 2, '{"1":9,"2":2}'),
+        (3, second + 2, 9, 0, '{"1":10}'),
+    ]
+    return [
+        {
+            **same,
+            "seq": seq,
+            **topic,
+            **counts,
+            "second": at,
+            "accepted": accepted,
+            "rejected": rejected,
+            "dead_lettered": rejected,
+            "by_delivery_count": deliveries,
+            "at": at * 1000 + 1000,
+        }
+        for seq, at, accepted, rejected, deliveries in seconds
+    ]
+
+
 def _rejected_facts() -> list[Row]:
     return [
         {
@@ -152,9 +199,11 @@ def _pipeline_runs() -> list[Row]:
 
 
 ROWS = {
+    "activity_intervals": _activity_intervals,
     "app_io": _app_io,
     "applications": _applications,
     "changes": _changes,
+    "dispositions": _dispositions,
     "pipeline_runs": _pipeline_runs,
     "rejected_facts": _rejected_facts,
     "topology_edges": _edges,

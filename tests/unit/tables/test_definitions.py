@@ -14,9 +14,11 @@ from tests.unit.tables.things import SORTED_THINGS, THINGS
 
 TABLES = list(all_tables().values())
 KEYS = {
+    "activity_intervals": "writer boot seq",
     "app_io": "app_id incarnation epoch hash provenance component in_topic out_topic",
     "applications": "app_id valid_from",
     "changes": "event_id",
+    "dispositions": "writer boot seq",
     "pipeline_runs": "run_id",
     "rejected_facts": "topic partition offset",
     "topology_edges": "app_id incarnation epoch hash provenance from_kind from_node to_kind to_node",
@@ -58,7 +60,7 @@ def test_validity_has_offsets_times_and_the_mark_of_history(table: Table) -> Non
 
 
 def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"there is no table 'apps'; the tables are: app_io, applications,"):
+    with pytest.raises(UsageError, match=r"there is no table 'apps'; the tables are: activity_intervals, app_io,"):
         table_named("apps")
 
 
@@ -77,6 +79,11 @@ def test_buckets_are_part_of_the_key() -> None:
         replace(THINGS, buckets=4, bucket_by=("by",))
     with pytest.raises(ValueError, match="buckets are the hash of columns of the key"):
         replace(THINGS, columns=THINGS.columns.append(text("bucket", "b")), buckets=4, bucket_by=("name",))
+
+
+def test_what_is_appended_has_no_buckets() -> None:
+    with pytest.raises(ValueError, match="it has no buckets"):
+        replace(SORTED_THINGS, appended=True)
 
 
 def test_a_bucket_is_the_same_for_ever() -> None:

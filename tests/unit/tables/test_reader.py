@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -334,3 +335,19 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         assert row["name"] > last
         last, seen = row["name"], seen + 1
     assert seen == count
+
+
+def test_of_what_is_appended_each_key_is_read_once(tmp_path: Path) -> None:
+    """A copy lies in the table twice, to the letter; no filter, no choice of columns and no limit shows it."""
+    table = replace(THINGS, appended=True)
+    TableWriter(tmp_path, table).create()
+    rows = [thing("a"), thing("a"), thing("b"), thing("a", part=1), thing("b")]
+    write_deltalake(str(tmp_path / table.name), batch(rows).cast(table.stored_schema), mode="append")
+    reader = TableReader(tmp_path)
+    assert list(reader.rows(table).rows) == [thing("a"), thing("a", part=1), thing("b")]
+    assert [row["size"] for row in reader.stream(table, columns=["size"]) or ()] == [1, 1, 1]
+    found = reader.rows(table, where=[Condition("name", "=", "a")], columns=["part"], limit=1)
+    assert (found.rows, found.more) == (({"part": 0},), True)
+    summary = reader.summary(table)
+    assert summary is not None
+    assert summary.rows == 5, "as it is stored"

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headgate.base.errors import HeadgateError, PlatformError, UsageError
-from headgate.tables.definition import Table, text
+from headgate.tables.definition import Table, text, whole
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableError
 from headgate.tables.writer import Optimized, TableWriter, Written
@@ -42,6 +42,57 @@ def test_a_batch_is_written_once(tmp_path: Path, table: Table) -> None:
     assert again == Written(rows=0, version=1, repeated=True)
     assert TableWriter(tmp_path, table).upsert(batch([thing("b")]), query="q", batch=2).repeated
     assert stored(tmp_path, table) == [thing("a", size=1)]
+
+
+@both
+def test_parts_of_a_batch_make_it_known_with_the_last(tmp_path: Path, table: Table) -> None:
+    writer = TableWriter(tmp_path, table)
+    first, last = batch([thing("a")]), batch([thing("b")])
+    writer.upsert(first, query="q", batch=0, last=False)
+    assert not TableWriter(tmp_path, table).upsert(first, query="q", batch=0, last=False).repeated
+    assert writer.upsert(last, query="q", batch=0).rows == 1
+    for part, is_last in ((batch([thing("a", size=9)]), False), (last, True)):
+        assert writer.upsert(part, query="q", batch=0, last=is_last).repeated
+    assert stored(tmp_path, table) == [thing("a"), thing("b")]
+
+
+def test_a_row_that_has_ended_keeps_the_id_of_its_topic(tmp_path: Path) -> None:
+    columns = pa.schema(
+        [
+            text("cluster_id", "c"),
+            text("name", "n"),
+            text("topic_id", "the id", null=True),
+            whole("valid_from", "from"),
+            whole("valid_to", "to", null=True),
+        ]
+    )
+    table = replace(THINGS, columns=columns, key=("cluster_id", "name"))
+    writer = TableWriter(tmp_path, table)
+
+    def put(number: int, topic_id: str | None, valid_to: int | None) -> str | None:
+        row = {"cluster_id": "c", "name": "a", "topic_id": topic_id, "valid_from": 0, "valid_to": valid_to}
+        writer.upsert(pa.Table.from_pylist([row], columns), query="q", batch=number)
+        (found,) = stored(tmp_path, table)
+        id_ = found["topic_id"]
+        assert id_ is None or isinstance(id_, str)
+        return id_
+
+    assert put(0, None, None) is None
+    assert put(1, "first", None) == "first"
+    assert put(2, "second", 7) == "first"
+    assert put(3, None, 7) == "first"
+    assert put(4, "second", None) == "second", "it holds again"
+
+
+def test_a_table_can_be_replaced_by_what_does_not_fit_into_memory_at_once(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    writer.upsert(batch([thing("old")]), query="q", batch=0)
+    some = [batch([thing(f"{number:03}")]).to_batches()[0] for number in range(100)]
+    written = writer.replace_with(pa.RecordBatchReader.from_batches(THINGS.columns, iter(some)))
+    assert written == Written(rows=100, version=2)
+    assert stored(tmp_path) == [thing(f"{number:03}") for number in range(100)]
+    with pytest.raises(UsageError, match="has buckets"):
+        TableWriter(tmp_path, SORTED_THINGS).replace_with(pa.RecordBatchReader.from_batches(THINGS.columns, iter(some)))
 
 
 def test_another_query_has_batches_of_its_own(tmp_path: Path) -> None:

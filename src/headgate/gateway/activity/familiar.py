@@ -1,9 +1,9 @@
 """The short way of calls that are like those that were looked at: compare, add, done.
 
 A Produce is familiar by its beginning, from the client id up to the first topic; one topic a call is then as exact as a
-close look, but for records, of which every 32nd call is a sample. A Fetch is familiar by the one topic in its answer.
+close look, but for records, of which every 128th call is a sample. A Fetch is familiar by the one topic in its answer.
 Of calls with several topics most pass unseen, and what they carried is shared out by the next that is looked at: at
-least one a second, and one in so many as there are topics.
+least one a second, and one in four times as many as there are topics.
 
 One rule: this is on the path of every call. Nothing here may grow with what clients send but by what is bounded.
 """
@@ -18,9 +18,10 @@ from headgate.gateway.interceptor import Familiar
 from headgate.wire.topic_use import Form
 
 _CLIENT_ID_AT: Final = 12  # in a request's frame: behind size, key, version and correlation id
-_SAMPLED: Final = 32
+_SAMPLED: Final = 128
 _UNSEEN_S: Final = 1.0
-_MOST_UNSEEN: Final = 128
+_UNSEEN_A_TOPIC: Final = 4
+_MOST_UNSEEN: Final = 512
 _MOST_LENGTHS: Final = 4
 _MOST_KNOWN: Final = 256  # of one connection
 _PARTITION: Final = 40  # about what a partition without records takes in a Fetch answer
@@ -88,7 +89,7 @@ class _ManyTopics(Familiar):
         self.unseen = 0  # bytes
 
     def rest(self, topics: int) -> None:
-        self._left = min(_MOST_UNSEEN, topics)
+        self._left = min(_MOST_UNSEEN, _UNSEEN_A_TOPIC * topics)
         self._until = monotonic() + _UNSEEN_S
 
     def sends(self, length: int) -> "_ManyTopics | None":
@@ -117,7 +118,7 @@ class ProduceFamiliar(Familiar):
         begin = pos + _CLIENT_ID_AT
         for size, calls in self._tables:
             if begin + size <= end:
-                call = calls.get(bytes(view[begin : begin + size]))
+                call = calls.get(view[begin : begin + size].tobytes())
                 if call is not None:
                     return call.sends(length)
         return None
@@ -207,7 +208,7 @@ class FetchFamiliar(Familiar):
             return None
         at = pos + self._count_at
         if self._by_id and at + 18 <= end and view[at] == 2:
-            interval = self._known.get(bytes(view[at + 1 : at + 17]))
+            interval = self._known.get(view[at + 1 : at + 17].tobytes())
             if interval is None:
                 return self._look(self)
             size = length - self._empty - 16 - _PARTITION * (view[at + 17] - 1)
@@ -261,7 +262,7 @@ class FetchFamiliar(Familiar):
 
     def learn_many(self, topics: int) -> None:
         """Answers have several topics: let some pass."""
-        self._left = min(_MOST_UNSEEN, topics)
+        self._left = min(_MOST_UNSEEN, _UNSEEN_A_TOPIC * topics)
         self._until = monotonic() + _UNSEEN_S
 
     def unseen(self) -> int:

@@ -7,7 +7,6 @@ which is bounded; only what a full queue of closed uses cannot hold, and what th
 import asyncio
 import socket
 import uuid
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol
@@ -20,6 +19,7 @@ from headgate.config.model import Config
 from headgate.domain.activity_intervals import Interval, Observed
 from headgate.facts import Fact
 from headgate.facts.observations import ActivityObserved, Actor, Software
+from headgate.gateway.activity import meter
 from headgate.gateway.activity.ledger import Ledger
 from headgate.gateway.activity.watching import UseWatcher
 from headgate.kafka.fact_writer import FactWriter
@@ -34,7 +34,6 @@ _AGAIN_S: Final = 5.0
 _LAST_WORDS_S: Final = 3.0
 _CONNECTIONS_AT_ONCE: Final = 50
 _GROUPS: Final = frozenset(("streams", "share_group", "consumer_group"))
-Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Writer(Protocol):
@@ -54,18 +53,18 @@ class ActivityService:
         watcher: UseWatcher,
         clock: Clock,
         open_writer: "Callable[[], Any]",
-        *,
-        on_used: Callable[[Sequence[Interval]], None] = lambda _: None,
     ) -> None:
-        """`on_used` is told every second what was used in it."""
         self._ledger = ledger
         self._watcher = watcher
         self._clock = clock
         self._open_writer = open_writer
-        self._on_used = on_used
+        self.on_used: Callable[[Sequence[Interval]], None] = lambda _: None  # told every second what was used in it
         self._news = asyncio.Event()
         self._writer: Writer | None = None
-        self._facts: Counter[str] = Counter(written=0, lost=0)
+        self._written = 0
+        self._lost = 0
+        self._said: str | None = None  # the problem that was last logged: it is not said again and again
+        self._unnamed: str | None = None  # the same of topics
         ledger.on_news = self._news.set
 
     @asynccontextmanager
@@ -88,26 +87,27 @@ class ActivityService:
         if writer is not None:
             outcomes = await asyncio.gather(*map(writer.write, facts), return_exceptions=True)
         failures = [one for one in outcomes if writer is None or isinstance(one, BaseException)]
-        self._facts["written"] += len(facts) - len(failures)
-        self._facts["lost"] += len(failures)
-        for failure in failures[:1]:
-            if isinstance(failure, BaseException):
-                log.warning("facts of activity were not written", count=len(failures), problem=str(failure))
+        self._written += len(facts) - len(failures)
+        self._lost += len(failures)
+        problem = next((str(one) for one in failures if isinstance(one, BaseException)), None)
+        if problem is not None and problem != self._said:
+            log.warning("facts of activity were not written", problem=problem)
+        self._said = problem
 
     @property
     def is_writing(self) -> bool:
         return self._writer is not None
 
-    def samples(self) -> Samples:
-        """For `gateway.metrics`."""
+    def samples(self, recorded: int = 0) -> dict[tuple[str, tuple[str, ...]], float]:
         intervals = self._ledger.intervals
-        return {
-            ("headgate_activity_intervals", ()): len(intervals),
-            ("headgate_activity_overflows", ()): intervals.overflows,
-            ("headgate_activity_unreadable", ()): self._watcher.unreadable,
-            ("headgate_activity_facts", ("written",)): self._facts["written"],
-            ("headgate_activity_facts", ("lost",)): self._facts["lost"] + intervals.lost,
-        }
+        return meter.samples(
+            intervals=len(intervals),
+            overflows=intervals.overflows,
+            unreadable=self._watcher.unreadable,
+            written=self._written,
+            lost=self._lost + intervals.lost,
+            recorded=recorded,
+        )
 
     # The tasks.
 
@@ -118,8 +118,8 @@ class ActivityService:
                 async with asyncio.timeout(_SWEEP_S):
                     await self._news.wait()
             self._news.clear()
-            self._on_used(self._ledger.swept())
-            while self._ledger.identify_again(_CONNECTIONS_AT_ONCE):  # noqa: ASYNC110 - the data plane gets its turn in between
+            self.on_used(self._ledger.swept())
+            while self._ledger.identify_again(_CONNECTIONS_AT_ONCE):  # noqa: ASYNC110 - the data plane has its turn  # noqa: ASYNC110 - the data plane gets its turn in between
                 await asyncio.sleep(0)
             await asyncio.sleep(_SWEEP_S / 20)  # a hundred clients may begin at once
 
@@ -129,7 +129,9 @@ class ActivityService:
                 self._writer = await self._open_writer()
                 break
             except ClusterError as failure:
-                log.warning("activity is not written yet, trying again", problem=str(failure))
+                if str(failure) != self._said:
+                    log.warning("activity is not written yet, trying again", problem=str(failure))
+                self._said = str(failure)
                 await asyncio.sleep(_AGAIN_S)
         while True:
             observed = self._ledger.intervals.take(self._clock.monotonic(), _AT_ONCE)
@@ -142,7 +144,9 @@ class ActivityService:
         try:
             await self._ledger.topics.resolve([one.topic for one in observed])
         except ClusterError as failure:
-            log.warning("topics could not be looked up", problem=str(failure))
+            if str(failure) != self._unnamed:
+                log.warning("topics could not be looked up", problem=str(failure))
+            self._unnamed = str(failure)
         at = self._clock.epoch_ms()
         await self.tell([fact_of(one, at) for one in observed])
 

@@ -6,9 +6,10 @@ One rule: the broker's answer reaches the client as it is, but for partitions th
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.gateway.interceptor import Forward, OnResponse, RequestFrame, ResponseFrame, Rewritten, Session
 from headgate.gateway.share_groups.acks import Work
-from headgate.gateway.share_groups.calls import LAST_EPOCH, Sent, ShareInterceptor
+from headgate.gateway.share_groups.calls import INVALID_REQUEST, LAST_EPOCH, Sent, ShareInterceptor
 from headgate.gateway.share_groups.paying import paid, without_ours
-from headgate.wire.messages.share import ShareAcknowledgeRequest
+from headgate.wire.codec import encode
+from headgate.wire.messages.share import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from headgate.wire.primitives import Buffer
 from headgate.wire.share_calls import ShareRequest, read_acknowledge, read_acknowledge_answer
 
@@ -24,6 +25,9 @@ class AcknowledgeInterceptor(ShareInterceptor):
 
     def _paid(self, body: Buffer, version: ApiVersion, work: Work) -> bytes:
         return paid(ShareAcknowledgeRequest, body, version, work)
+
+    def _refusal(self, version: ApiVersion) -> bytes:
+        return encode(ShareAcknowledgeResponse(error_code=INVALID_REQUEST), version)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
         assert isinstance(context, Sent)

@@ -2,10 +2,11 @@
 
 One rule: a disposition exists when the broker answered 0 for its partition, and not before. A dead letter is written
 before its REJECT goes on; if the broker then refuses it, the letter is withdrawn by an event, for its record will come
-again.
+again. A 4.3.1 broker names every partition whose acknowledgements it looked at (seen): one that it does not name is not
+acknowledged.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,27 +21,28 @@ from headgate.gateway.share_groups.owed import Debt
 from headgate.wire.share_calls import ShareRequest
 
 _KINDS: Final = {AckType.ACCEPT: Kind.ACCEPTED, AckType.RELEASE: Kind.RELEASED, AckType.REJECT: Kind.REJECTED}
-_NO_FATE: Final = Fate((), ())
 # An acknowledgement whose record was acquired where we did not see it counts only before the first trip of its group.
 UNSEEN_GENERATION: Final = 0
+_TOO_MANY: Final = f"more than {MOST_OFFSETS} records were rejected at once"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PartitionWork:
-    """One partition: what the client acknowledges, what we do for it, and what became of the dead letters."""
+    """One partition: what the client acknowledges, what we do for it, and what became of the dead letters.
+
+    `beyond` is what is rejected and not dead-lettered: too much for one request. `is_ours`: the client itself
+    acknowledges nothing here.
+    """
 
     key: PartitionKey
     runs: tuple[tuple[int, int, AckType], ...] = ()
-    debts: tuple[Debt, ...] = ()
+    debts: list[Debt] = field(default_factory=list)
     fates: list[tuple[Wanted, Fate]] = field(default_factory=list)
-
-    @property
-    def is_ours(self) -> bool:
-        """The client itself acknowledges nothing here."""
-        return not self.runs
+    beyond: list[Wanted] = field(default_factory=list)
+    is_ours: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Work:
     """All that one request acknowledges, by (topic id, partition)."""
 
@@ -58,8 +60,16 @@ class Acks:
     """Shared by the two calls of one worker."""
 
     def __init__(
-        self, *, ledger: Ledger, dispositions: Dispositions, clock: Clock, meter: ShareMeter, tell: Tell
+        self,
+        *,
+        ledger: Ledger,
+        dispositions: Dispositions,
+        clock: Clock,
+        meter: ShareMeter,
+        tell: Tell,
+        give_up: Callable[[Wanted, str], None],
     ) -> None:
+        self._give_up = give_up
         self._ledger = ledger
         self._dispositions = dispositions
         self._clock = clock
@@ -73,46 +83,40 @@ class Acks:
         for acks in share.acks:
             key = (group, member, acks.topic_id, acks.partition)
             found = [run for batch in acks.batches for run in runs(batch.first, batch.last, batch.types)]
-            place = (acks.topic_id, acks.partition)
-            if place in partitions:  # twice in one request: the broker refuses it
-                continue
-            partitions[place] = PartitionWork(key, tuple(found))
+            partitions[acks.topic_id, acks.partition] = PartitionWork(key, tuple(found))
         for debt in debts:
-            place = debt.key[2:]
-            work = partitions.setdefault(place, PartitionWork(debt.key))
-            work.debts = (*work.debts, debt)
+            key = debt.wanted.key
+            place = key[2:]
+            if place not in partitions:
+                partitions[place] = PartitionWork(key, is_ours=True)
+            partitions[place].debts.append(debt)
         return Work(group, member, partitions)
 
-    def rejected(self, work: Work) -> list[Wanted] | None:
-        """What is to be dead-lettered because the client rejects it; None when that is more than anybody can hold."""
+    def rejected(self, work: Work) -> list[Wanted]:
+        """What is to be dead-lettered because the client rejects it."""
         wanted: list[Wanted] = []
-        total = 0
+        left = MOST_OFFSETS
         for one in work.partitions.values():
             for first, last, ack in one.runs:
                 if ack is not AckType.REJECT:
                     continue
-                total += last - first + 1
-                if total > MOST_OFFSETS:
-                    return None
-                wanted += (
-                    Wanted(
-                        key=one.key,
-                        first=held.first,
-                        last=held.last,
-                        delivery_count=held.delivery_count,
-                        generation=UNSEEN_GENERATION if held.generation is None else held.generation,
-                        cause=Cause.REJECTED,
-                    )
-                    for held in self._ledger.look(one.key, first, last)
-                )
+                for held in _joined(self._ledger.look(one.key, first, last)):
+                    end = min(held.last, held.first + left - 1)
+                    if end >= held.first:
+                        wanted.append(_rejected(one.key, held._replace(last=end)))
+                        left -= end - held.first + 1
+                    if end < held.last:
+                        one.beyond.append(_rejected(one.key, held._replace(first=end + 1)))
         return wanted
 
-    def settle(self, work: Work, codes: Mapping[tuple[bytes, int], int], otherwise: int) -> None:
-        """The broker has answered: `codes` by partition, and `otherwise` for those that it does not name."""
+    def settle(self, work: Work, codes: Mapping[tuple[bytes, int], int], error_code: int) -> None:
+        """The broker has answered: `codes` by partition; `error_code` is that of the whole."""
         second = self._clock.epoch_ms() // 1000
         for place, one in work.partitions.items():
-            code = codes.get(place, otherwise)
-            if code:
+            code = error_code or codes.get(place)
+            if code is None:
+                self.withdraw(work.group, one.fates, {"outcome": "not answered"})
+            elif code:
                 self.withdraw(work.group, one.fates, {"outcome": "refused", "error_code": code})
             else:
                 self._count(one, second)
@@ -128,9 +132,13 @@ class Acks:
                     self._add(key, second, kind, held)
             ledger.settle(key, first, last)
         for debt in one.debts:
-            held = Held(debt.first, debt.last, debt.delivery_count, debt.generation)
-            self._add(key, second, Kind.OVER_LIMIT, held)
-        for wanted, fate in one.fates:
+            some = debt.wanted
+            number = some.last - some.first + 1
+            self._dispositions.count(key, some.generation, second, Kind.OVER_LIMIT, number, some.delivery_count)
+        for wanted in one.beyond:
+            self._give_up(wanted, _TOO_MANY)
+        lost = [(wanted, Fate((), ((wanted.first, wanted.last),))) for wanted in one.beyond]
+        for wanted, fate in (*one.fates, *lost):
             for kind, found in ((Kind.DEAD_LETTERED, fate.written), (Kind.WRITE_TIMEOUT, fate.failed)):
                 number = sum(last - first + 1 for first, last in found)
                 if number:
@@ -155,6 +163,31 @@ class Acks:
                 **why,
             }
             self._tell("dead_letter_withdrawn", group, detail)
+
+
+def _rejected(key: PartitionKey, held: Held) -> Wanted:
+    return Wanted(
+        key=key,
+        first=held.first,
+        last=held.last,
+        delivery_count=held.delivery_count,
+        generation=UNSEEN_GENERATION if held.generation is None else held.generation,
+        cause=Cause.REJECTED,
+    )
+
+
+def _joined(found: Sequence[Held]) -> Iterable[Held]:
+    """Neighbours with one past as one: a broker acquires by batches, and a batch is often one record."""
+    last: Held | None = None
+    for one in found:
+        if last is not None and last[2:] == one[2:]:
+            last = last._replace(last=one.last)
+        else:
+            if last is not None:
+                yield last
+            last = one
+    if last is not None:
+        yield last
 
 
 def _size(found: Ranges) -> int:

@@ -1,7 +1,7 @@
 """What ShareFetch and ShareAcknowledge have in common on their way to the broker.
 
 One rule: a group without any config of ours is not opened and passes byte for byte. For the others a request waits only
-while dead letters are written, and no longer than its locks allow.
+while dead letters are written, and no longer than its locks allow; and nothing that fails lets a paused group acquire.
 """
 
 import asyncio
@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import structlog
-
-from headgate.base.errors import ClusterError
+from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiVersion
-from headgate.domain.dead_letters import Cause
 from headgate.domain.share_configs import GroupSettings
 from headgate.gateway.interceptor import (
+    Answer,
     Forward,
     Glance,
     Hold,
@@ -24,6 +22,7 @@ from headgate.gateway.interceptor import (
     RequestFrame,
     Rewritten,
     Session,
+    at_once,
 )
 from headgate.gateway.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.gateway.share_groups.acks import Work
@@ -33,11 +32,11 @@ from headgate.gateway.share_groups.service import ShareGroupService
 from headgate.wire.primitives import Buffer
 from headgate.wire.share_calls import ShareRequest, group_bytes, without_bytes
 
-log = structlog.get_logger()
-
 FIRST_EPOCH: Final = 0
 LAST_EPOCH: Final = -1
+INVALID_REQUEST: Final = 42
 _MARGIN_S: Final = 5.0  # for what a hold does beside waiting
+_NOT_KNOWN: Final = "it is not known whether the client may read in the name of its group"
 
 
 @dataclass(slots=True)
@@ -74,6 +73,10 @@ class ShareInterceptor(Interceptor):
         """The request with the REJECTs of what is owed."""
         raise NotImplementedError
 
+    def _refusal(self, version: ApiVersion) -> bytes:
+        """The answer to what cannot be read."""
+        raise NotImplementedError
+
     # --- on the way there
 
     def glance(self, api_version: ApiVersion) -> Glance:  # noqa: ARG002 - all versions begin with the group
@@ -86,11 +89,15 @@ class ShareInterceptor(Interceptor):
         return name is None or name in self._service.minded
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
-        share = self._read(request)
+        try:
+            share = self._read(request)
+        except WireError:
+            # Perhaps the broker can read it all the same, and then it must not get around a pause.
+            return Answer(at_once(self._refusal(request.api_version)))
         if not share.group or not share.member:
             return Forward()
         if self._service.is_opening:
-            wait_s = share.max_wait_ms / 1000
+            wait_s = self._service.opening_wait_s(share)
             return Hold(self._when_open(request, share, session, wait_s), wait_s + self._service.longest_hold_s())
         return self._decide(request, share, session)
 
@@ -116,15 +123,14 @@ class ShareInterceptor(Interceptor):
             return Forward()
         debts = service.debts.take(group, member, service.now()) if service.debts and self._may_pay(share) else []
         work = service.acks.read(share, debts)
-        wanted: list[Wanted] | None = []
+        wanted: list[Wanted] = []
         if state.settings.dlq_topic is not None:
             wanted = service.acks.rejected(work)
-            if wanted is None:
-                log.warning("more rejected at once than a member can hold, passed on", group=group, member=member)
         if not wanted and not debts:
             return self._send(request, share, work, session)
-        deadline = service.hold_s(state.settings, [one.key for one in wanted or ()])
-        writing = self._with_letters(request, share, work, session, wanted or (), state.settings, deadline)
+        # What is accepted in the same request waits with the rest.
+        deadline = service.hold_s(state.settings, [one.key for one in work.partitions.values()])
+        writing = self._with_letters(request, share, work, session, wanted, state.settings, deadline)
         return Hold(writing, deadline + _MARGIN_S)
 
     async def _with_letters(
@@ -137,28 +143,42 @@ class ShareInterceptor(Interceptor):
         settings: GroupSettings,
         deadline_s: float,
     ) -> Forward | Rewritten:
-        service = self._service
         until = asyncio.get_running_loop().time() + deadline_s
+        # Not ended with the client: what is written by then has to be known, to be withdrawn.
+        writing = self._service.spawn(self._written(work, wanted, settings, session, until))
         try:
-            if wanted:
-                try:
-                    code = await self._rights.ask(session, Right.READ, work.group)
-                except ClusterError:
-                    code = GROUP_AUTHORIZATION_FAILED  # nobody knows, so no: and the broker will say it
-                if code == GROUP_AUTHORIZATION_FAILED:
-                    return Forward()
-                for one, fate in zip(
-                    wanted, await service.letters.write(settings, wanted, session, deadline_s), strict=True
-                ):
-                    work.partitions[one.key[2:]].fates.append((one, fate))
-            for place in work.partitions.values():
-                for debt in place.debts:
-                    place.fates.append((_wanted(debt), await _fate(debt, until)))
+            await asyncio.wait({writing})
         except asyncio.CancelledError:
             # The client is gone before its acknowledgements went on: its records come again.
-            service.acks.withdraw(work.group, work.letters, {"outcome": "not sent"})
+            self._service.spawn(self._withdrawn(work, writing))
             raise
         return self._send(request, share, work, session)
+
+    async def _written(
+        self, work: Work, wanted: Sequence[Wanted], settings: GroupSettings, session: Session, until: float
+    ) -> None:
+        """Until then; `work` has the fate of each."""
+        letters = self._service.letters
+        if wanted:
+            try:
+                async with asyncio.timeout_at(until):
+                    code = await self._rights.ask(session, Right.READ, work.group)
+            except (ClusterError, TimeoutError):
+                for one in wanted:
+                    letters.give_up(one, _NOT_KNOWN)
+                    _add(work, one, Fate((), ((one.first, one.last),)))
+            else:
+                if code != GROUP_AUTHORIZATION_FAILED:  # else the broker refuses all of it
+                    left_s = until - asyncio.get_running_loop().time()
+                    for one, fate in zip(wanted, await letters.write(settings, wanted, session, left_s), strict=True):
+                        _add(work, one, fate)
+        for place in work.partitions.values():
+            for debt in place.debts:
+                place.fates.append((debt.wanted, await _fate(debt, until)))
+
+    async def _withdrawn(self, work: Work, writing: "asyncio.Task[None]") -> None:
+        await asyncio.wait({writing})
+        self._service.acks.withdraw(work.group, work.letters, {"outcome": "not sent"})
 
     def _send(
         self, request: RequestFrame, share: ShareRequest, work: Work, session: Session, *, unknown: bool = False
@@ -193,21 +213,14 @@ class ShareInterceptor(Interceptor):
             self._service.acks.withdraw(work.group, work.letters, {"outcome": "unknown"})
 
 
-def _wanted(debt: Debt) -> Wanted:
-    return Wanted(
-        key=debt.key,
-        first=debt.first,
-        last=debt.last,
-        delivery_count=debt.delivery_count,
-        generation=debt.generation,
-        cause=Cause.OVER_LIMIT,
-    )
+def _add(work: Work, wanted: Wanted, fate: Fate) -> None:
+    work.partitions[wanted.key[2:]].fates.append((wanted, fate))
 
 
 async def _fate(debt: Debt, until: float) -> Fate:
     """Of the letters that were begun when the range was taken out of the answer."""
-    try:
-        async with asyncio.timeout_at(until):
-            return await asyncio.shield(debt.letter)
-    except TimeoutError:
-        return Fate((), ((debt.first, debt.last),))
+    letter = debt.letter
+    await asyncio.wait({letter}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
+    if letter.done() and not letter.cancelled() and letter.exception() is None:
+        return letter.result()[debt.at]
+    return Fate((), ((debt.wanted.first, debt.wanted.last),))

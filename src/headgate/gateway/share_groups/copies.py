@@ -4,7 +4,7 @@ One rule: bytes are bounded, and so is what they are unpacked to. A batch stays 
 wanted; then it is unpacked once for all that are wanted of it, beside the event loop.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from headgate.wire.records import batches
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 TOO_LARGE: Final = "the record's batch is larger than the dead-letter topic takes"
+_OVERHEAD: Final = 300  # what a batch costs beside its bytes
 GONE: Final = "the record is not in the log any more"
 
 
@@ -40,7 +41,7 @@ class Copies:
     def keep(self, topic_id: bytes, partition: int, records: Buffer) -> None:
         """The record set of one partition of an answer."""
         for batch in batches(records):
-            size = len(batch.raw)
+            size = len(batch.raw) + _OVERHEAD
             key = (topic_id, partition, batch.base_offset)
             if batch.is_control or size > self._most_bytes or key in self._batches:
                 continue
@@ -62,7 +63,7 @@ class Copies:
 
     def _drop_first(self) -> None:
         (topic_id, partition, base), raw = self._batches.popitem(last=False)
-        self.bytes -= len(raw)
+        self.bytes -= len(raw) + _OVERHEAD
         bases = self._bases[topic_id, partition]
         bases.remove(base)
         if not bases:
@@ -71,11 +72,11 @@ class Copies:
 
 def unpack(raw: Iterable[bytes], offsets: Sequence[int], max_bytes: int) -> dict[int, Copy]:
     """What the batches say of these offsets; a batch that unpacks to more than `max_bytes` gives the reason instead."""
-    wanted = set(offsets)
+    wanted = sorted(offsets)
     found: dict[int, Copy] = {}
     for data in raw:
         for batch in batches(data):
-            inside = {one for one in wanted if batch.base_offset <= one <= batch.last_offset}
+            inside = set(wanted[bisect_left(wanted, batch.base_offset) : bisect_right(wanted, batch.last_offset)])
             if not inside or batch.is_control:
                 continue
             try:

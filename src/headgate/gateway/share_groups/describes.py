@@ -67,4 +67,4 @@ class ShareGroupDescribeInterceptor(Interceptor):
     def _with_status(self, group: DescribedShareGroup) -> DescribedShareGroup:
         status = json.dumps(self._service.status(group.group_id), separators=(",", ":")).encode()
         others = (one for one in group.unknown_tags if one[0] != STATUS_TAG)
-        return replace(group, unknown_tags=tuple(sorted((*others, (STATUS_TAG, status)))))
+        return replace(group, unknown_tags=(*others, (STATUS_TAG, status)))

@@ -8,17 +8,19 @@ One rule: an answer that cannot be read passes, and so does one whose group has 
 """
 
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.domain.dead_letters import Cause
 from headgate.domain.share_state import GroupState
 from headgate.gateway.interceptor import Forward, Hold, OnResponse, RequestFrame, ResponseFrame, Rewritten, Session
 from headgate.gateway.share_groups.acks import Work
-from headgate.gateway.share_groups.calls import FIRST_EPOCH, LAST_EPOCH, Sent, ShareInterceptor
+from headgate.gateway.share_groups.calls import FIRST_EPOCH, INVALID_REQUEST, LAST_EPOCH, Sent, ShareInterceptor
+from headgate.gateway.share_groups.letters import Wanted
 from headgate.gateway.share_groups.paying import paid
-from headgate.wire.messages.share import ShareFetchRequest
+from headgate.wire.codec import encode
+from headgate.wire.messages.share import ShareFetchRequest, ShareFetchResponse
 from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_calls import (
     Acquired,
     FetchAnswer,
-    Fetched,
     ShareRequest,
     read_fetch,
     read_fetch_answer,
@@ -39,6 +41,9 @@ class FetchInterceptor(ShareInterceptor):
 
     def _paid(self, body: Buffer, version: ApiVersion, work: Work) -> bytes:
         return paid(ShareFetchRequest, body, version, work)
+
+    def _refusal(self, version: ApiVersion) -> bytes:
+        return encode(ShareFetchResponse(error_code=INVALID_REQUEST), version)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
         assert isinstance(context, Sent)
@@ -66,6 +71,7 @@ class FetchInterceptor(ShareInterceptor):
         service = self._service
         limit = service.limits.of(state)
         kept: dict[int, list[Acquired]] = {}
+        owed: list[Wanted] = []
         for index, one in enumerate(answer.partitions):
             if not one.acquired:
                 continue
@@ -78,22 +84,21 @@ class FetchInterceptor(ShareInterceptor):
                 service.meter.acquired += found.last - found.first + 1
                 if limit is not None and found.delivery_count > limit:
                     kept.setdefault(index, [])
+                    owed.append(
+                        Wanted(
+                            key=key,
+                            first=found.first,
+                            last=found.last,
+                            delivery_count=found.delivery_count,
+                            generation=state.generation,
+                            cause=Cause.OVER_LIMIT,
+                        )
+                    )
                 else:
                     service.ledger.acquired(key, found.first, found.last, found.delivery_count, state.generation)
             if index in kept:
                 kept[index] = [found for found in one.acquired if limit is None or found.delivery_count <= limit]
-                self._owe(one, key, state, limit or 0, answer.lock_timeout_ms, session)
-        return stripped(memoryview(body), kept, answer) if kept else None
-
-    def _owe(
-        self,
-        fetched: Fetched,
-        key: tuple[str, str, bytes, int],
-        state: GroupState,
-        limit: int,
-        lock_ms: int,
-        session: Session,
-    ) -> None:
-        for found in fetched.acquired:
-            if found.delivery_count > limit:
-                self._service.owe(key, found, state, lock_ms, session)
+        if not kept:
+            return None
+        service.owe(owed, state.settings, answer.lock_timeout_ms, session)
+        return stripped(memoryview(body), kept, answer)

@@ -30,6 +30,7 @@ from headgate.domain.share_state import (
 )
 from headgate.facts import DispositionsCounted
 from headgate.facts.decisions import BreakerTripped
+from headgate.gateway.said import Said
 from headgate.gateway.share_groups.letters import Tell
 from headgate.gateway.share_groups.limits import Limits
 from headgate.gateway.share_groups.meter import ShareMeter
@@ -40,6 +41,9 @@ from headgate.ports.share_facts import fact_of
 log = structlog.get_logger()
 
 _TIDY_S: Final = 60.0  # how often the brokers' limits are looked after
+_DOUBT_S: Final = (
+    10.0  # by then a worker that does not lead any more knows it: more than a session of the leader's group
+)
 
 
 class Judging:
@@ -62,6 +66,9 @@ class Judging:
         self._tell = tell
         self._parts = parts
         self._writer: TripWriter | None = None
+        self._has_term = False
+        self._opens_at = -math.inf
+        self._said = Said(clock.monotonic)
         self._tidied = -math.inf
         self._is_dirty = True  # configs changed since topics were registered
         self.breakers = Breakers()
@@ -73,19 +80,36 @@ class Judging:
     # --- the lead
 
     async def on_gained(self) -> None:
+        writer = await self._opened_writer()
+        self.breakers.reset_all()
+        self._tidied = -math.inf
+        self._is_dirty = True
+        self._has_term = True
+        self._writer = writer
+
+    async def on_lost(self) -> None:
+        self._has_term = False
+        await self._drop_writer()
+
+    async def _opened_writer(self) -> TripWriter:
+        """It has fenced all others, and what they wrote is read."""
         parts = self._open_parts()
         writer = TripWriter(parts.settings, prefix=parts.prefix)
         await writer.open()
         await parts.caught_up()
-        self.breakers.reset_all()
-        self._tidied = -math.inf
-        self._is_dirty = True
-        self._writer = writer
+        return writer
 
-    async def on_lost(self) -> None:
+    async def _drop_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
             await writer.close()
+
+    async def _open_again(self) -> None:
+        """A writer that failed is of no use any more (see `TripWriter`), but the lead is still ours."""
+        if self._has_term and self._writer is None and self._clock.monotonic() >= self._opens_at:
+            writer = await self._opened_writer()
+            if self._has_term:
+                self._writer = writer
 
     def _open_parts(self) -> Parts:
         parts = self._parts()
@@ -126,13 +150,41 @@ class Judging:
         while True:
             now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)
+            await self.second()
+
+    async def second(self) -> None:
+        """One has ended."""
+        try:
+            await self._open_again()
+            await self._judge()
+        except FencedError as problem:
+            log.warning("another gateway leads", problem=str(problem))
+            self._opens_at = self._clock.monotonic() + _DOUBT_S
+            await self._drop_writer()
+        except ClusterError as problem:
+            self._say(problem)
+        except Exception:  # whatever it is, the next second is judged all the same
+            log.exception("judging failed")
+
+    async def tend(self) -> None:
+        """What the leader looks after beside, and what may take its time, until it is cancelled."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self._writer is None:
+                continue
             try:
-                await self._judge()
-            except FencedError as problem:
-                log.warning("another gateway leads", problem=str(problem))
-                await self.on_lost()
+                await self._register()
+                if self._clock.monotonic() - self._tidied > _TIDY_S:
+                    self._tidied = self._clock.monotonic()
+                    await self._tidy_limits()
             except ClusterError as problem:
-                log.warning("the leader could not write what it decided, still trying", problem=str(problem))
+                self._say(problem)
+            except Exception:  # as above
+                log.exception("looking after share groups failed")
+
+    def _say(self, problem: ClusterError) -> None:
+        if self._said.is_news(str(problem), ""):
+            log.warning("the leader could not write what it decided, still trying", problem=str(problem))
 
     async def _judge(self) -> None:
         leading = self._writer is not None
@@ -142,10 +194,6 @@ class Judging:
         for group, tally in tripped:
             await self._trip(group, tally)
         await self._resume()
-        await self._register()
-        if self._clock.monotonic() - self._tidied > _TIDY_S:
-            self._tidied = self._clock.monotonic()
-            await self._tidy_limits()
 
     def _rules_of(self, group: str) -> BreakerRules | None:
         state = self._states.of(group)
@@ -176,8 +224,11 @@ class Judging:
         )
         fact = fact_of(trip)
         assert isinstance(fact, BreakerTripped)
-        position = await writer.write(parts.writer.stamped(fact))
-        await parts.tripped(position.offset)
+        try:
+            position = await writer.write(parts.writer.stamped(fact))
+        except ClusterError:
+            await self._drop_writer()
+            raise
         self._meter.count(self._meter.trips, group, 1)
         log.warning(
             "circuit breaker tripped, share group paused",
@@ -199,10 +250,13 @@ class Judging:
             "resume_at": trip.resume_at,
         }
         self._tell("tripped", group, detail)
+        await parts.tripped(position.offset)
 
     async def _resume(self) -> None:
-        for resumed in self._states.due_resumes(self._clock.epoch_ms()):
-            await self._open_parts().decide(resumed)
+        due = self._states.due_resumes(self._clock.epoch_ms())
+        if due:
+            await self._open_parts().decide(*due)
+        for resumed in due:
             log.info("share group resumed by itself", group=resumed.group, generation=resumed.generation)
             detail = {"reason": "auto-resume", "generation": resumed.generation, "by": BREAKER}
             self._tell("resumed", resumed.group, detail)
@@ -211,6 +265,7 @@ class Judging:
         """Which group has which dead-letter topic, and who had it first."""
         if not self._is_dirty:
             return
+        self._is_dirty = False  # what changes from here on is for the next time
         wanted = {
             (topic, group)
             for group in self._states.groups()
@@ -221,8 +276,11 @@ class Judging:
         events: list[Event] = [Unregistered(topic=topic, group=group) for topic, group in sorted(present - wanted)]
         events += (Registered(topic=topic, group=group, at=now_ms) for topic, group in sorted(wanted - present))
         if events:
-            await self._open_parts().decide(*events)
-        self._is_dirty = False
+            try:
+                await self._open_parts().decide(*events)
+            except Exception:
+                self._is_dirty = True
+                raise
 
     async def _tidy_limits(self) -> None:
         """What a gateway that was killed had left half done, and what somebody changed past us."""

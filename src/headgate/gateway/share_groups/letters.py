@@ -10,7 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -41,8 +41,11 @@ _FETCH_BYTES: Final = 1024 * 1024
 _MOST_FETCHES: Final = 8
 _CALL_S: Final = 2.0
 _AT_ONCE: Final = 200
+_COPIES_AT_ONCE: Final = 20  # each may be as large as its topic takes
+_MOST_SAID: Final = 100  # partitions of one second
+_MOST_TOLD: Final = 1_000  # ranges of one event
 _DEFAULT_LARGEST: Final = 1024 * 1024  # where the service account may not read the topic's configs
-_LATE_S: Final = 1.0
+_SAY_S: Final = 1.0
 
 Ranges = tuple[tuple[int, int], ...]
 Tell = Callable[[EventName, str, Mapping[str, object]], None]  # event, group, detail
@@ -71,6 +74,16 @@ class Fate:
     failed: Ranges
 
 
+@dataclass(slots=True)
+class _Failed:
+    """Of one partition, until it is said; with the first reason and the first member."""
+
+    dlq_topic: str | None
+    reason: str
+    member: str
+    offsets: list[tuple[int, int]] = field(default_factory=list)
+
+
 class Letters:
     """`writer` is None while the service is not open: then nothing can be written."""
 
@@ -79,6 +92,7 @@ class Letters:
         *,
         writer: Callable[[], DeadLetterWriter | None],
         cluster: Callable[[], str],
+        topic_of: Callable[[str], str | None],
         copies: Copies,
         clock: Clock,
         tell: Tell,
@@ -86,86 +100,124 @@ class Letters:
     ) -> None:
         self._writer = writer
         self._cluster = cluster
+        self._topic_of = topic_of
         self._copies = copies
         self._clock = clock
         self._tell = tell
         self._meter = meter
         self._names: OrderedDict[bytes, str] = OrderedDict()
         self._late: dict[tuple[str, str, int, bytes], list[int]] = {}
+        self._failed: dict[tuple[str, bytes, int], _Failed] = {}
 
     async def write(
         self, settings: GroupSettings, wanted: Sequence[Wanted], session: Session, deadline_s: float
     ) -> list[Fate]:
         """The fate of each, in order; never raises but for being cancelled."""
         until = asyncio.get_running_loop().time() + deadline_s
-        # One range of one partition each; there is seldom more than one.
-        return [await self._write_range(settings, some, session, until) for some in wanted]
-
-    async def _write_range(self, settings: GroupSettings, some: Wanted, session: Session, until: float) -> Fate:
         topic = settings.dlq_topic
         assert topic is not None
-        offsets = range(some.first, some.last + 1)
-        problem: str | None = None
-        failed: dict[int, str] = {}
-        try:
-            async with asyncio.timeout_at(until):
-                letters = await self._letters(settings, topic, some, offsets, session)
-        except TimeoutError:
-            problem = "its record could not be looked up in time"
+        at_once = _COPIES_AT_ONCE if settings.copy_record else _AT_ONCE
+        failed: list[dict[int, str]] = [{} for _ in wanted]
+        ready: list[tuple[int, DeadLetter]] = []
+        names: dict[bytes, str] = {}  # each is asked for once
+        for index, some in enumerate(wanted):
+            for begin in range(some.first, some.last + 1, at_once):
+                offsets = range(begin, min(begin + at_once, some.last + 1))
+                try:
+                    async with asyncio.timeout_at(until):
+                        ready += ((index, one) for one in await self._letters(settings, names, some, offsets, session))
+                except TimeoutError:
+                    failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
+                if len(ready) >= at_once:
+                    await self._write_some(topic, ready, failed, until)
+                    ready = []
+        await self._write_some(topic, ready, failed, until)
+        return [self._fate(topic, some, lost) for some, lost in zip(wanted, failed, strict=True)]
+
+    async def _write_some(
+        self, topic: str, some: Sequence[tuple[int, DeadLetter]], failed: Sequence[dict[int, str]], until: float
+    ) -> None:
+        said = await asyncio.gather(*(self._write_one(topic, letter, until) for _, letter in some))
+        for (index, letter), text in zip(some, said, strict=True):
+            if text is not None:
+                failed[index][letter.offset] = text
+
+    def _fate(self, topic: str, some: Wanted, failed: Mapping[int, str]) -> Fate:
+        if not failed:
+            fate = Fate(((some.first, some.last),), ())
         else:
-            for begin in range(0, len(letters), _AT_ONCE):
-                part = letters[begin : begin + _AT_ONCE]
-                said = await asyncio.gather(*(self._write_one(topic, one, until) for one in part))
-                failed.update((one.offset, text) for one, text in zip(part, said, strict=True) if text is not None)
-        if problem is not None:
-            failed = dict.fromkeys(offsets, problem)
-        written = [one for one in offsets if one not in failed]
-        group = some.key[0]
-        self._meter.count(self._meter.dead_letters, group, len(written))
-        fate = Fate(ranges(written), ranges(failed))
-        if failed:
-            self._say_failed(topic, some, fate.failed, failed)
+            lost = ranges(sorted(failed))
+            fate = Fate(ranges(one for one in range(some.first, some.last + 1) if one not in failed), lost)
+            self._say_failed(topic, some, lost, next(iter(failed.values())))
+        self._meter.count(self._meter.dead_letters, some.key[0], some.last - some.first + 1 - len(failed))
         return fate
 
-    def _say_failed(self, topic: str, some: Wanted, lost: Ranges, why: Mapping[int, str]) -> None:
+    def give_up(self, some: Wanted, why: str) -> None:
+        """Not even tried: its record is archived without a dead letter."""
+        self._say_failed(self._topic_of(some.key[0]), some, ((some.first, some.last),), why)
+
+    def _say_failed(self, topic: str | None, some: Wanted, lost: Ranges, why: str) -> None:
+        """In a moment, with all of its partition: a topic that is away must not fill the log."""
         group, member, topic_id, partition = some.key
-        reason = next(iter(why.values()))
-        self._meter.count(self._meter.write_timeouts, group, len(why))
-        name = self._names.get(topic_id, topic_id_text(topic_id))
-        log.warning(
-            "a dead letter was not written in time, its record is archived without one",
-            group=group,
-            topic=name,
-            partition=partition,
-            offsets=shown(lost),
-            dlq_topic=topic,
-            reason=reason,
-        )
-        detail = {
-            "topic": name,
-            "topic_id": topic_id_text(topic_id),
-            "partition": partition,
-            "offsets": [list(one) for one in lost],
-            "dlq_topic": topic,
-            "reason": reason,
-            "member": member,
-        }
-        self._tell("write_timeout", group, detail)
+        self._meter.count(self._meter.write_timeouts, group, sum(last - first + 1 for first, last in lost))
+        self._say_soon()
+        said = self._failed.setdefault((group, topic_id, partition), _Failed(topic, why, member))
+        said.offsets.extend(lost)
+
+    def _tell_failed(self) -> None:
+        failed, self._failed = self._failed, {}
+        for number, ((group, topic_id, partition), said) in enumerate(failed.items()):
+            name = self._names.get(topic_id, topic_id_text(topic_id))
+            offsets = tuple(sorted(said.offsets))
+            if number < _MOST_SAID:  # the events and the metric have the rest
+                log.warning(
+                    "a dead letter was not written in time, its record is archived without one",
+                    group=group,
+                    topic=name,
+                    partition=partition,
+                    offsets=shown(offsets),
+                    dlq_topic=said.dlq_topic,
+                    reason=said.reason,
+                )
+            for begin in range(0, len(offsets), _MOST_TOLD):
+                detail = {
+                    "topic": name,
+                    "topic_id": topic_id_text(topic_id),
+                    "partition": partition,
+                    "offsets": [list(one) for one in offsets[begin : begin + _MOST_TOLD]],
+                    "dlq_topic": said.dlq_topic,
+                    "reason": said.reason,
+                    "member": said.member,
+                }
+                self._tell("write_timeout", group, detail)
+
+    def _say_soon(self) -> None:
+        if not self._late and not self._failed:
+            asyncio.get_running_loop().call_later(_SAY_S, self.say)
+
+    def say(self) -> None:
+        """What happened since it was said last."""
+        self._tell_failed()
+        self._tell_late()
 
     async def _letters(
-        self, settings: GroupSettings, topic: str, some: Wanted, offsets: range, session: Session
+        self, settings: GroupSettings, names: dict[bytes, str], some: Wanted, offsets: range, session: Session
     ) -> list[DeadLetter]:
         group, member, topic_id, partition = some.key
-        name = await self._name(topic_id, session)
+        is_held = some.delivery_count is not None
+        if topic_id not in names:
+            names[topic_id] = await self._name(topic_id, session, is_held=is_held)
         copies: Mapping[int, Copy] = {}
         if settings.copy_record:
-            copies = await self._copied(topic, topic_id, partition, offsets, session)
+            copies = await self._copied(
+                settings.dlq_topic or "", topic_id, partition, offsets, session, is_held=is_held
+            )
         letter = DeadLetter(
             group=group,
-            topic=name,
+            topic=names[topic_id],
             topic_id=topic_id,
             partition=partition,
-            offset=some.first,
+            offset=offsets.start,
             delivery_count=some.delivery_count,
             cause=some.cause,
             member=member,
@@ -204,8 +256,7 @@ class Letters:
 
     def _on_late(self, letter: DeadLetter) -> None:
         self._meter.late_writes += 1
-        if not self._late:
-            asyncio.get_running_loop().call_later(_LATE_S, self._tell_late)
+        self._say_soon()
         self._late.setdefault((letter.group, letter.topic, letter.partition, letter.topic_id), []).append(letter.offset)
 
     def _tell_late(self) -> None:
@@ -226,10 +277,13 @@ class Letters:
     def known_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
-    async def _name(self, topic_id: bytes, session: Session) -> str:
-        """The topic's name, as the client may know it; its id where that cannot be had."""
+    async def _name(self, topic_id: bytes, session: Session, *, is_held: bool) -> str:
+        """The topic's name, as the client may know it; its id where that cannot be had.
+
+        What others learnt is for who holds records of the topic: who only says so asks in its own name.
+        """
         name = self._names.get(topic_id)
-        if name is not None:
+        if name is not None and is_held:
             return name
         request = MetadataRequest(
             topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False
@@ -248,15 +302,16 @@ class Letters:
         return name
 
     async def _copied(
-        self, topic: str, topic_id: bytes, partition: int, offsets: range, session: Session
+        self, topic: str, topic_id: bytes, partition: int, offsets: range, session: Session, *, is_held: bool
     ) -> Mapping[int, Copy]:
+        """From what passed, for a member that got it; for one that only says so from the broker, in its own name."""
         writer = self._writer()
         largest = None
         if writer is not None:
             with suppress(ClusterError):
                 largest = (await writer.topic_facts(topic)).max_message_bytes
         most = largest or _DEFAULT_LARGEST
-        raw = self._copies.of(topic_id, partition, offsets)
+        raw = self._copies.of(topic_id, partition, offsets) if is_held else ()
         found = await aside(lambda: unpack(raw, offsets, most)) if raw else {}
         for _ in range(_MOST_FETCHES):
             missing = [one for one in offsets if one not in found]

@@ -10,7 +10,6 @@ from typing import Final
 
 import structlog
 
-from headgate.base.errors import ClusterError
 from headgate.facts import Fact
 from headgate.kafka.fact_writer import FactWriter
 
@@ -57,6 +56,5 @@ class Outbox:
         failures = [one for one in outcomes if isinstance(one, BaseException)]
         if failures:
             self.lost += len(failures)
-            if not isinstance(failures[0], ClusterError):
-                raise failures[0]
-            log.warning("facts of share groups were lost", number=len(failures), problem=str(failures[0]))
+            # Whatever it was: those that come are to be written all the same.
+            log.warning("facts of share groups were lost", number=len(failures), problem=repr(failures[0]))

@@ -9,8 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.domain.share_ledger import PartitionKey
-from headgate.gateway.share_groups.letters import Fate
+from headgate.gateway.share_groups.letters import Fate, Wanted
 
 MOST_MEMBERS: Final = 20_000
 MOST_RANGES: Final = 2_000  # of one member; a broker lets it hold 2,000 records of a partition unless told otherwise
@@ -18,15 +17,12 @@ MOST_RANGES: Final = 2_000  # of one member; a broker lets it hold 2,000 records
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """`letter` is done when the dead letters of the range are written, or given up."""
+    """`letter` is done when the dead letters of an answer are written, or given up; this one's fate is at `at`."""
 
-    key: PartitionKey
-    first: int
-    last: int
-    delivery_count: int
-    generation: int
+    wanted: Wanted
     until: float
-    letter: "asyncio.Task[Fate]"
+    letter: "asyncio.Task[list[Fate]]"
+    at: int
 
 
 class Debts:
@@ -39,7 +35,7 @@ class Debts:
         return bool(self._debts)
 
     def add(self, debt: Debt) -> None:
-        member = debt.key[:2]
+        member = debt.wanted.key[:2]
         mine = self._debts.setdefault(member, [])
         mine.append(debt)
         if len(mine) > MOST_RANGES:

@@ -46,7 +46,7 @@ def paid(
         ]
         batches = tuple(
             AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
-            for first, last, types in merged(theirs, [(debt.first, debt.last) for debt in one.debts])
+            for first, last, types in merged(theirs, [(debt.wanted.first, debt.wanted.last) for debt in one.debts])
         )
         partitions[index] = replace(was, acknowledgement_batches=batches)
     whole = tuple(of_topic(topic_id=topic_id, partitions=tuple(found.values())) for topic_id, found in topics.items())

@@ -8,7 +8,7 @@ What a call means on the wire is the interceptors' business; what is decided is 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -18,13 +18,13 @@ import structlog
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.domain.dead_letters import Cause, topic_id_text
+from headgate.domain.dead_letters import topic_id_text
 from headgate.domain.dispositions import Counted, Dispositions
+from headgate.domain.share_acks import AckType
 from headgate.domain.share_configs import GroupSettings
 from headgate.domain.share_ledger import Ledger, PartitionKey
 from headgate.domain.share_state import (
     Event,
-    GroupState,
     ShareStates,
 )
 from headgate.facts import DispositionsCounted, EventHappened, JsonText
@@ -34,7 +34,7 @@ from headgate.gateway.said import Said
 from headgate.gateway.share_groups.acks import Acks
 from headgate.gateway.share_groups.copies import Copies
 from headgate.gateway.share_groups.judging import Judging
-from headgate.gateway.share_groups.letters import Fate, Letters, Wanted
+from headgate.gateway.share_groups.letters import Letters, Wanted
 from headgate.gateway.share_groups.limits import Limits
 from headgate.gateway.share_groups.meter import Samples, ShareMeter
 from headgate.gateway.share_groups.operating import SHARE_GROUP, Operating
@@ -42,12 +42,14 @@ from headgate.gateway.share_groups.outbox import Outbox
 from headgate.gateway.share_groups.owed import Debt, Debts
 from headgate.gateway.share_groups.parts import LEADER, Listeners, Parts, open_parts
 from headgate.kafka.leadership import Leadership
-from headgate.wire.share_calls import Acquired
+from headgate.wire.share_calls import ShareRequest
 
 log = structlog.get_logger()
 
 LONGEST_OPENING_S: Final = 30.0
 _RETRY_S: Final = 2.0
+_LEARN_S: Final = 60.0
+_PUT_AT_ONCE: Final = 1_000
 _MOST_HELD_RANGES: Final = 1_000_000
 _MOST_LOCKS: Final = 100_000
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to get there
@@ -79,20 +81,22 @@ class ShareGroupService:
         self.debts = Debts()
         self.copies = Copies()
         self.limits = Limits(config.upstream, self._said)
+        self.letters = Letters(
+            writer=lambda: None if self._parts is None else self._parts.letters,
+            cluster=lambda: "" if self._parts is None else self._parts.writer.origin.cluster or "",
+            topic_of=lambda group: self.states.of(group).settings.dlq_topic,
+            copies=self.copies,
+            clock=self._clock,
+            tell=self.tell,
+            meter=self.meter,
+        )
         self.acks = Acks(
             ledger=self.ledger,
             dispositions=self.dispositions,
             clock=self._clock,
             meter=self.meter,
             tell=self.tell,
-        )
-        self.letters = Letters(
-            writer=lambda: None if self._parts is None else self._parts.letters,
-            cluster=lambda: "" if self._parts is None else self._parts.writer.origin.cluster or "",
-            copies=self.copies,
-            clock=self._clock,
-            tell=self.tell,
-            meter=self.meter,
+            give_up=self.letters.give_up,
         )
         self.judging = Judging(
             states=self.states,
@@ -155,7 +159,9 @@ class ShareGroupService:
         self._opened.set()
         self.spawn(self._outbox.run(parts.writer))
         self.spawn(self._count())
+        self.spawn(self._learn_limits())
         self.spawn(self.judging.run())
+        self.spawn(self.judging.tend())
         leadership = Leadership(
             parts.settings,
             topic=parts.prefix + LEADER,
@@ -174,6 +180,7 @@ class ShareGroupService:
         """What was counted and not yet written is written; then everything is over."""
         parts = self._parts
         if parts is not None and self._opened.is_set():
+            self.letters.say()
             self._put_counted(self.dispositions.drain(self._clock.epoch_ms()))
         for task in list(self._tasks):
             task.cancel()
@@ -236,7 +243,16 @@ class ShareGroupService:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            self._put_counted(self.dispositions.drain(self._clock.epoch_ms() // 1000))
+            counted = self.dispositions.drain(self._clock.epoch_ms() // 1000)
+            for begin in range(0, len(counted), _PUT_AT_ONCE):
+                self._put_counted(counted[begin : begin + _PUT_AT_ONCE])
+                await asyncio.sleep(0)
+
+    async def _learn_limits(self) -> None:
+        """Until they are known: without them what is over the brokers' own limit cannot be told."""
+        while self.limits.default is None:
+            await asyncio.sleep(_LEARN_S)
+            await self.limits.learn()
 
     def _put_counted(self, counted: Iterable[Counted]) -> None:
         for one in counted:
@@ -286,6 +302,13 @@ class ShareGroupService:
         """Where pausing is switched off nothing is paused, whatever was decided before."""
         return self._config.share_groups.pause_enable and self.states.of(group).is_paused
 
+    def opening_wait_s(self, share: ShareRequest) -> float:
+        """A fetch may wait as long as at the broker; what rejects something as long as it would for dead letters."""
+        wait_s = share.max_wait_ms / 1000
+        if any(AckType.REJECT in batch.types for one in share.acks for batch in one.batches):
+            wait_s = max(wait_s, self._config.share_groups.hold_max_ms / 1000)
+        return min(wait_s, LONGEST_OPENING_S)
+
     def longest_hold_s(self) -> float:
         return self._config.share_groups.hold_max_ms / 1000 + LONGEST_OPENING_S
 
@@ -305,29 +328,18 @@ class ShareGroupService:
         for key in keys:
             before, last, lock_s = self._locks.get(key, (now, now, 0.0))
             since = before if now - before < lock_s else last
-            if lock_s:
+            if now - since < lock_s:  # else it was renewed, or is void anyway
                 longest = min(longest, since + lock_s - _LOCK_MARGIN_S - now)
         return max(_LEAST_HOLD_S, longest)
 
-    def owe(self, key: PartitionKey, found: Acquired, state: GroupState, lock_ms: int, session: Session) -> None:
-        """A delivery over the limit was taken out of an answer: dead-letter it, and REJECT it with the next request."""
-        wanted = Wanted(
-            key=key,
-            first=found.first,
-            last=found.last,
-            delivery_count=found.delivery_count,
-            generation=state.generation,
-            cause=Cause.OVER_LIMIT,
-        )
-        self.meter.stripped += found.last - found.first + 1
-        letter = self.spawn(self._write_owed(wanted, state.settings, session))
+    def owe(self, owed: Sequence[Wanted], settings: GroupSettings, lock_ms: int, session: Session) -> None:
+        """Taken out of one answer, as over the limit: dead-letter them, and REJECT them with the next request."""
+        deadline_s = self.hold_s(settings, [one.key for one in owed])
+        letter = self.spawn(self.letters.write(settings, owed, session, deadline_s))
         until = self._clock.monotonic() + lock_ms / 1000 - _LOCK_MARGIN_S
-        debt = Debt(key, found.first, found.last, found.delivery_count, state.generation, until, letter)
-        self.debts.add(debt)
-
-    async def _write_owed(self, wanted: Wanted, settings: GroupSettings, session: Session) -> Fate:
-        (fate,) = await self.letters.write(settings, (wanted,), session, self.hold_s(settings, (wanted.key,)))
-        return fate
+        for at, one in enumerate(owed):
+            self.meter.stripped += one.last - one.first + 1
+            self.debts.add(Debt(one, until, letter, at))
 
     async def resumed_within(self, group: str, seconds: float, outcome: T) -> T:
         """`outcome`, when the group is not paused any more, or the time is over."""

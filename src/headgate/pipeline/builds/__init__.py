@@ -2,7 +2,8 @@
 
 A module has `KINDS`, the facts that it is made of, and `build(facts) -> rows`: from the DataFrame of `reduction.py` to
 one with the table's columns. It never collects and never looks at a table. Adding a table is adding a module here and
-a definition in `tables/definitions`.
+a definition in `tables/definitions`. Facts of the large topics are appended (`queries.py`); in tables of the others a
+column `*topic_id` gets the topic's name here, and its id when it is written (`topic_ids.py`).
 """
 
 import pkgutil

@@ -13,8 +13,7 @@ KINDS = (DESCRIBED, DELETED)
 
 def build(facts: DataFrame) -> DataFrame:
     rows = exploded(facts, _pairs, texts=("component", "in_topic", "out_topic"))
-    unknown = sf.lit(None).cast("string")
-    return rows.withColumn("in_topic_id", unknown).withColumn("out_topic_id", unknown)
+    return rows.withColumns({"in_topic_id": sf.col("in_topic"), "out_topic_id": sf.col("out_topic")})
 
 
 def _pairs(description: Description, application: str) -> tuple[Pair, ...]:

@@ -22,7 +22,7 @@ _MOST_LISTED = 100
 
 def build(facts: DataFrame) -> DataFrame:
     rows = _of_topologies(facts).unionByName(_of_events(facts))
-    return rows.withColumn("topic_id", sf.lit(None).cast("string")).withColumn("is_historic", sf.lit(False))
+    return rows.withColumn("topic_id", sf.col("topic")).withColumn("is_historic", sf.lit(False))
 
 
 def _of_events(facts: DataFrame) -> DataFrame:

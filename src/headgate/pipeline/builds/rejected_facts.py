@@ -14,6 +14,6 @@ def build(facts: DataFrame) -> DataFrame:
         facts.where(sf.col("kind") == REJECTED)
         .withColumn("at", sf.col("recorded_at"))
         .withColumn("key", sf.substring("key", 1, _SHOWN))
-        .withColumn("topic_id", sf.lit(None).cast("string"))
+        .withColumn("topic_id", sf.col("topic"))
         .withColumn("is_historic", sf.lit(False))
     )

@@ -13,4 +13,7 @@ KINDS = (DESCRIBED, DELETED)
 def build(facts: DataFrame) -> DataFrame:
     texts = ("from_kind", "from_node", "to_kind", "to_node")
     rows = exploded(facts, edge_rows, texts=texts, flags=("is_internal",))
-    return rows.withColumn("topic_id", sf.lit(None).cast("string"))
+    at_one_end = sf.when(sf.col("from_kind") == "topic", sf.col("from_node")).when(
+        sf.col("to_kind") == "topic", sf.col("to_node")
+    )
+    return rows.withColumn("topic_id", at_one_end)

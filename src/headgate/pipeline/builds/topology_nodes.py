@@ -13,4 +13,4 @@ KINDS = (DESCRIBED, DELETED)
 def build(facts: DataFrame) -> DataFrame:
     texts = ("kind", "node", "subtopology", "pattern")
     rows = exploded(facts, node_rows, texts=texts, flags=("is_internal", "is_global"))
-    return rows.withColumn("topic_id", sf.lit(None).cast("string"))
+    return rows.withColumn("topic_id", sf.when(sf.col("kind") == "topic", sf.col("node")))

@@ -1,0 +1,272 @@
+"""`python -m bench.activity`: what watching costs, as markdown tables for bench/ACTIVITY.md.
+
+Two questions. How much CPU does a Produce or a Fetch take in a worker with watching on and off? Both gateways stand
+side by side before one real broker, and take turns, round by round; the loader is no part of the figure. And how much
+memory do 10,000 clients with 50 topics each take in a ledger, and how many facts a second do they make?
+"""
+
+import argparse
+import asyncio
+import gc
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.cimpl import NewTopic
+
+from bench import machine
+from bench.cluster import admin
+from bench.processes import resident_mb
+from headgate.base.clock import SystemClock
+from headgate.config.addresses import Address
+from headgate.facts import Fact
+from headgate.facts import encode as encode_fact
+from headgate.gateway.activity.ledger import Ledger
+from headgate.gateway.activity.service import fact_of
+from headgate.gateway.activity.topics import Topics
+from headgate.gateway.principals import Principals
+from headgate.kafka.connections import Dialler
+from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
+from headgate.wire import frames
+from headgate.wire.codec import encode
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, ProducePartition, ProduceRequest
+from headgate.wire.messages.data import ProduceTopic as ToTopic
+from headgate.wire.records import Record, write_batch
+from tests.support.gateway import running_gateway
+from tests.support.ports import port_block
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+MANY = 50
+CLIENTS, TOPICS = 10_000, 50
+_CONNECTIONS, _DEPTH = 4, 5
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One frame that is sent again and again; `limit` is what watching may add."""
+
+    title: str
+    frame: bytes
+    limit: float
+
+
+def request(key: int, version: int, body: bytes, client_id: bytes = b"bench-client") -> bytes:
+    header = frames.RequestHeader(api_key=key, api_version=version, correlation_id=7, client_id=client_id, tags=b"\x00")
+    return frames.frame(header.encode(), body)
+
+
+def produce(topics: Sequence[tuple[str, bytes]], size: int, version: int = 13) -> bytes:
+    now = int(time.time() * 1000)
+    batch = write_batch([Record(offset=0, timestamp=now, key=None, value=bytes(size))])
+    data = tuple(
+        ToTopic(name=name, topic_id=topic_id, partition_data=(ProducePartition(index=0, records=batch),))
+        for name, topic_id in topics
+    )
+    return request(PRODUCE, version, encode(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), version))
+
+
+def fetch(topics: Sequence[tuple[str, bytes]], size: int, version: int = 17) -> bytes:
+    """Without a session, always from offset 0."""
+    asked = tuple(
+        FetchTopic(topic=name, topic_id=topic_id, partitions=(FetchPartition(partition_max_bytes=size),))
+        for name, topic_id in topics
+    )
+    message = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size * len(topics), session_epoch=-1, topics=asked)
+    return request(FETCH, version, encode(message, version))
+
+
+class Driver:
+    """A few connections on which one frame is sent again and again, some in flight on each."""
+
+    def __init__(self, address: str, frame: bytes) -> None:
+        host, _, port = address.partition(":")
+        self._frames = frame * _DEPTH
+        self._ends = [socket.create_connection((host, int(port)), _TIMEOUT_S) for _ in range(_CONNECTIONS)]
+        self._readers = [end.makefile("rb", buffering=1 << 20) for end in self._ends]
+
+    def drive(self, calls: int) -> None:
+        for _ in range(calls // (_CONNECTIONS * _DEPTH)):
+            for end in self._ends:
+                end.sendall(self._frames)
+            for reader in self._readers:
+                for _ in range(_DEPTH):
+                    size = int.from_bytes(reader.read(4), "big")
+                    if len(reader.read(size)) != size:
+                        raise RuntimeError("the gateway has closed a connection")
+
+    def close(self) -> None:
+        for reader, end in zip(self._readers, self._ends, strict=True):
+            reader.close()
+            end.close()
+
+
+async def topic_ids(bootstrap: str, names: Sequence[str]) -> list[tuple[str, bytes]]:
+    host, _, port = bootstrap.partition(":")
+    where = Address(host, int(port))
+    link = await Dialler(bootstrap=(where,)).connect(where)
+    asked = MetadataRequest(topics=tuple(MetadataRequestTopic(name=name) for name in names))
+    answer = await link.call(METADATA, asked, MetadataResponse, 12)
+    await link.shut()
+    return [(one.name or "", one.topic_id) for one in answer.topics]
+
+
+def loads(topics: Sequence[tuple[str, bytes]]) -> list[Load]:
+    one, many = topics[:1], topics[:MANY]
+    return [
+        Load(title="Produce of 1 KB, one topic, by id", frame=produce(one, 1024), limit=0.05),
+        Load(title="Produce of 1 KB, one topic, by name", frame=produce(one, 1024, version=12), limit=0.05),
+        Load(title="Produce of 64 KB, one topic", frame=produce(one, 64 * 1024), limit=0.05),
+        Load(title=f"Produce of {MANY} topics, 100 bytes each", frame=produce(many, 100), limit=0.15),
+        Load(title="Fetch of 1 KB, one topic", frame=fetch(one, 1024), limit=0.05),
+        Load(title="Fetch of 64 KB, one topic", frame=fetch(one, 64 * 1024), limit=0.05),
+        Load(title=f"Fetch of {MANY} topics, 1 KB each", frame=fetch(many, 1024), limit=0.15),
+    ]
+
+
+def cost_of_calls(*, calls: int, rounds: int, only: str) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        kafka = EmbeddedKafka(ClusterSpec(data_dir=folder / "kafka", port=port_block()))
+        kafka.start()
+        stack.callback(kafka.stop)
+        names = [f"bench-{number}" for number in range(MANY)]
+        client = admin(kafka.bootstrap, None)
+        for made in client.create_topics([NewTopic(one, 1, 1) for one in names]).values():
+            made.result(_TIMEOUT_S)
+        client.describe_topics(TopicCollection(names))[names[-1]].result(_TIMEOUT_S)
+        topics = asyncio.run(topic_ids(kafka.bootstrap, names))
+        ways = {
+            way: stack.enter_context(running_gateway(folder / way, kafka.bootstrap, activity__enable=way == "on"))
+            for way in ("off", "on")
+        }
+        lines = [
+            "| call | CPU us, off | on | added | ratio of each round | limit |",
+            "|---|---:|---:|---:|---|---:|",
+        ]
+        for load in [one for one in loads(topics) if only in one.title]:
+            found: dict[str, list[float]] = {"off": [], "on": []}
+            drivers = {way: Driver(gateway.address(0), load.frame) for way, gateway in ways.items()}
+            for number in range(rounds + 1):
+                for way in ("off", "on") if number % 2 else ("on", "off"):
+                    [worker] = ways[way].workers()
+                    before = _cpu_seconds(worker)
+                    drivers[way].drive(calls)
+                    if number:  # the first one warms up
+                        found[way].append((_cpu_seconds(worker) - before) / calls * 1e6)
+            for driver in drivers.values():
+                driver.close()
+            lines.append(_row(load, found))
+            print(lines[-1], file=sys.stderr)
+    return lines
+
+
+def _row(load: Load, found: dict[str, list[float]]) -> str:
+    off, on = (statistics.median(found[way]) for way in ("off", "on"))
+    ratios = [with_it / without for without, with_it in zip(found["off"], found["on"], strict=True)]
+    added = statistics.median(ratios) - 1
+    verdict = "met" if added <= load.limit else "**missed**"
+    spread = ", ".join(f"{one:.3f}" for one in ratios)
+    return f"| {load.title} | {off:.1f} | {on:.1f} | {added:+.1%} | {spread} | {load.limit:.0%}: {verdict} |"
+
+
+class _Connection:
+    """As much of a session as the ledger asks for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.peer = f"10.0.{number // 250 % 250}.{number % 250}"
+
+
+async def _nobody(_: object, __: object) -> list[tuple[str, bytes]]:
+    return []
+
+
+def hold(clients: int, topics: int) -> list[str]:
+    """In a process of its own: what so many clients cost a ledger, and how quickly they can be told."""
+    ids = [number.to_bytes(16, "big") for number in range(topics)]
+    gc.collect()
+    before = resident_mb(_own_pid())
+    clock = SystemClock()
+    ledger = Ledger(Principals(), Topics(_nobody), clock)
+    began = time.perf_counter()
+    for number in range(clients):
+        session = _Connection(number + 1)
+        sight = ledger.sight(session, f"service-{number}-client")  # type: ignore[arg-type]
+        for one in ids:
+            interval = ledger.use(session, sight, one, "read", by_id=True)  # type: ignore[arg-type]
+            interval.bytes += 1000
+            ledger.touch(interval)
+    seen_s = time.perf_counter() - began
+    gc.collect()
+    after = resident_mb(_own_pid())
+    swept_s = _timed(ledger.swept)
+    told = 0
+    began = time.perf_counter()
+    while some := ledger.intervals.take(clock.monotonic(), 50):
+        at = clock.epoch_ms()
+        told += len([encode_fact(_stamped(fact_of(one, at), told + place)) for place, one in enumerate(some)])
+    told_s = time.perf_counter() - began
+    uses = clients * topics
+    return [
+        f"| {clients:,} clients x {topics} topics | |",
+        "|---|---:|",
+        f"| intervals held | {len(ledger.intervals):,} |",
+        f"| memory | {after - before:.0f} MB, {(after - before) * 1e6 / uses:.0f} bytes each |",
+        f"| first sight of a use | {seen_s / uses * 1e6:.1f} us |",
+        f"| setting the times of all of them, once a second at most | {swept_s:.2f} s |",
+        f"| facts encoded | {told:,}, {told / told_s:,.0f} a second |",
+        f"| facts a second when all are in use, at the cap of 15 minutes | {uses / 900:,.0f} |",
+    ]
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _stamped(fact: Fact, seq: int) -> Fact:
+    return replace(fact, cluster="c", writer="gw/0", boot="b", seq=seq)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of the thread that carries the calls, on the scheduler's own clock: the usual one counts in hundredths."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("ascii").split()[0]) / 1e9
+
+
+def _own_pid() -> int:
+    return int(Path("/proc/self").resolve().name)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.activity", description=__doc__)
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--only", default="", help="calls whose title has this text")
+    parser.add_argument("--hold-only", action="store_true", help="only the second question, in this process")
+    args = parser.parse_args(given)
+    if args.hold_only:
+        print("\n".join(hold(args.clients, TOPICS)))
+        return 0
+    told = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
+    print(f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, `python -m bench.activity`, {args.rounds} rounds of")
+    print(f"{args.calls} calls each, {_CONNECTIONS} connections with {_DEPTH} in flight. {told}\n")
+    print("\n".join(cost_of_calls(calls=args.calls, rounds=args.rounds, only=args.only)), flush=True)
+    print()
+    command = [sys.executable, "-m", "bench.activity", "--hold-only", "--clients", str(args.clients)]
+    return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
