@@ -52,7 +52,7 @@ def test_what_is_collected_is_bounded_however_large_the_records(
     estate: Estate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New descriptions, and then facts without any that end them: what is ended counts too."""
-    monkeypatch.setattr(parts, "LARGEST", 3 * MIB)
+    monkeypatch.setattr(parts, "LARGEST", 5 * MIB // 2)
     collected: list[int] = []
 
     def spy(writer: TableWriter, rows: pa.Table, **more: Any) -> None:
@@ -60,11 +60,11 @@ def test_what_is_collected_is_bounded_however_large_the_records(
         write_and_tidy(writer, rows, **more)
 
     monkeypatch.setattr(facts_query, "write_and_tidy", spy)
-    estate.write(*(described(f"g{number}", large(f"g{number}"), at=number) for number in range(6)))
+    estate.write(*(described(f"g{number}", large(f"g{number}"), at=number) for number in range(4)))
     assert estate.run()
-    assert sum(collected) > 12 * MIB
-    estate.write(*(TopologyDeleted(at=99, group=f"g{number}", incarnation="1") for number in range(6)))
+    assert sum(collected) > 8 * MIB
+    estate.write(*(TopologyDeleted(at=99, group=f"g{number}", incarnation="1") for number in range(4)))
     assert estate.run()
-    assert max(collected) < 4 * MIB
+    assert max(collected) < 3 * MIB
     assert all(row["ended_at"] == 99 for row in estate.rows("topology_versions").values())
-    assert len(estate.rows("topology_versions")) == 6
+    assert len(estate.rows("topology_versions")) == 4

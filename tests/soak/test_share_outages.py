@@ -4,15 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.breaker.conftest import java_431, java_440, logs, three_brokers
+from tests.integration.breaker.conftest import Report, java_431, java_440, logs
 from tests.integration.breaker.test_outages import (
-    Report,
-    before_three,
     guarded,
-    test_a_broker_that_is_stopped_and_a_topic_that_has_too_few_replicas_left,
     test_a_right_that_is_revoked,
     test_a_topic_that_is_deleted,
     test_records_that_are_too_large,
+)
+from tests.integration.breaker.test_three_brokers import (
+    before_three,
+    test_a_broker_that_is_stopped_and_a_topic_that_has_too_few_replicas_left,
 )
 from tests.soak.page import table, write_section
 from tests.support.cluster import Cluster
@@ -29,7 +30,6 @@ __all__ = [
     "test_a_right_that_is_revoked",
     "test_a_topic_that_is_deleted",
     "test_records_that_are_too_large",
-    "three_brokers",
 ]
 pytestmark = pytest.mark.timeout(600)
 OUTAGE_S = 45.0

@@ -43,8 +43,8 @@ SPARK_HOME = Path(pyspark.__file__).parent
 FACTS = 6000  # more than one batch
 LARGE = 500  # of each kind
 MAX_BYTES = 4 * 1024 * 1024
-_STARTED_WITHIN_S = 60.0
-_RUN_WITHIN_S = 300.0
+_STARTED_WITHIN_S = 240.0
+_RUN_WITHIN_S = 600.0
 _DAEMON = {
     "SPARK_HOME": str(SPARK_HOME),
     "SPARK_DAEMON_MEMORY": "256m",
@@ -54,7 +54,7 @@ _DAEMON = {
 Rows = list[tuple[tuple[str, Any], ...]]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_path: Path) -> None:
     settings = cluster.client_config()
     prefix = f"headgate-{uuid.uuid4().hex[:8]}."

@@ -85,7 +85,7 @@ def members(scene: ShareScene, jvms: Sequence[ShareJvm], group: str, topic: str,
                 [topic],
                 commit=commit,
                 rejects_percent=percent,
-                work_ms=100,  # so that a blow meets records that are held
+                work_ms=200,  # so that a blow meets records that are held
             )
             for place, jvm in enumerate(jvms)
             for commit in ("sync", "none")

@@ -129,7 +129,7 @@ class Familiar:
     """The short way for calls that are like those that a watcher has seen: no `RequestFrame` is made of them.
 
     Set for a connection by `Session.know`, and asked about every call of that version. One rule: it is on the path of
-    each call, so it only compares and adds, and it reads nothing at or behind `end`.
+    each call, so it only compares and adds. What has come ends at `end`, in this frame or behind it.
     """
 
     __slots__ = ()

@@ -169,7 +169,7 @@ class RequestStream:
             familiar = connection.familiars.get(route) if route.watchers else None
             if familiar is not None:
                 try:
-                    purpose = familiar.asked(view, pos, min(end, size), length)
+                    purpose = familiar.asked(view, pos, size, length)
                 except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
                     connection.chain_meter.failed(route.watchers[0], "asked", failure)
             if purpose is None and route.watchers:

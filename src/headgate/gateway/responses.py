@@ -137,8 +137,13 @@ class ResponseStream:
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
                 connection.prove()
             end = pos + 4 + length
-            if isinstance(purpose, Familiar):
-                purpose = self._recognise(purpose, route, view, pos, min(end, size), length)
+            if purpose is not None and isinstance(purpose, Familiar):
+                try:
+                    context = purpose.answered(view, pos, size, length)
+                except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                    connection.chain_meter.failed(route.watchers[0], "answered", failure)
+                    context = None
+                purpose = None if context is None else Watched([(route.watchers[0], context)])
             self._route = route
             self._purpose = purpose
             if purpose is not None and type(purpose) is not Watched:
@@ -171,17 +176,6 @@ class ResponseStream:
         if pos > begin:
             self._emit(view[begin:pos])
         return pos
-
-    def _recognise(
-        self, familiar: Familiar, route: Route, view: memoryview, pos: int, end: int, length: int
-    ) -> Watched | None:
-        """An answer to a call that took the short way; perhaps its watcher wants to see it after all."""
-        try:
-            context = familiar.answered(view, pos, end, length)
-        except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
-            self._connection.chain_meter.failed(route.watchers[0], "answered", failure)
-            return None
-        return None if context is None else Watched([(route.watchers[0], context)])
 
     def _walk_on(self, walker: Walker, view: memoryview, size: int) -> int:
         """Go on with a large answer; the result is how many bytes were used."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Cluster, start_test_cluster
+from tests.support.cluster import Cluster
 from tests.support.coroutine_tests import pytest_pyfunc_call
 from tests.support.share_consumers import Commit, LibrdkafkaMember, ShareJvm, share_jvm
+from tests.support.share_outages import Endured
 from tests.support.share_scene import ShareScene, share_scene
 
 __all__ = ["pytest_pyfunc_call"]
@@ -16,6 +17,7 @@ __all__ = ["pytest_pyfunc_call"]
 # Every client library, every way in which acknowledgements reach the broker.
 KINDS = ("4.3.1 sync", "4.3.1 none", "4.4.0 async", "4.4.0 none", "librdkafka sync")
 Consuming = Callable[..., AbstractContextManager[None]]
+Report = Callable[[list[Endured]], None]
 
 
 @pytest.fixture(scope="package")
@@ -33,13 +35,6 @@ def java_431(logs: Path) -> Iterator[ShareJvm]:
 def java_440(logs: Path) -> Iterator[ShareJvm]:
     with share_jvm("clients", logs / "4.4.0.log") as jvm:
         yield jvm
-
-
-@pytest.fixture(scope="package")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """For what stops brokers; whoever does starts them again."""
-    with start_test_cluster(tmp_path_factory, brokers=3) as running:
-        yield running
 
 
 @pytest.fixture(scope="package")
@@ -71,3 +66,18 @@ def consuming(request: pytest.FixtureRequest, scene: ShareScene) -> Consuming:
         assert one.errors == []
 
     return run
+
+
+@pytest.fixture
+def seconds() -> float:
+    """How long an outage lasts."""
+    return 3.0
+
+
+@pytest.fixture
+def report() -> Report:
+    def tell(figures: list[Endured]) -> None:
+        for one in figures:
+            print(one)
+
+    return tell

@@ -1,4 +1,4 @@
-"""What a group is promised outlives the gateway, its leader, and the coordinator: no loss, and no false trip.
+"""What a group is promised outlives the gateway and its leader: no loss, and no false trip.
 
 One kill of the campaign of twenty that `make soak` runs.
 """
@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.raw_client import is_served
-from tests.support.share_blows import PARTITIONS, campaign
+from tests.support.share_blows import campaign
 from tests.support.share_consumers import ShareJvm
 from tests.support.share_scene import (
     BREAKER,
@@ -87,36 +86,3 @@ def test_another_gateway_judges_when_the_leader_is_gone(
         one.close()
     scene.gateway.start()
     until(lambda: scene.gateway.problems() == {})
-
-
-# --- the coordinator ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def before_three(three_brokers: Cluster, tmp_path: Path) -> Iterator[ShareScene]:
-    with share_scene(three_brokers, tmp_path, gateway__nodes="0-2") as scene:
-        yield scene
-
-
-def test_a_coordinator_that_moves_in_mid_window_loses_nothing_and_trips_nothing(
-    before_three: ShareScene, java_431: ShareJvm, java_440: ShareJvm
-) -> None:
-    scene = before_three
-    everywhere = [[(first + more) % 3 for more in range(3)] for first in range(PARTITIONS)]
-    topic, dlq = scene.new_topic(replicas=everywhere), scene.new_topic("dlq", replicas=everywhere[:2])
-    stopped: list[int] = []
-
-    def stop(group: str) -> None:
-        stopped.append(scene.coordinator(group))
-        scene.cluster.kafka.nodes[stopped[0]].stop()
-
-    try:
-        aftermath = campaign(scene, [java_431, java_440], [stop], topic=topic, dlq=dlq)
-    finally:
-        for node in stopped:
-            scene.cluster.kafka.nodes[node].start()
-        scene.cluster.kafka.wait_ready()
-        until(lambda: all(is_served(scene.gateway.address(node)) for node in range(3)))
-    print(aftermath)
-    assert aftermath.letters > 0
-    assert aftermath.problems == ()

@@ -1,37 +1,23 @@
-"""Five ways in which a dead-letter topic fails, and a primary stream that does not notice (KIP-1316, risk 2).
+"""Ways in which a dead-letter topic fails, and a primary stream that does not notice (KIP-1316, risk 2).
 
-Some seconds each; `make soak` has the same for as long as the document's example lasts.
+Some seconds each; `make soak` has the same for as long as the document's example lasts. Brokers that are stopped are in
+`test_three_brokers.py`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.kafka.embedded import SecurityProtocol
+from tests.integration.breaker.conftest import Report
 from tests.support.cluster import USERS, Cluster
 from tests.support.share_consumers import ShareJvm
-from tests.support.share_outages import PARTITIONS, Endured, Ordeal, endure
+from tests.support.share_outages import Ordeal, endure
 from tests.support.share_scene import ShareScene, done, kafka, share_scene
 
 SERVICE = "bob"
-Report = Callable[[list[Endured]], None]
-
-
-@pytest.fixture
-def seconds() -> float:
-    """How long an outage lasts."""
-    return 3.0
-
-
-@pytest.fixture
-def report() -> Report:
-    def tell(figures: list[Endured]) -> None:
-        for one in figures:
-            print(one)
-
-    return tell
 
 
 def test_a_topic_that_is_deleted(scene: ShareScene, java_440: ShareJvm, seconds: float, report: Report) -> None:
@@ -133,32 +119,3 @@ def as_filter(one: Any) -> Any:
     return kafka.AclBindingFilter(
         one.restype, one.name, one.resource_pattern_type, one.principal, one.host, one.operation, one.permission_type
     )
-
-
-# --- brokers --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def before_three(three_brokers: Cluster, tmp_path: Path) -> Iterator[ShareScene]:
-    with share_scene(three_brokers, tmp_path, gateway__nodes="0-2") as scene:
-        yield scene
-
-
-def test_a_broker_that_is_stopped_and_a_topic_that_has_too_few_replicas_left(
-    before_three: ShareScene, java_431: ShareJvm, java_440: ShareJvm, seconds: float, report: Report
-) -> None:
-    scene = before_three
-    alone = scene.new_topic("dlq", replicas=[[2]])
-    in_sync = scene.new_topic("dlq", replicas=[[1, 2]], configs={"min.insync.replicas": "2"})
-    replicas = [[partition % 2] for partition in range(PARTITIONS)]  # the primary stream is elsewhere
-    ordeals = [
-        Ordeal(scene, java_431, alone, replicas=replicas),
-        Ordeal(scene, java_440, in_sync, replicas=replicas),
-    ]
-    stopped = scene.cluster.kafka.nodes[2]
-
-    def start() -> None:
-        stopped.start()
-        scene.cluster.kafka.wait_ready()
-
-    report(endure(ordeals, stopped.stop, start, seconds=seconds))

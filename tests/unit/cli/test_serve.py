@@ -34,7 +34,10 @@ def configured(
     owner: str = "broker",
     more: str = "",
 ) -> Path:
-    """`owner` is of the topologies; `gateway` has clients of its own, which the fake upstream does not expect."""
+    """`owner` is of the topologies; `gateway` has clients of its own, which the fake upstream does not expect.
+
+    Share groups and activity have some too, and are off.
+    """
     file = folder / "headgate.toml"
     file.write_text(
         f"""
@@ -48,6 +51,10 @@ def configured(
         service_mechanism = "none"
         [topologies]
         owner = "{owner}"
+        [share_groups]
+        enable = false
+        [activity]
+        enable = false
         [tables]
         path = "{folder / "tables"}"
         [metrics]

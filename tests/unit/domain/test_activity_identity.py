@@ -1,6 +1,7 @@
 """Who uses a topic: each row of tests/fixtures/activity/identities.jsonl is a client and the actor behind it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from headgate.domain.activity_groups import KnownGroups
 from headgate.domain.activity_identity import (
     ANONYMOUS,
+    OTHER,
     ClientKey,
     Evidence,
     Group,
@@ -42,22 +44,11 @@ def test_who_it_is(row: dict[str, Any]) -> None:
     assert [who.kind, who.name, who.rule, who.confidence] == row["is"]
 
 
-def test_every_rule_has_a_row() -> None:
-    assert {row["is"][2] for row in ROWS} == {
-        "connector-client-id",
-        "connect-group",
-        "streams-group",
-        "streams-thread-group",
-        "streams-client-id",
-        "share-fetch",
-        "spark-client-id",
-        "group-member",
-        "group-member-client-id",
-        "transactional-id",
-        "principal",
-        "client-id-and-principal",
-        "none",
-    }
+def test_every_rule_of_the_page_has_a_row_and_no_other() -> None:
+    page = (FIXTURE.parents[3] / "docs" / "activity.md").read_text("utf-8")
+    cells = re.findall(r"^\| (`[\w-]+`(?:, `[\w-]+`)*) \|", page, re.MULTILINE)
+    told = {rule for cell in cells for rule in re.findall(r"[\w-]+", cell)}
+    assert told == {row["is"][2] for row in ROWS} | {OTHER.rule}
 
 
 @given(st.text(max_size=80), st.sampled_from(["read", "write"]), st.text(max_size=40) | st.none())

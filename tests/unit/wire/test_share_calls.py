@@ -127,19 +127,25 @@ acknowledge_answers = st.builds(
 )
 
 
-def acks_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> list[tuple[object, ...]]:
-    return [
-        (topic.topic_id, one.partition_index, [(b.first_offset, b.last_offset, b.acknowledge_types) for b in found])
-        for topic in request.topics
-        for one in topic.partitions
-        if (found := one.acknowledgement_batches)
-    ]
+Acks = dict[tuple[bytes, int], list[tuple[int, int, tuple[int, ...]]]]
 
 
-def read_acks(request: share_calls.ShareRequest) -> list[tuple[object, ...]]:
-    return [
-        (one.topic_id, one.partition, [(b.first, b.last, tuple(b.types)) for b in one.batches]) for one in request.acks
-    ]
+def acks_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Acks:
+    """Of a partition that is named twice, what comes last."""
+    last = {(topic.topic_id, one.partition_index): one for topic in request.topics for one in topic.partitions}
+    return {
+        place: [(b.first_offset, b.last_offset, b.acknowledge_types) for b in one.acknowledgement_batches]
+        for place, one in last.items()
+        if one.acknowledgement_batches
+    }
+
+
+def read_acks(request: share_calls.ShareRequest) -> Acks:
+    found = {
+        (one.topic_id, one.partition): [(b.first, b.last, tuple(b.types)) for b in one.batches] for one in request.acks
+    }
+    assert len(found) == len(request.acks)
+    return found
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,7 +1,7 @@
 """The short way of calls that are like those that were looked at: compare, add, done.
 
 A Produce is familiar by its beginning, from the client id up to the first topic; one topic a call is then as exact as a
-close look, but for records, of which every 128th call is a sample. A Fetch is familiar by the one topic in its answer.
+close look, but for records, of which every 1024th call is a sample. A Fetch is familiar by the one topic in its answer.
 Of calls with several topics most pass unseen, and what they carried is shared out by the next that is looked at: at
 least one a second, and one in four times as many as there are topics.
 
@@ -18,11 +18,11 @@ from headgate.gateway.interceptor import Familiar
 from headgate.wire.topic_use import Form
 
 _CLIENT_ID_AT: Final = 12  # in a request's frame: behind size, key, version and correlation id
-_SAMPLED: Final = 128
+_SAMPLED: Final = 1024
 _UNSEEN_S: Final = 1.0
 _UNSEEN_A_TOPIC: Final = 4
 _MOST_UNSEEN: Final = 512
-_MOST_LENGTHS: Final = 4
+_MOST_SETS: Final = 4  # of several topics: by their number
 _MOST_KNOWN: Final = 256  # of one connection
 _PARTITION: Final = 40  # about what a partition without records takes in a Fetch answer
 _I32: Final = Struct(">i").unpack_from
@@ -34,48 +34,26 @@ Touch = Callable[[Interval], None]
 class _OneTopic(Familiar):
     """Calls of one connection to one topic; also who waits for their answers."""
 
-    __slots__ = ("_error_at", "_interval", "_sent", "_touch", "left")
+    __slots__ = ("_error_at", "_interval", "_touch", "left", "sent")
 
     def __init__(self, interval: Interval, error_at: int, touch: Touch) -> None:
         self._interval = interval
-        self._error_at = error_at
+        self._error_at = error_at + 1  # the lower byte: no error of Kafka's has a zero there
         self._touch = touch
-        self._sent = 0
+        self.sent = 0
         self.left = _SAMPLED
-
-    def sends(self, length: int) -> "_OneTopic | None":
-        self.left -= 1
-        if self.left < 0:
-            self.left = _SAMPLED
-            return None
-        self._sent += length
-        return self
 
     def answered(self, view: memoryview, pos: int, end: int, length: int) -> None:  # noqa: ARG002
         at = pos + self._error_at
-        if at + 2 <= end and (view[at] or view[at + 1]):
-            self._sent = 0  # the first partition did not take it
+        if at < end and view[at]:
+            self.sent = 0  # the first partition did not take it
             return
         interval = self._interval
-        interval.bytes += self._sent
-        self._sent = 0
+        interval.bytes += self.sent
+        self.sent = 0
+        self.left -= 1
         if not interval.touched:
             self._touch(interval)
-
-
-class _Unanswered(_OneTopic):
-    """The same with acks=0: what is sent counts."""
-
-    __slots__ = ()
-
-    def sends(self, length: int) -> "_OneTopic | None":
-        found = super().sends(length)
-        if found is not None:
-            self._interval.bytes += length
-            self._sent = 0
-            if not self._interval.touched:
-                self._touch(self._interval)
-        return found
 
 
 class _ManyTopics(Familiar):
@@ -106,62 +84,56 @@ class _ManyTopics(Familiar):
 class ProduceFamiliar(Familiar):
     """The Produce calls of one connection."""
 
-    __slots__ = ("_known", "_tables", "_touch", "version")
+    __slots__ = ("_calls", "_many", "_size", "_touch", "version")
 
     def __init__(self, version: int, touch: Touch) -> None:
         self.version = version
         self._touch = touch
-        self._known = 0
-        self._tables: list[tuple[int, dict[bytes, _OneTopic | _ManyTopics]]] = []  # by length of the beginning
+        # By their beginning. All have one length, as they do with topic ids; names of another length start it anew.
+        self._size = 0
+        self._calls: dict[bytes, _OneTopic] = {}
+        self._many: dict[bytes, _ManyTopics] = {}
 
     def asked(self, view: memoryview, pos: int, end: int, length: int) -> Familiar | None:
         begin = pos + _CLIENT_ID_AT
-        for size, calls in self._tables:
-            if begin + size <= end:
-                call = calls.get(view[begin : begin + size].tobytes())
-                if call is not None:
-                    return call.sends(length)
+        behind = begin + self._size
+        if behind <= end:
+            call = self._calls.get(view[begin:behind].tobytes())
+            if call is not None:
+                if call.left <= 0:
+                    call.left = _SAMPLED
+                    return None
+                call.sent += length
+                return call
+        return self._asked_for_many(view, begin, end, length) if self._many else None
+
+    def _asked_for_many(self, view: memoryview, begin: int, end: int, length: int) -> Familiar | None:
+        for prefix, call in self._many.items():
+            if begin + len(prefix) <= end and view[begin : begin + len(prefix)] == prefix:
+                return call.sends(length)
         return None
 
-    def learn(self, prefix: bytes, interval: Interval, error_at: int, *, is_answered: bool = True) -> None:
+    def learn(self, prefix: bytes, interval: Interval, error_at: int) -> None:
         """Calls that begin so are of this interval."""
-        kind = _OneTopic if is_answered else _Unanswered
-        self._add(prefix, kind(interval, error_at, self._touch))
+        if len(prefix) != self._size or len(self._calls) >= _MOST_KNOWN:
+            self._calls.clear()
+            self._size = len(prefix)
+        if prefix not in self._calls:
+            self._calls[prefix] = _OneTopic(interval, error_at, self._touch)
 
     def learn_many(self, prefix: bytes, topics: int) -> None:
         """Calls that begin so have several topics: let some pass."""
-        known = self._find(prefix)
-        if not isinstance(known, _ManyTopics):
-            known = _ManyTopics()
-            self._add(prefix, known)
-        known.rest(topics)
+        if prefix not in self._many and len(self._many) >= _MOST_SETS:
+            self._many.clear()
+        self._many.setdefault(prefix, _ManyTopics()).rest(topics)
 
     def unseen(self, prefix: bytes | None) -> int:
         """The bytes of calls that begin so and were let pass since the last time."""
-        known = None if prefix is None else self._find(prefix)
-        if not isinstance(known, _ManyTopics):
+        known = None if prefix is None else self._many.get(prefix)
+        if known is None:
             return 0
         size, known.unseen = known.unseen, 0
         return size
-
-    def _find(self, prefix: bytes) -> _OneTopic | _ManyTopics | None:
-        for size, calls in self._tables:
-            if size == len(prefix):
-                return calls.get(prefix)
-        return None
-
-    def _add(self, prefix: bytes, call: _OneTopic | _ManyTopics) -> None:
-        if self._known >= _MOST_KNOWN:
-            self._tables.clear()
-            self._known = 0
-        for size, calls in self._tables:
-            if size == len(prefix):
-                self._known += prefix not in calls
-                calls.setdefault(prefix, call)
-                return
-        if len(self._tables) < _MOST_LENGTHS:
-            self._tables.append((len(prefix), {prefix: call}))
-            self._known += 1
 
 
 class FetchFamiliar(Familiar):
@@ -201,7 +173,7 @@ class FetchFamiliar(Familiar):
     def asked(self, view: memoryview, pos: int, end: int, length: int) -> "FetchFamiliar | None":  # noqa: ARG002
         begin = pos + _CLIENT_ID_AT
         behind = begin + len(self._client_id)
-        return self if behind <= end and view[begin:behind] == self._client_id else None
+        return self if behind <= end and view[begin:behind].tobytes() == self._client_id else None
 
     def answered(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
         if length <= self._empty:

@@ -10,7 +10,7 @@ from headgate.gateway.activity.coverage import CoverageTask, look_as_service
 from headgate.gateway.activity.groups import GroupWatcher
 from headgate.gateway.activity.ledger import Ledger
 from headgate.gateway.activity.recording import Recorder, ended, following, records
-from headgate.gateway.activity.service import ActivityService, writer_of
+from headgate.gateway.activity.service import ActivityService, forever, writer_of
 from headgate.gateway.activity.topics import Topics, ask_as_service
 from headgate.gateway.activity.watching import UseWatcher
 from headgate.gateway.interceptor import Interceptor
@@ -40,10 +40,10 @@ class ActivityFeature:
                 clusters = await stack.enter_async_context(following(self._config))
                 self._recorder = Recorder(clusters, self._topics, self._clock)
                 self._service.on_used = self._recorder.saw
-                stack.push_async_callback(ended, asyncio.create_task(self._recorder.run()))
+                stack.push_async_callback(ended, asyncio.create_task(forever(self._recorder.run)))
             if self._worker == 0:
                 coverage = CoverageTask(look_as_service(self._config), self._service.tell, self._clock)
-                stack.push_async_callback(ended, asyncio.create_task(coverage.run()))
+                stack.push_async_callback(ended, asyncio.create_task(forever(coverage.run)))
             yield
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:

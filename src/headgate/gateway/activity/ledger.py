@@ -24,7 +24,7 @@ _MOST_NAMES: Final = 8  # that one connection may call itself
 class Sight:
     """What is known of one connection: who it is, and the intervals that it has a part in."""
 
-    __slots__ = ("client", "client_id", "clients", "former", "is_stale", "uses")
+    __slots__ = ("client", "client_id", "clients", "former", "is_stale", "uses", "who")
 
     def __init__(self, client: ClientKey, client_id: str | None) -> None:
         self.client = client
@@ -33,6 +33,7 @@ class Sight:
         self.former: list[Interval] = []  # what it used under other names
         self.is_stale = False  # who is behind its uses is to be asked again
         self.uses: dict[tuple[bytes, Direction, str | None], Interval] = {}
+        self.who: dict[tuple[Direction, str | None], Who] = {}  # as long as nothing new is known
 
 
 class Ledger:
@@ -69,6 +70,7 @@ class Ledger:
         elif sight.client_id != client_id and len(sight.clients) < _MOST_NAMES:
             sight.former += sight.uses.values()
             sight.uses.clear()
+            sight.who.clear()
             sight.client_id = client_id
             sight.client = self.client_of(session, client_id)
             sight.clients.append(sight.client)
@@ -95,7 +97,10 @@ class Ledger:
             if len(sight.uses) >= _MOST_USES or len(sight.clients) >= _MOST_NAMES:
                 interval = self.intervals.other(topic, direction)
             else:
-                who = self._who(sight.client, direction, transactional_id=transactional_id, group=group)
+                who = sight.who.get((direction, named))
+                if who is None:
+                    who = self._who(sight.client, direction, transactional_id=transactional_id, group=group)
+                    sight.who[direction, named] = who
                 interval = self.intervals.open(sight.client, topic, direction, who, named=named)
                 if interval.software is None and (software := self._principals.software_of(session)) is not None:
                     interval.software = (software.name, software.version)
@@ -139,6 +144,7 @@ class Ledger:
         for _ in range(min(most, len(self._stale))):
             sight = self._stale.popleft()
             sight.is_stale = False
+            sight.who.clear()
             for interval in (*sight.uses.values(), *sight.former):
                 group = None
                 if interval.who.kind == "share_group" and interval.named is not None:
@@ -170,6 +176,7 @@ class Ledger:
 
     def _doubt(self, sights: Iterable[Sight]) -> None:
         for sight in sights:
+            sight.who.clear()
             if not sight.is_stale and sight.uses:
                 sight.is_stale = True
                 self._stale.append(sight)

@@ -7,7 +7,7 @@ which is bounded; only what a full queue of closed uses cannot hold, and what th
 import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol
 
@@ -69,7 +69,7 @@ class ActivityService:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._sweep()), asyncio.create_task(self._write())]
+        tasks = [asyncio.create_task(forever(one)) for one in (self._sweep, self._write)]
         try:
             yield
         finally:
@@ -124,10 +124,9 @@ class ActivityService:
             await asyncio.sleep(_SWEEP_S / 20)  # a hundred clients may begin at once
 
     async def _write(self) -> None:
-        while True:
+        while self._writer is None:
             try:
                 self._writer = await self._open_writer()
-                break
             except ClusterError as failure:
                 if str(failure) != self._said:
                     log.warning("activity is not written yet, trying again", problem=str(failure))
@@ -165,6 +164,16 @@ class ActivityService:
         finally:
             self._writer = None
             await writer.close()
+
+
+async def forever(work: Callable[[], Coroutine[object, object, None]]) -> None:
+    """A task of the feature: whatever it meets, it goes on."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("task of activity failed")
+            await asyncio.sleep(_AGAIN_S)
 
 
 def fact_of(seen: Observed, at: int) -> ActivityObserved:

@@ -42,6 +42,7 @@ class Topics:
         self._refs: dict[bytes, TopicRef] = {}
         self._unknown: dict[bytes, int] = {}  # how often they were asked for
         self._rest = TopicRef()
+        self._turn = asyncio.Lock()
 
     def __len__(self) -> int:
         return len(self._refs)
@@ -59,8 +60,11 @@ class Topics:
 
     async def resolve(self, refs: Iterable[TopicRef]) -> None:
         """Learn what is missing of these; what cannot be learnt stays None. `ClusterError` when nobody answers."""
-        if not self._unknown or all(ref.name is not None and ref.id is not None for ref in refs):
-            return
+        async with self._turn:
+            if self._unknown and not all(ref.name is not None and ref.id is not None for ref in refs):
+                await self._resolve_some()
+
+    async def _resolve_some(self) -> None:
         some = list(self._unknown)[:_AT_ONCE]
         named = {ref.name: ref for ref in map(self._refs.__getitem__, some) if ref.name is not None}
         by_id = {carried: self._refs[carried] for carried in some if self._refs[carried].name is None}

@@ -134,12 +134,12 @@ class UseWatcher(Interceptor):
             if call.records is not None:
                 interval.topic.sample(call.records, call.size)
             self._add(interval, size // len(used))
-        if call.prefix is None:
+        if call.prefix is None or not call.is_answered:
             return
         if call.answer.topics <= 1:
             [topic] = used
             error_at = 8 + call.form.flexible + _topics_before_error(call.form, topic)
-            call.familiar.learn(call.prefix, interval, error_at, is_answered=call.is_answered)
+            call.familiar.learn(call.prefix, interval, error_at)
         else:
             call.familiar.learn_many(call.prefix, call.answer.topics)
 

@@ -41,10 +41,14 @@ _NOT_KNOWN: Final = "it is not known whether the client may read in the name of 
 
 @dataclass(slots=True)
 class Sent:
-    """A request that went on to the broker; `paused`: it was told to acquire nothing."""
+    """A request that went on to the broker; `paused`: it was told to acquire nothing.
+
+    `generation` is the group's when it went: what it acquires may be older than a trip that is read before its answer.
+    """
 
     share: ShareRequest
     work: Work
+    generation: int
     paused: bool
     waited: bool = False
 
@@ -52,7 +56,8 @@ class Sent:
 class ShareInterceptor(Interceptor):
     """Base of the two."""
 
-    max_bytes = 4 * 1024 * 1024
+    # 50,000 acknowledgements of one record each: more than a real member sends, and 0.2 s of work.
+    max_bytes = 1024 * 1024
     max_answer_bytes = 2**31 - 1  # what a frame may have is the connection's to say
 
     def __init__(self, service: ShareGroupService, rights: Rights) -> None:
@@ -177,8 +182,10 @@ class ShareInterceptor(Interceptor):
                 place.fates.append((debt.wanted, await _fate(debt, until)))
 
     async def _withdrawn(self, work: Work, writing: "asyncio.Task[None]") -> None:
-        await asyncio.wait({writing})
-        self._service.acks.withdraw(work.group, work.letters, {"outcome": "not sent"})
+        try:
+            await asyncio.wait({writing})
+        finally:  # also when the service ends
+            self._service.acks.withdraw(work.group, work.letters, {"outcome": "not sent"})
 
     def _send(
         self, request: RequestFrame, share: ShareRequest, work: Work, session: Session, *, unknown: bool = False
@@ -194,7 +201,7 @@ class ShareInterceptor(Interceptor):
             body = without_bytes(request.body if body is None else body, share)
         if any(fate.written for _, fate in work.letters):
             self._in_flight.setdefault(session.number, []).append(work)
-        sent = Sent(share, work, paused, waited=unknown)
+        sent = Sent(share, work, self._service.states.of(work.group).generation, paused, waited=unknown)
         return Forward(sent) if body is None else Rewritten(bytes(body), sent)
 
     # --- on the way back

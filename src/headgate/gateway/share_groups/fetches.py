@@ -9,7 +9,6 @@ One rule: an answer that cannot be read passes, and so does one whose group has 
 
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.domain.dead_letters import Cause
-from headgate.domain.share_state import GroupState
 from headgate.gateway.interceptor import Forward, Hold, OnResponse, RequestFrame, ResponseFrame, Rewritten, Session
 from headgate.gateway.share_groups.acks import Work
 from headgate.gateway.share_groups.calls import FIRST_EPOCH, INVALID_REQUEST, LAST_EPOCH, Sent, ShareInterceptor
@@ -57,18 +56,17 @@ class FetchInterceptor(ShareInterceptor):
             service.acks.settle(work, codes, answer.error_code)
         if context.share.session_epoch == LAST_EPOCH and not answer.error_code:
             service.ledger.forget_member(work.group, work.member)
-        body = self._acquired(response.body, answer, work, service.states.of(work.group), session)
+        body = self._acquired(response.body, answer, context, session)
         outcome: Forward | Rewritten = Forward() if body is None else Rewritten(body)
         wait_s = context.share.max_wait_ms / 1000
         if context.paused and not context.waited and not work.partitions and wait_s > 0:
             return Hold(service.resumed_within(work.group, wait_s, outcome), wait_s + _MARGIN_S)
         return outcome
 
-    def _acquired(
-        self, body: Buffer, answer: FetchAnswer, work: Work, state: GroupState, session: Session
-    ) -> bytes | None:
+    def _acquired(self, body: Buffer, answer: FetchAnswer, sent: Sent, session: Session) -> bytes | None:
         """Note what the member holds now; the answer without what it must not get, None when it may have all."""
-        service = self._service
+        service, work, generation = self._service, sent.work, sent.generation
+        state = service.states.of(work.group)
         limit = service.limits.of(state)
         kept: dict[int, list[Acquired]] = {}
         owed: list[Wanted] = []
@@ -90,12 +88,12 @@ class FetchInterceptor(ShareInterceptor):
                             first=found.first,
                             last=found.last,
                             delivery_count=found.delivery_count,
-                            generation=state.generation,
+                            generation=generation,
                             cause=Cause.OVER_LIMIT,
                         )
                     )
                 else:
-                    service.ledger.acquired(key, found.first, found.last, found.delivery_count, state.generation)
+                    service.ledger.acquired(key, found.first, found.last, found.delivery_count, generation)
             if index in kept:
                 kept[index] = [found for found in one.acquired if limit is None or found.delivery_count <= limit]
         if not kept:

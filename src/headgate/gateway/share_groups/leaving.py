@@ -25,6 +25,7 @@ from headgate.kafka.topics import client_settings, list_topics
 
 log = structlog.get_logger()
 
+_FIRST_S: Final = 5.0  # it is not urgent: clients come first
 _RETRY_S: Final = 10.0
 _LONGEST_REPLAY_S: Final = 300.0
 
@@ -54,6 +55,7 @@ class LeftShareGroups:
 
     async def _give_back(self) -> None:
         said: str | None = None
+        await asyncio.sleep(_FIRST_S)
         while True:
             try:
                 await self._give_back_once()

@@ -67,6 +67,15 @@ class Limits:
         found = values.get(group, {}).get(LIMIT)
         return found.value if found is not None and found.is_set else None
 
+    async def own(self, group: str) -> None:
+        """Set the broker's value to its maximum, whatever it shows: for a moment after a change it shows what was."""
+        if self.most is None:
+            await self.learn()
+        if self.most is None:
+            self._unowned.add(group)
+        else:
+            await self._set(group, self.most)
+
     async def own_all(self, groups: Sequence[str]) -> None:
         """Set the brokers' values to their maximum, where they are not."""
         if self.most is None or self.default is None:

@@ -88,11 +88,13 @@ class Operating:
             await parts.decide(*events)
             self._service.tell("config_changed", group, {"changes": dict(changes), "by": by})
         limits = self._service.limits
-        if gets_topic:
-            await limits.own_all((group,))
+        if gets_topic or (had_topic and not loses_topic and LIMIT in wanted):
+            await limits.own(group)  # a replacement of all configs has taken the broker's maximum away
         elif loses_topic:
-            is_back = await limits.give_back(group, before.settings.limit)
-            if is_back and LIMIT in before.values:
+            after = self._service.states.of(group)
+            is_deleted = LIMIT in wanted and wanted[LIMIT] is None
+            is_back = await limits.give_back(group, None if is_deleted else after.settings.limit)
+            if is_back and LIMIT in after.values:
                 await parts.decide(ConfigUnset(group=group, name=LIMIT))
 
     async def pause(self, group: str, reason: str, by: str) -> None:

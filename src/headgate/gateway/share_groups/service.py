@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import islice
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -47,6 +48,7 @@ from headgate.wire.share_calls import ShareRequest
 log = structlog.get_logger()
 
 LONGEST_OPENING_S: Final = 30.0
+LONGEST_NAME: Final = 1024  # of a group; longer ones are nobody's, and pass
 _RETRY_S: Final = 2.0
 _LEARN_S: Final = 60.0
 _PUT_AT_ONCE: Final = 1_000
@@ -177,15 +179,14 @@ class ShareGroupService:
             log.error("share groups are unknown, records flow without the brake", problem=self._problem)
 
     async def _end(self) -> None:
-        """What was counted and not yet written is written; then everything is over."""
-        parts = self._parts
-        if parts is not None and self._opened.is_set():
-            self.letters.say()
-            self._put_counted(self.dispositions.drain(self._clock.epoch_ms()))
+        """Everything is over; then what was counted and told and not yet written is written."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        parts = self._parts
         if parts is not None:
+            self.letters.say()
+            self._put_counted(self.dispositions.drain(self._clock.epoch_ms()))
             await self._outbox.flush(parts.writer)
 
     @property
@@ -243,10 +244,13 @@ class ShareGroupService:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            counted = self.dispositions.drain(self._clock.epoch_ms() // 1000)
-            for begin in range(0, len(counted), _PUT_AT_ONCE):
-                self._put_counted(counted[begin : begin + _PUT_AT_ONCE])
-                await asyncio.sleep(0)
+            counted = iter(self.dispositions.drain(self._clock.epoch_ms() // 1000))
+            try:
+                while some := list(islice(counted, _PUT_AT_ONCE)):
+                    self._put_counted(some)
+                    await asyncio.sleep(0)
+            finally:
+                self._put_counted(counted)
 
     async def _learn_limits(self) -> None:
         """Until they are known: without them what is over the brokers' own limit cannot be told."""
@@ -296,7 +300,7 @@ class ShareGroupService:
         return self._clock.monotonic()
 
     def selects(self, group: str) -> bool:
-        return self._config.share_groups.groups.matches(group)
+        return len(group) <= LONGEST_NAME and self._config.share_groups.groups.matches(group)
 
     def is_paused(self, group: str) -> bool:
         """Where pausing is switched off nothing is paused, whatever was decided before."""

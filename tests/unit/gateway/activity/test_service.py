@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+import pytest
 from structlog.typing import EventDict
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.domain.connect_topics import TopicUsed
 from headgate.facts import ActivityObserved, Fact, decode, encode
+from headgate.gateway.activity import service as service_module
 from headgate.gateway.activity.coverage import CoverageTask
 from headgate.gateway.activity.ledger import Ledger
 from headgate.gateway.activity.recording import Recorder
@@ -158,6 +160,31 @@ async def test_topics_are_bounded() -> None:
     refs = {topics.ref(str(number).encode(), by_id=False) for number in range(10)}
     assert len(topics) == 3
     assert len(refs) == 4
+
+
+async def test_a_task_that_fails_is_begun_again(logs: list[EventDict], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "_AGAIN_S", 0.0)
+    world = World()
+    failures = iter([RuntimeError("a defect")])
+
+    def saw(_: object) -> None:
+        for failure in failures:
+            raise failure
+
+    world.service.on_used = saw
+    async with world.service.running():
+        world.use()
+        await until(lambda: any(one["event"] == "task of activity failed" for one in logs))
+        world.use(ID_2)
+        await until(lambda: len(world.cluster.facts) == 2)
+
+
+async def test_two_that_ask_for_names_at_a_time_take_turns() -> None:
+    world = World()
+    refs = [world.topics.ref(ID_1, by_id=True), world.topics.ref(b"3" * 16, by_id=True)]
+    await asyncio.gather(*(world.topics.resolve(refs) for _ in range(5)))
+    assert refs[0].name == "orders"
+    assert world.cluster.asked == 3  # what nobody knows is asked for three times
 
 
 # Recording.
