@@ -18,8 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import uvloop
 from confluent_kafka import TopicCollection
 from confluent_kafka.cimpl import NewTopic
 
@@ -27,19 +30,36 @@ from bench import machine
 from bench.cluster import admin
 from bench.processes import resident_mb
 from headgate.base.clock import SystemClock
+from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
+from headgate.config.model import Config
 from headgate.facts import Fact
 from headgate.facts import encode as encode_fact
+from headgate.gateway.activity.feature import ActivityFeature
 from headgate.gateway.activity.ledger import Ledger
 from headgate.gateway.activity.service import fact_of
 from headgate.gateway.activity.topics import Topics
-from headgate.gateway.principals import Principals
+from headgate.gateway.connection import Connection
+from headgate.gateway.principals import Principals, PrincipalsFeature
+from headgate.gateway.server import Gateway
 from headgate.kafka.connections import Dialler
 from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
 from headgate.wire import frames
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, ProducePartition, ProduceRequest
+from headgate.wire.messages.data import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
 from headgate.wire.messages.data import ProduceTopic as ToTopic
 from headgate.wire.records import Record, write_batch
 from tests.support.gateway import running_gateway
@@ -181,6 +201,83 @@ def _row(load: Load, found: dict[str, list[float]]) -> str:
     return f"| {load.title} | {off:.1f} | {on:.1f} | {added:+.1%} | {medians} | {load.limit:.0%}: {verdict} |"
 
 
+class _Sink:
+    """A link that takes everything and sends nothing."""
+
+    backlog = 0
+    held = closed = ended = False
+    is_reading = True
+
+    def write(self, data: object) -> None:
+        """It is gone."""
+
+    def pause(self) -> None:
+        """Nothing comes."""
+
+    resume = pause
+
+
+class _End:
+    host = "10.0.0.1"
+
+    def link(self, *_: object) -> Any:
+        return _Sink()
+
+
+async def alone(rounds: int = 15) -> list[str]:
+    """The two walks of a call in this process, without sockets: what watching adds, whatever the machine does."""
+    ids = [bytes([number]) * 16 for number in range(1, MANY + 1)]
+    connections: dict[str, Connection] = {}
+    for way in ("off", "on"):
+        principals = Principals()
+        watching = (PrincipalsFeature(principals), ActivityFeature(Config(), principals))
+        gateway = Gateway(Config(), features=watching if way == "on" else ())
+        ends: list[Any] = [_End(), _End()]
+        connections[way] = Connection(gateway, *ends, node_id=NodeId(0), versions={PRODUCE: (3, 13), FETCH: (4, 17)})
+    cases = [
+        ("Produce, one topic, by id", produce([("t", ids[0])], 1024), PRODUCE, 13, _took(ids[:1])),
+        ("Produce, one topic, by name", produce([("a-name", ids[0])], 1024, 12), PRODUCE, 12, _took([b"a-name"])),
+        ("Fetch, one topic", fetch([("t", ids[0])], 1024), FETCH, 17, _brought(ids[:1])),
+        (f"Produce, {MANY} topics", produce([("t", one) for one in ids], 100), PRODUCE, 13, _took(ids)),
+        (f"Fetch, {MANY} topics", fetch([("t", one) for one in ids], 100), FETCH, 17, _brought(ids)),
+    ]
+    lines = ["| walk alone | us, off | on | added us |", "|---|---:|---:|---:|"]
+    for title, asked, key, version, said in cases:
+        flexible = frames.answer_header((7).to_bytes(4, "big"), flexible=True)
+        answered = frames.frame(flexible, encode(said, version))
+        calls = 300 if key == FETCH and MANY > 1 and len(answered) > 10_000 else 2000
+        best = dict.fromkeys(connections, float("inf"))
+        for _ in range(rounds):
+            for way, connection in connections.items():
+                took = _timed(partial(_walk, connection, asked, answered, calls), time.process_time)
+                best[way] = min(best[way], took / calls * 1e6)
+        lines.append(f"| {title} | {best['off']:.1f} | {best['on']:.1f} | {best['on'] - best['off']:.1f} |")
+    return lines
+
+
+def _walk(connection: Connection, asked: bytes, answered: bytes, calls: int) -> None:
+    there, back = memoryview(bytearray(asked)), memoryview(bytearray(answered))
+    for _ in range(calls):
+        connection.requests.on_bytes(there, len(asked))
+        connection.responses.on_bytes(back, len(answered))
+
+
+def _took(topics: Sequence[bytes]) -> ProduceResponse:
+    partition = (ProducePartitionResponse(),)
+    return ProduceResponse(
+        responses=tuple(
+            ProduceTopicResponse(name=one.decode("latin-1"), topic_id=one, partition_responses=partition)
+            for one in topics
+        )
+    )
+
+
+def _brought(topics: Sequence[bytes]) -> FetchResponse:
+    batch = write_batch([Record(offset=0, timestamp=1, key=None, value=bytes(1024))])
+    partitions = (FetchPartitionResponse(records=batch),)
+    return FetchResponse(responses=tuple(FetchTopicResponse(topic_id=one, partitions=partitions) for one in topics))
+
+
 class _Connection:
     """As much of a session as the ledger asks for."""
 
@@ -231,10 +328,10 @@ def hold(clients: int, topics: int) -> list[str]:
     ]
 
 
-def _timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def _timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    began = clock()
     work()
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def _stamped(fact: Fact, seq: int) -> Fact:
@@ -256,10 +353,12 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--only", default="", help="calls whose title has this text")
-    parser.add_argument("--hold-only", action="store_true", help="only the second question, in this process")
+    parser.add_argument("--hold-only", action="store_true", help="only what needs no broker, in this process")
     args = parser.parse_args(given)
     if args.hold_only:
         print("\n".join(hold(args.clients, TOPICS)))
+        print()
+        print("\n".join(uvloop.run(alone())))
         return 0
     told = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
     print(f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, `python -m bench.activity`, {args.rounds} rounds of")

@@ -152,6 +152,10 @@ class Breakers:
     def __len__(self) -> int:
         return len(self._windows)
 
+    def ignored(self) -> dict[str, int]:
+        """Records that were in no window, by why."""
+        return {"old_generation": self.old_generation, "too_old": self.too_old, "no_room": self.left_out}
+
     def count(
         self,
         group: str,

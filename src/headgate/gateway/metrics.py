@@ -177,6 +177,11 @@ _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
         "Dead letters whose record was not archived",
         (),
     ),
+    "headgate_share_groups_ignored_records": (
+        CounterMetricFamily,
+        "Records that the breakers' windows did not count, by why: acquired before a trip, older than a window",
+        ("why",),
+    ),
     "headgate_share_groups_facts_lost": (CounterMetricFamily, "Counts and events that could not be written", ()),
     "headgate_share_group_dead_letters": (CounterMetricFamily, "Dead letters written", ("group",)),
     "headgate_share_group_dlq_circuit_breaker_tripped": (

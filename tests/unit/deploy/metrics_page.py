@@ -44,7 +44,9 @@ async def _page() -> bytes:
     share = ShareMeter()
     for counter in (share.trips, share.write_timeouts, share.dead_letters):
         counter["sg"] = 1
-    worker |= share.samples(ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)])
+    worker |= share.samples(
+        ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)], ignored={"too_old": 0}
+    )
     worker |= activity.samples(intervals=1, overflows=0, unreadable=0, written=1, lost=0, recorded=0)
     return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 

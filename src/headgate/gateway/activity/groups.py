@@ -43,6 +43,13 @@ class GroupWatcher(Interceptor):
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._open: set[int] = set()  # an answer may come behind its client's end
+
+    def on_open(self, session: Session) -> None:
+        self._open.add(session.number)
+
+    def on_close(self, session: Session) -> None:
+        self._open.discard(session.number)
 
     def on_request(self, request: RequestFrame, session: Session) -> Forward:  # noqa: ARG002
         key, version = request.api_key, request.api_version
@@ -55,7 +62,7 @@ class GroupWatcher(Interceptor):
 
     def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
         assert isinstance(context, _Beat)
-        if context.code.feed(view) == 0:
+        if context.code.feed(view) == 0 and session.number in self._open:
             self._ledger.joined(session, context.client_id, context.group)
 
 

@@ -24,13 +24,14 @@ _MOST_NAMES: Final = 8  # that one connection may call itself
 class Sight:
     """What is known of one connection: who it is, and the intervals that it has a part in."""
 
-    __slots__ = ("client", "client_id", "clients", "former", "is_stale", "uses", "who")
+    __slots__ = ("client", "client_id", "clients", "former", "is_closed", "is_stale", "uses", "who")
 
     def __init__(self, client: ClientKey, client_id: str | None) -> None:
         self.client = client
         self.client_id = client_id  # as the last call had it
         self.clients = [client]  # all that it has been
         self.former: list[Interval] = []  # what it used under other names
+        self.is_closed = False
         self.is_stale = False  # who is behind its uses is to be asked again
         self.uses: dict[tuple[bytes, Direction, str | None], Interval] = {}
         self.who: dict[tuple[Direction, str | None], Who] = {}  # as long as nothing new is known
@@ -91,11 +92,13 @@ class Ledger:
         """The interval of a topic that this connection has just used."""
         named = transactional_id if group is None else group.name
         key = (carried, direction, named)
+        if key not in sight.uses and len(sight.uses) >= _MOST_USES:
+            key = (b"", direction, None)  # all that is above, together
         interval = sight.uses.get(key)
         if interval is None:
             topic = self.topics.ref(carried, by_id=by_id)
-            if len(sight.uses) >= _MOST_USES or len(sight.clients) >= _MOST_NAMES:
-                interval = self.intervals.other(topic, direction)
+            if not key[0] or len(sight.clients) >= _MOST_NAMES:
+                interval = self.intervals.other(topic if key[0] else self.topics.rest, direction)
             else:
                 who = sight.who.get((direction, named))
                 if who is None:
@@ -162,6 +165,7 @@ class Ledger:
             self._doubt(one for one in self._sights.values() if one.client.principal == principal)
 
     def _let_go(self, sight: Sight) -> None:
+        sight.is_closed = True
         now_ms = self._clock.epoch_ms()
         for interval in (*sight.uses.values(), *sight.former):
             self.intervals.release(interval, now_ms)

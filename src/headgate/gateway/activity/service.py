@@ -31,6 +31,7 @@ SUFFIX: Final = "activity"
 _SWEEP_S: Final = 1.0
 _AT_ONCE: Final = 50  # facts: encoding one takes some 20 microseconds of the event loop
 _AGAIN_S: Final = 5.0
+_NAMES_S: Final = 5.0
 _LAST_WORDS_S: Final = 3.0
 _CONNECTIONS_AT_ONCE: Final = 50
 _GROUPS: Final = frozenset(("streams", "share_group", "consumer_group"))
@@ -141,11 +142,13 @@ class ActivityService:
 
     async def _tell_observed(self, observed: Sequence[Observed]) -> None:
         try:
-            await self._ledger.topics.resolve([one.topic for one in observed])
-        except ClusterError as failure:
-            if str(failure) != self._unnamed:
-                log.warning("topics could not be looked up", problem=str(failure))
-            self._unnamed = str(failure)
+            async with asyncio.timeout(_NAMES_S):
+                await self._ledger.topics.resolve([one.topic for one in observed])
+        except (ClusterError, TimeoutError) as failure:
+            problem = str(failure) or f"nobody answered within {_NAMES_S:g} s"
+            if problem != self._unnamed:
+                log.warning("topics could not be looked up", problem=problem)
+            self._unnamed = problem
         at = self._clock.epoch_ms()
         await self.tell([fact_of(one, at) for one in observed])
 

@@ -41,7 +41,7 @@ class Topics:
         self._most = most
         self._refs: dict[bytes, TopicRef] = {}
         self._unknown: dict[bytes, int] = {}  # how often they were asked for
-        self._rest = TopicRef()
+        self.rest = TopicRef()
         self._turn = asyncio.Lock()
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class Topics:
         found = self._refs.get(carried)
         if found is None:
             if len(self._refs) >= self._most:
-                return self._rest
+                return self.rest
             # A name of 16 bytes could be an id, and an id a name: nobody sends both for one.
             found = TopicRef(topic_id=text_of(carried)) if by_id else TopicRef(name=carried.decode(errors="replace"))
             self._refs[carried] = found

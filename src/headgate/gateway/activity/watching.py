@@ -111,7 +111,7 @@ class UseWatcher(Interceptor):
             context.answer.is_done = True
             self.unreadable += 1
             return
-        if not is_read:
+        if not is_read or context.sight.is_closed:  # answers may come behind the client's end
             return
         if isinstance(context, _Produced):
             self._produced(context, context.answer.used, session)

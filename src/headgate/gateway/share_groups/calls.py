@@ -126,7 +126,9 @@ class ShareInterceptor(Interceptor):
         state = service.states.of(group)
         if not state.is_minded or not service.selects(group):
             return Forward()
-        debts = service.debts.take(group, member, service.now()) if service.debts and self._may_pay(share) else []
+        debts: list[Debt] = []
+        if service.debts and self._may_pay(share):
+            debts = service.debts.take(group, member, service.now(), is_last=share.session_epoch == LAST_EPOCH)
         work = service.acks.read(share, debts)
         wanted: list[Wanted] = []
         if state.settings.dlq_topic is not None:

@@ -4,7 +4,7 @@ Group and topic names come from operators' configs, not from clients: only group
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 MOST_LABELS: Final = 1_000
@@ -37,7 +37,15 @@ class ShareMeter:
         self.failures = 0
 
     def samples(
-        self, *, ready: bool, leading: bool, paused: int, ledger: int, lost: int, shared: Iterable[tuple[str, int]]
+        self,
+        *,
+        ready: bool,
+        leading: bool,
+        paused: int,
+        ledger: int,
+        lost: int,
+        shared: Iterable[tuple[str, int]],
+        ignored: Mapping[str, int],
     ) -> Samples:
         """For `gateway.metrics`."""
         samples: Samples = {
@@ -58,6 +66,8 @@ class ShareMeter:
         ):
             for group, count in counts.items():
                 samples[name, (group,)] = count
+        for why, count in ignored.items():
+            samples["headgate_share_groups_ignored_records", (why,)] = count
         for topic, groups in shared:
             samples["headgate_dlq_topic_shared_by_multiple_groups", (topic,)] = groups
         return samples

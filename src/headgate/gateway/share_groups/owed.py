@@ -43,6 +43,15 @@ class Debts:
         if len(self._debts) > MOST_MEMBERS:
             self._debts.popitem(last=False)
 
-    def take(self, group: str, member: str, now: float) -> list[Debt]:
-        """Those that can still be paid; who takes them pays them now."""
-        return [debt for debt in self._debts.pop((group, member), ()) if debt.until > now]
+    def take(self, group: str, member: str, now: float, *, is_last: bool) -> list[Debt]:
+        """Those that can be paid now: one whose letter is still on its way waits for a later request, if one will come.
+
+        So a dead-letter topic that is away does not hold the fetches of its group.
+        """
+        mine = [debt for debt in self._debts.pop((group, member), ()) if debt.until > now]
+        if is_last:
+            return mine
+        waiting = [debt for debt in mine if not debt.letter.done()]
+        if waiting:
+            self._debts[group, member] = waiting
+        return [debt for debt in mine if debt.letter.done()]

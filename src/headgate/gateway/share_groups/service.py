@@ -219,6 +219,7 @@ class ShareGroupService:
             ledger=len(self.ledger),
             lost=self._outbox.lost + self.dispositions.lost,
             shared=((topic, len(groups)) for topic, groups in self.states.topics().items() if len(groups) > 1),
+            ignored=self.judging.breakers.ignored(),
         )
 
     # --- what is read

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from headgate.base.clock import SystemClock
+from headgate.base.ids import ApiKey, ApiVersion
 from headgate.domain.activity_intervals import Interval
 from headgate.gateway.activity import ledger as ledger_module
 from headgate.gateway.activity.groups import GroupWatcher
 from headgate.gateway.activity.ledger import Ledger
 from headgate.gateway.activity.topics import Topics
 from headgate.gateway.activity.watching import UseWatcher
+from headgate.gateway.interceptor import CloseCause, Interceptor, Session
 from headgate.gateway.principals import Principals
+from headgate.wire.codec import encode
 from headgate.wire.messages.data import (
     FetchPartitionResponse,
     FetchRequest,
@@ -291,7 +294,34 @@ async def test_more_topics_than_a_connection_may_have_are_counted_with_the_rest(
         for number in range(6):
             topic = f"t{number}".encode()
             await it.call(PRODUCE, 12, produce(topic), took(topic))
-        assert it.ledger.intervals.overflows == 3
+        assert it.ledger.intervals.overflows == 1
+        [sight] = it.ledger._sights.values()
+        assert len(sight.uses) == 4
+        [other] = it.ledger.intervals._others.values()
+        assert (other.topic.name, other.bytes) == (None, sum(it.sent[3:]))
+
+
+async def test_an_answer_behind_the_end_of_its_client_leaves_nothing_behind() -> None:
+    class Farewell(Interceptor):
+        async def before_upstream_close(self, session: Session, _cause: CloseCause, _deadline: float) -> None:
+            await session.call(ApiKey(HEARTBEAT), ApiVersion(4), encode(HeartbeatRequest(), 4))
+
+    principals = Principals()
+    ledger = Ledger(principals, Topics(nobody), SystemClock())
+    watcher = UseWatcher(ledger)
+    async with stage(principals, watcher, GroupWatcher(ledger), Farewell()) as on:
+        client, broker = await on.pair()
+        beat = HeartbeatRequest(group_id="g", member_id="m")
+        await client.send(request(PRODUCE, 13, produce(ID_1)), request(HEARTBEAT, 4, beat))
+        asked = [await broker.request() for _ in range(2)]
+        client.close()
+        last = await broker.request()
+        await broker.send(asked[0].answer(took(ID_1)), asked[1].answer(HeartbeatResponse()))
+        await broker.send(last.answer(HeartbeatResponse()))
+        await until(lambda: not on.gateway._farewells)
+        assert len(ledger.intervals) == len(ledger.groups) == 0
+        assert not ledger._sights
+        assert not ledger._memberships
 
 
 async def test_calls_that_nobody_can_read_pass_and_are_counted() -> None:

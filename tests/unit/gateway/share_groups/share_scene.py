@@ -182,6 +182,12 @@ class ShareStage:
         assert asked.key == METADATA, asked
         await self.broker.send(asked.answer())
 
+    async def settled(self) -> None:
+        """The letters of what was taken out of an answer are written, or given up."""
+        owed = [debt.letter for debts in self.service.debts._debts.values() for debt in debts]
+        if owed:
+            await asyncio.wait(owed, timeout=5)
+
     async def send(self, message: ShareFetchRequest | ShareAcknowledgeRequest) -> bytes:
         """A request on its way; the frame as the client sent it."""
         self._number += 1

@@ -1,5 +1,6 @@
 """Copies of records are bounded, and go only to who may have them."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -130,20 +131,32 @@ async def test_debts_are_bounded_by_member_and_in_all() -> None:
     debts, letter = Debts(), None
     for offset in range(MOST_RANGES + 5):
         debts.add(_debt("m", offset, letter))
-    assert len(debts.take("g", "m", 0)) == MOST_RANGES
+    assert len(debts.take("g", "m", 0, is_last=True)) == MOST_RANGES
     for number in range(MOST_MEMBERS + 5):
         debts.add(_debt(f"m{number}", 0, letter))
     assert len(debts._debts) == MOST_MEMBERS
-    assert debts.take("g", "m0", 0) == []
+    assert debts.take("g", "m0", 0, is_last=True) == []
 
 
 def test_a_debt_is_taken_once_and_not_after_its_lock() -> None:
     debts = Debts()
     debts.add(_debt("m", 1, None, until=5.0))
     debts.add(_debt("m", 2, None, until=9.0))
-    assert [one.wanted.first for one in debts.take("g", "m", 6.0)] == [2]
+    assert [one.wanted.first for one in debts.take("g", "m", 6.0, is_last=True)] == [2]
     assert not debts
-    assert debts.take("g", "m", 6.0) == []
+    assert debts.take("g", "m", 6.0, is_last=True) == []
+
+
+async def test_a_debt_whose_letter_is_on_its_way_waits_for_a_later_request_if_one_will_come() -> None:
+    debts = Debts()
+    written, on_its_way = (asyncio.get_running_loop().create_future() for _ in range(2))
+    written.set_result([])
+    debts.add(_debt("m", 1, written))
+    debts.add(_debt("m", 2, on_its_way))
+    assert [one.wanted.first for one in debts.take("g", "m", 0, is_last=False)] == [1]
+    assert [one.wanted.first for one in debts.take("g", "m", 0, is_last=False)] == []
+    assert [one.wanted.first for one in debts.take("g", "m", 0, is_last=True)] == [2]
+    assert not debts
 
 
 def _debt(member: str, offset: int, letter: object, until: float = 1.0) -> Debt:

@@ -55,6 +55,7 @@ async def test_a_fetch_whose_records_are_all_stripped_is_an_empty_one_and_the_ne
         on.configure()
         await strips(on, (2, 4, 4))
         await on.names_topic()
+        await on.settled()
         asked, _ = await on.fetch(fetching(), fetched({}, codes={0: 0}))
         assert acks_of(asked) == {0: [(2, 4, (REJECT,))]}
         asked, _ = await on.fetch(fetching(), fetched())
@@ -66,6 +67,7 @@ async def test_the_request_that_opens_a_session_never_carries_debts() -> None:
         on.configure()
         await strips(on, (2, 2, 4))
         await on.names_topic()
+        await on.settled()
         asked, _ = await on.fetch(fetching(epoch=0), fetched())
         assert acks_of(asked) == {}
         asked, _ = await on.fetch(fetching(epoch=1), fetched({}, codes={0: 0}))
@@ -104,6 +106,7 @@ async def test_debts_of_another_topic_stand_beside_the_clients_own() -> None:
         on.configure()
         await strips(on, (3, 3, 4))
         await on.names_topic()
+        await on.settled()
         theirs = fetching({0: [(1, 1, [ACCEPT])]})
         other = ShareFetchTopic(topic_id=OTHER_TOPIC, partitions=theirs.topics[0].partitions)
         asked, _ = await on.fetch(replace(theirs, topics=(other,)), fetched())
