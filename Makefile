@@ -65,7 +65,7 @@ integration: setup  ## real Kafka, real clients
 	$(PYTEST) -n 2 --dist loadfile tests/integration
 
 pipeline: setup ## real Spark on a real Kafka: facts to tables
-	$(PYTEST) tests/pipeline
+	$(PYTEST) -n 2 --dist loadfile tests/pipeline
 
 bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
 	$(BIN)/python -m bench

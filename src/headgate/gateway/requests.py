@@ -99,6 +99,7 @@ class RequestStream:
         connection = self._connection
         table = connection.table
         pending = connection.pending
+        familiars = connection.familiars
         pos = begin = 0
         if self._passing:
             if self._passing >= size:
@@ -166,7 +167,7 @@ class RequestStream:
                     break
                 is_answered = acks != 0
             purpose: Purpose = None
-            familiar = connection.familiars.get(route) if route.watchers else None
+            familiar = familiars.get(route) if familiars else None
             if familiar is not None:
                 try:
                     purpose = familiar.asked(view, pos, size, length)

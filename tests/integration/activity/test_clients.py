@@ -1,6 +1,7 @@
 """Real clients through a gateway that watches: who used which topic, as `headgate.activity` has it."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,26 +122,28 @@ def test_librdkafka_by_principal_and_by_group(
     assert (read.actor.kind, read.actor.name) == ("consumer_group", topic)
 
 
-async def test_aiokafka(cluster: Cluster, gateway: GatewayProcess, facts: ActivityFacts) -> None:
+def test_aiokafka(cluster: Cluster, gateway: GatewayProcess, facts: ActivityFacts) -> None:
     topic = new_topic(cluster)
-    producer = AIOKafkaProducer(bootstrap_servers=gateway.bootstrap, client_id="orders-api-7d9f8b6c5-x2x4z")
+    asyncio.run(_write_and_read(gateway.bootstrap, topic))
+    wrote = facts.of(topic, "write")
+    assert (wrote.actor.kind, wrote.actor.name) == ("client", "orders-api")
+    assert (wrote.actor.rule, wrote.actor.confidence) == ("client-id-and-principal", "guess")
+    read = facts.of(topic, "read")
+    assert (read.actor.kind, read.actor.name) == ("consumer_group", f"g-{topic}")
+
+
+async def _write_and_read(bootstrap: str, topic: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, client_id="orders-api-7d9f8b6c5-x2x4z")
     await producer.start()
     for number in range(10):
         await producer.send_and_wait(topic, f"value {number}".encode())
     await producer.stop()
-    consumer = AIOKafkaConsumer(
-        topic, bootstrap_servers=gateway.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest"
-    )
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest")
     await consumer.start()
     async with asyncio.timeout(_DEADLINE_S):
         for _ in range(10):
             await consumer.getone()
     await consumer.stop()
-    wrote = await asyncio.to_thread(facts.of, topic, "write")
-    assert (wrote.actor.kind, wrote.actor.name) == ("client", "orders-api")
-    assert (wrote.actor.rule, wrote.actor.confidence) == ("client-id-and-principal", "guess")
-    read = await asyncio.to_thread(facts.of, topic, "read")
-    assert (read.actor.kind, read.actor.name) == ("consumer_group", f"g-{topic}")
 
 
 def test_streams_with_a_client_id_of_its_own(
@@ -167,10 +170,13 @@ def test_all_bytes_of_a_producer_are_told_and_about_as_many_records(
     config = cluster.client_config(bootstrap=gateway.bootstrap)
     produce({**config, "linger.ms": 5, "batch.num.messages": 50, "client.id": "much"}, topic, 2000)
     size = sum(len(f"value {number}") for number in range(2000))
-    facts.until(lambda one: one.topic == topic and one.direction == "write")
-    told = facts.until(lambda one: one.topic == topic, 2)
+    # The first use is told at once, the rest when the producer closes; on a slow machine both are one.
+    by = time.monotonic() + _DEADLINE_S
+    while total(told := [one for one in facts.all if one.topic == topic]) < size:
+        assert time.monotonic() < by
+        facts.poll()
     records = sum(one.records or 0 for one in told)
-    assert size < total(told) < 4 * size
+    assert total(told) < 4 * size
     assert 1500 < records < 2500
 
 

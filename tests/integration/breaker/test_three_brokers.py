@@ -58,11 +58,14 @@ def test_a_coordinator_that_moves_in_mid_window_loses_nothing_and_trips_nothing(
         stopped.append(scene.coordinator(group))
         scene.cluster.kafka.nodes[stopped[0]].stop()
 
-    try:
-        aftermath = campaign(scene, [java_431, java_440], [stop], topic=topic, dlq=dlq)
-    finally:
+    def restart() -> None:
         for node in stopped:
             start(scene, node)
+
+    try:
+        aftermath = campaign(scene, [java_431, java_440], [stop], topic=topic, dlq=dlq, mend=restart)
+    finally:
+        restart()
     print(aftermath)
     assert aftermath.letters > 0
     assert aftermath.problems == ()

@@ -1,20 +1,23 @@
 """The records of passing answers, kept for a while, so that a dead letter can have a copy of its record.
 
 One rule: bytes are bounded, and so is what they are unpacked to. A batch stays compressed until one of its records is
-wanted; then it is unpacked once for all that are wanted of it, beside the event loop.
+wanted; then it is unpacked whole, beside the event loop, and that is kept for the next that is wanted of it.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.errors import WireError
+from headgate.gateway.aside import SMALL_BYTES, aside
 from headgate.wire.primitives import Buffer
 from headgate.wire.records import batches
 
 MOST_BYTES: Final = 64 * 1024 * 1024
+MOST_UNPACKED_BYTES: Final = 16 * 1024 * 1024
+_PACKED: Final = 0x07  # the bits of the compression
 TOO_LARGE: Final = "the record's batch is larger than the dead-letter topic takes"
 _OVERHEAD: Final = 300  # what a batch costs beside its bytes
 GONE: Final = "the record is not in the log any more"
@@ -70,19 +73,61 @@ class Copies:
             del self._bases[topic_id, partition]
 
 
-def unpack(raw: Iterable[bytes], offsets: Sequence[int], max_bytes: int) -> dict[int, Copy]:
-    """What the batches say of these offsets; a batch that unpacks to more than `max_bytes` gives the reason instead."""
-    wanted = sorted(offsets)
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All that was read of some batches; `problem` is why the rest could not be."""
+
+    found: Mapping[int, Copy]
+    problem: str | None
+    size: int
+
+    def copy_of(self, offset: int) -> Copy | None:
+        copy = self.found.get(offset)
+        if copy is None and self.problem is not None:
+            return Copy(problem=self.problem)
+        return copy
+
+
+def unpack(raw: bytes, max_bytes: int) -> Records:
+    """Every record of the batches; one that unpacks to more than `max_bytes` gives the reason instead.
+
+    What is not packed is here already, so that it may be as large as it is.
+    """
     found: dict[int, Copy] = {}
-    for data in raw:
-        for batch in batches(data):
-            inside = set(wanted[bisect_left(wanted, batch.base_offset) : bisect_right(wanted, batch.last_offset)])
-            if not inside or batch.is_control:
-                continue
-            try:
-                for record in batch.records(max_bytes=max_bytes):
-                    if record.offset in inside:
-                        found[record.offset] = Copy(record.key, record.value)
-            except WireError:
-                found.update(dict.fromkeys(inside, Copy(problem=TOO_LARGE)))
-    return found
+    size = 0
+    for batch in batches(raw):
+        if batch.is_control:
+            continue
+        try:
+            most = max_bytes if batch.attributes & _PACKED else len(raw)
+            for record in batch.records(max_bytes=most):
+                found[record.offset] = Copy(record.key, record.value)
+                size += _OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        except WireError:
+            return Records(found, TOO_LARGE, size)
+    return Records(found, None, size)
+
+
+class Unpacked:
+    """What was unpacked last: the dead letters of one request are often of one batch, each wanted by itself."""
+
+    def __init__(self, most_bytes: int = MOST_UNPACKED_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[tuple[bytes, int], Records] = OrderedDict()  # by the packed bytes and their bound
+        self._bytes = 0
+
+    async def of(self, raw: bytes, max_bytes: int) -> Records:
+        """Read now, beside the event loop when it is large, or kept from before."""
+        key = (raw, max_bytes)
+        records = self._kept.get(key)
+        if records is not None:
+            return records
+        is_small = len(raw) <= SMALL_BYTES and not any(batch.attributes & _PACKED for batch in batches(raw))
+        records = unpack(raw, max_bytes) if is_small else await aside(lambda: unpack(raw, max_bytes))
+        if key not in self._kept:
+            self._kept[key] = records
+            self._bytes += records.size + len(raw)
+            while self._bytes > self._most_bytes:
+                (gone, _), dropped = self._kept.popitem(last=False)
+                self._bytes -= dropped.size + len(gone)
+        return records

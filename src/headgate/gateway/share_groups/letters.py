@@ -22,9 +22,8 @@ from headgate.domain.dead_letters import Cause, DeadLetter, topic_id_text
 from headgate.domain.share_configs import GroupSettings
 from headgate.domain.share_ledger import PartitionKey
 from headgate.facts.observations import EventName
-from headgate.gateway.aside import aside
 from headgate.gateway.interceptor import Session
-from headgate.gateway.share_groups.copies import GONE, Copies, Copy, unpack
+from headgate.gateway.share_groups.copies import GONE, Copies, Copy, Records, Unpacked
 from headgate.gateway.share_groups.meter import ShareMeter
 from headgate.kafka.dead_letter_writer import DeadLetterNotWrittenError, DeadLetterWriter
 from headgate.wire.codec import decode, encode
@@ -102,6 +101,7 @@ class Letters:
         self._cluster = cluster
         self._topic_of = topic_of
         self._copies = copies
+        self._unpacked = Unpacked()
         self._clock = clock
         self._tell = tell
         self._meter = meter
@@ -311,8 +311,9 @@ class Letters:
             with suppress(ClusterError):
                 largest = (await writer.topic_facts(topic)).max_message_bytes
         most = largest or _DEFAULT_LARGEST
-        raw = self._copies.of(topic_id, partition, offsets) if is_held else ()
-        found = await aside(lambda: unpack(raw, offsets, most)) if raw else {}
+        found: dict[int, Copy] = {}
+        for raw in self._copies.of(topic_id, partition, offsets) if is_held else ():
+            _add(found, offsets, await self._unpacked.of(raw, most))
         for _ in range(_MOST_FETCHES):
             missing = [one for one in offsets if one not in found]
             if not missing:
@@ -320,8 +321,8 @@ class Letters:
             fetched = await self._fetched(topic_id, partition, missing[0], session)
             if isinstance(fetched, str):
                 return found | dict.fromkeys(missing, Copy(problem=fetched))
-            more = await aside(lambda: unpack((fetched,), missing, most))  # noqa: B023 - awaited at once
-            found |= more or {missing[0]: Copy(problem=GONE)}
+            _add(found, missing, await self._unpacked.of(fetched, most))
+            found.setdefault(missing[0], Copy(problem=GONE))
         return {one: found.get(one, Copy(problem=GONE)) for one in offsets}
 
     async def _fetched(self, topic_id: bytes, partition: int, offset: int, session: Session) -> bytes | str:
@@ -339,6 +340,13 @@ class Letters:
                     return f"the record could not be read: error code {one.error_code}"
                 return one.records or GONE
         return f"the record could not be read: error code {message.error_code}"
+
+
+def _add(found: dict[int, Copy], offsets: Iterable[int], records: Records) -> None:
+    for offset in offsets:
+        copy = records.copy_of(offset)
+        if copy is not None and offset not in found:
+            found[offset] = copy
 
 
 def _left(until: float) -> float:

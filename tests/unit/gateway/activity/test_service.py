@@ -8,6 +8,7 @@ from structlog.typing import EventDict
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
+from headgate.domain.activity_identity import Group
 from headgate.domain.connect_topics import TopicUsed
 from headgate.facts import ActivityObserved, Fact, decode, encode
 from headgate.gateway.activity import service as service_module
@@ -185,6 +186,27 @@ async def test_two_that_ask_for_names_at_a_time_take_turns() -> None:
     await asyncio.gather(*(world.topics.resolve(refs) for _ in range(5)))
     assert refs[0].name == "orders"
     assert world.cluster.asked == 3  # what nobody knows is asked for three times
+
+
+def test_clients_that_come_and_go_under_ever_new_names_leave_nothing_behind() -> None:
+    principals: Any = Principals()
+    ledger = Ledger(principals, Topics(Cluster().ask), SystemClock(), most=100)
+    group = Group("consumer_group", "g")
+    for number in range(1, 20_001):
+        session: Any = Connection(number)
+        sight = ledger.sight(session, f"client-{number}-x")
+        ledger.touch(ledger.use(session, sight, ID_1, "write", by_id=True))
+        ledger.joined(session, f"client-{number}-x", group)
+        if number > 500:  # so many are there at a time
+            ledger.closed(Connection(number - 500))  # type: ignore[arg-type]
+            ledger.swept()
+    assert len(ledger.intervals) <= 101
+    assert ledger.intervals.overflows > 0
+    assert len(ledger.groups) == 500
+    for number in range(19_501, 20_001):
+        ledger.closed(Connection(number))  # type: ignore[arg-type]
+    assert len(ledger.intervals) == len(ledger.groups) == 0
+    assert not ledger._related
 
 
 # Recording.

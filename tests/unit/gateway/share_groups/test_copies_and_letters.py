@@ -1,7 +1,6 @@
 """Copies of records are bounded, and go only to who may have them."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -9,10 +8,11 @@ from structlog.typing import EventDict
 
 from headgate.domain.dead_letters import Cause
 from headgate.facts import EventHappened, JsonText
-from headgate.gateway.share_groups.copies import TOO_LARGE, Copies, unpack
+from headgate.gateway.share_groups.copies import TOO_LARGE, Copies, Copy, Unpacked, unpack
 from headgate.gateway.share_groups.letters import Wanted, ranges, shown
 from headgate.gateway.share_groups.outbox import Outbox
 from headgate.gateway.share_groups.owed import MOST_MEMBERS, MOST_RANGES, Debt, Debts
+from headgate.wire.compression import Compression
 from headgate.wire.records import Record, write_batch
 from tests.unit.gateway.share_groups.share_scene import (
     ACCEPT,
@@ -27,10 +27,9 @@ from tests.unit.gateway.share_groups.share_scene import (
 from tests.unit.gateway.stage import turns, until
 
 
-def batch(first: int, values: Sequence[bytes]) -> bytes:
-    return write_batch(
-        [Record(offset=first + at, timestamp=1, key=None, value=value) for at, value in enumerate(values)]
-    )
+def batch(first: int, values: Sequence[bytes], packed: Compression = Compression.NONE) -> bytes:
+    records = [Record(offset=first + at, timestamp=1, key=None, value=value) for at, value in enumerate(values)]
+    return write_batch(records, compression=packed)
 
 
 def test_copies_are_bounded_also_when_their_batches_are_tiny() -> None:
@@ -43,17 +42,23 @@ def test_copies_are_bounded_also_when_their_batches_are_tiny() -> None:
     assert len(copies.of(TOPIC, 0, [999, 998])) == 2
 
 
-def test_unpacking_finds_what_is_wanted_among_many_batches_quickly() -> None:
-    raw = [batch(offset, [b"v"]) for offset in range(4_000)]
-    began = time.process_time()
-    found = unpack(raw, range(4_000), 1_000)
-    assert time.process_time() - began < 2, "for each batch its own offsets, not all that are wanted"
-    assert len(found) == 4_000
+def test_a_packed_batch_that_is_too_large_says_so_and_one_that_is_not_packed_is_here_already() -> None:
+    many = [b"v" * 500, b"w"]
+    packed = unpack(batch(10, many, Compression.GZIP), 100)
+    assert (packed.copy_of(11), packed.problem) == (Copy(problem=TOO_LARGE), TOO_LARGE)
+    plain = unpack(batch(10, many), 100)
+    assert (plain.copy_of(11), plain.copy_of(12), plain.problem) == (Copy(None, b"w"), None, None)
 
 
-def test_a_batch_that_is_too_large_says_so_for_what_is_wanted_of_it() -> None:
-    found = unpack([batch(10, [b"v" * 500, b"w"])], [11, 12], 100)
-    assert {offset: copy.problem for offset, copy in found.items()} == {11: TOO_LARGE}
+async def test_a_batch_is_unpacked_once_for_all_that_are_wanted_of_it_and_not_kept_for_ever() -> None:
+    kept = Unpacked(most_bytes=4_000)
+    raw = batch(0, [b"v"] * 3, Compression.ZSTD)
+    first = await kept.of(raw, 1_000)
+    assert await kept.of(bytes(raw), 1_000) is first
+    for number in range(1, 20):
+        await kept.of(batch(10 * number, [b"v"] * 3), 1_000)
+    assert await kept.of(raw, 1_000) is not first
+    assert kept._bytes <= 4_000
 
 
 async def test_a_letter_has_a_copy_of_what_its_member_got() -> None:

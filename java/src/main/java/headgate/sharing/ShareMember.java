@@ -30,6 +30,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 final class ShareMember {
     private static final Duration POLL = Duration.ofMillis(200);
     private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration CLOSING = Duration.ofSeconds(10);
 
     private final String name;
     private final List<String> topics = new ArrayList<>();
@@ -118,13 +119,13 @@ final class ShareMember {
         } catch (RuntimeException error) {
             lines.event(name, "error", line -> line.put("text", error.toString()));
         } finally {
-            close(PATIENCE);
+            leave();
         }
     }
 
-    private void close(Duration patience) {
+    private void leave() {
         try {
-            consumer.close(patience);
+            consumer.close(CLOSING);
         } catch (RuntimeException error) {
             lines.event(name, "error", line -> line.put("text", error.toString()));
         }
