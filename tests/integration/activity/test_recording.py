@@ -63,9 +63,13 @@ async def until(what: str, reached: Callable[[], bool]) -> None:
         raise AssertionError(f"waited {_DEADLINE_S:.0f} s for {what}") from None
 
 
-async def test_what_connectors_use_is_recorded_and_comes_back_after_a_reset_until_they_are_deleted(
+def test_what_connectors_use_is_recorded_and_comes_back_after_a_reset_until_they_are_deleted(
     cluster: Cluster, worker: ConnectWorker, name: str, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
+    asyncio.run(_life(cluster, worker, name, gateway, tmp_path))
+
+
+async def _life(cluster: Cluster, worker: ConnectWorker, name: str, gateway: GatewayProcess, tmp_path: Path) -> None:
     lines, source, sink = f"{name}.lines", f"{name}-the-source", f"{name}-the-sink"
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n", encoding="utf-8")

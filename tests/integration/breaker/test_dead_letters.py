@@ -1,5 +1,6 @@
 """A rejected record becomes a dead letter, as KIP-1191 shipped it, whoever rejects it and however."""
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -79,9 +80,9 @@ def test_a_copy_that_the_topic_cannot_hold_is_left_out_and_the_letter_says_why(
 ) -> None:
     topic, dlq = scene.new_topic(), scene.new_topic("dlq", configs={"max.message.bytes": "4000"})
     group = scene.new_group({DLQ_TOPIC: dlq, COPY: "true"})
-    # Batches of one record each: one is large as it is, the last only when it is unpacked.
+    # Batches of one record each: one is large and cannot be made smaller, the last is large only when it is unpacked.
     scene.send(topic, [b"R:small"])
-    scene.send(topic, [b"R:" + bytes(range(256)) * 40])
+    scene.send(topic, [b"R:" + random.Random(1).randbytes(10_000)])
     scene.send(topic, [b"R:" + b"0" * 100_000], codec="zstd")
     with consuming("4.4.0 sync", group, topic):
         scene.wait_for_end(group, topic, 3)
