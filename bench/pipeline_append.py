@@ -7,6 +7,7 @@ alone, which reads the finished table and writes it again. Memory is that of all
 """
 
 import asyncio
+import itertools
 import json
 import re
 import statistics
@@ -294,6 +295,10 @@ def large_records(folder: Path, count: int) -> tuple[float, float]:
     return seconds, memory
 
 
+def _added_us(less: Appended, more: Appended) -> float:
+    return 1e6 * (more.seconds - less.seconds) / (more.rows - less.rows)
+
+
 def page(folder: Path, sizes: Sequence[int], upserted: int, records: int) -> list[str]:
     """The lines of the report."""
     found, floors = append(folder / "append", sizes)
@@ -303,9 +308,16 @@ def page(folder: Path, sizes: Sequence[int], upserted: int, records: int) -> lis
         f"| {one.memory_mb:,.0f} | {one.bytes / 1e6:.1f} |"
         for one in found
     ]
-    first, last = found[0], found[-1]
-    rise = (last.seconds / last.rows) / (first.seconds / first.rows)
-    lines += ["", f"A row at {last.rows:,} takes {rise:.2f} times what it takes at {first.rows:,}.", ""]
+    lines += [
+        "",
+        "The first batch of each run has Spark's warming up in it; what a row costs is what more of them cost:",
+        "",
+    ]
+    lines += [
+        f"- from {less.rows:,} to {more.rows:,} rows: {_added_us(less, more):.1f} µs a row"
+        for less, more in itertools.pairwise(found)
+    ]
+    lines.append("")
     lines += [f"| floor, {sizes[-1]:,} rows | seconds | rows/s |", "|---|---:|---:|"]
     lines += [f"| {name} | {took:.1f} | {sizes[-1] / took:,.0f} |" for name, took in floors.items()]
     lines += ["", f"| {CHANGED} changed rows in {upserted:,} | p50 of {UPSERTS}, ms |", "|---|---:|"]
