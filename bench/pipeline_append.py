@@ -310,7 +310,7 @@ def page(folder: Path, sizes: Sequence[int], upserted: int, records: int) -> lis
     ]
     lines += [
         "",
-        "The first batch of each run has Spark's warming up in it; what a row costs is what more of them cost:",
+        "The first batch of a run has Spark's warming up in it: what a row costs is what more of them cost.",
         "",
     ]
     lines += [
