@@ -156,8 +156,9 @@ class ShareInterceptor(Interceptor):
         try:
             await asyncio.wait({writing})
         except asyncio.CancelledError:
-            # The client is gone before its acknowledgements went on: its records come again.
-            self._service.spawn(self._withdrawn(work, writing))
+            # The client is gone before its acknowledgements went on, so its records come again.
+            acks = self._service.acks
+            writing.add_done_callback(lambda _: acks.withdraw(work.group, work.letters, {"outcome": "not sent"}))
             raise
         return self._send(request, share, work, session)
 
@@ -182,12 +183,6 @@ class ShareInterceptor(Interceptor):
         for place in work.partitions.values():
             for debt in place.debts:
                 place.fates.append((debt.wanted, await _fate(debt, until)))
-
-    async def _withdrawn(self, work: Work, writing: "asyncio.Task[None]") -> None:
-        try:
-            await asyncio.wait({writing})
-        finally:  # also when the service ends
-            self._service.acks.withdraw(work.group, work.letters, {"outcome": "not sent"})
 
     def _send(
         self, request: RequestFrame, share: ShareRequest, work: Work, session: Session, *, unknown: bool = False

@@ -44,6 +44,7 @@ async def test_what_is_over_the_limit_is_taken_out_dead_lettered_and_rejected_wi
         assert [one.records for one in got.responses[0].partitions] == [b"records"] * 2
         await on.names_topic()
         await until(lambda: len(on.post.written) == 4)
+        await on.settled()
         assert on.post.offsets == [(0, 2), (0, 3), (0, 4), (0, 6)]
         asked, _ = await on.fetch(fetching({0: [(0, 1, [ACCEPT]), (5, 5, [ACCEPT])]}), fetched({}, codes={0: 0}))
         assert acks_of(asked) == {0: [(0, 1, (ACCEPT,)), (2, 4, (REJECT,)), (5, 5, (ACCEPT,)), (6, 6, (REJECT,))]}
