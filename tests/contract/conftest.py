@@ -1,29 +1,16 @@
 """The two witnesses of the codec: the message definitions inside the client's jar, and its classes in a JVM."""
 
-import json
-import re
 from collections.abc import Iterator
-from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
-from tests.support.oracle import CLIENTS, Oracle
-
-JAR = CLIENTS / "kafka-clients-4.4.0.jar"
+from tests.support.definitions import Definition, all_definitions
+from tests.support.oracle import Oracle
 
 
 @pytest.fixture(scope="session")
-def definitions() -> dict[str, dict[str, Any]]:
-    """Every definition in the jar by its name; comments stand on lines of their own."""
-    found = {}
-    with ZipFile(JAR) as jar:
-        for name in jar.namelist():
-            if re.fullmatch(r"common/message/\w+\.json", name):
-                text = re.sub(r"^\s*//.*$", "", jar.read(name).decode(), flags=re.MULTILINE)
-                definition = json.loads(text)
-                found[definition["name"]] = definition
-    return found
+def definitions() -> dict[str, Definition]:
+    return all_definitions()
 
 
 @pytest.fixture(scope="session")

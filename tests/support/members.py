@@ -9,28 +9,21 @@ One rule: every wait has a deadline, and what the JVM says after one has passed 
 something else. The JVM ends with its input, or by its id.
 """
 
-import itertools
-import json
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
 
 from headgate.kafka.java import class_path, find_java
+from tests.support.calling_jvm import CallingJvm, Data, client_settings
 from tests.support.member_topologies import Topology, read_predecessors
 
 _START_S, _CALL_S, _EVENT_S = 30.0, 30.0, 20.0
 _PUSHES = "org.apache.kafka.clients.consumer.internals.StreamsGroupTopologyDescriptionRequestManager"
 
 Settings = str | Mapping[str, str]  # a bootstrap address, or all of a Java client's settings
-Data = dict[str, Any]
-T = TypeVar("T")
 
 
 class MembersError(AssertionError):
@@ -107,7 +100,7 @@ class Member:
 
     def events(self, *kinds: str) -> list[Event]:
         """What it went through since it joined, or only what is of these kinds."""
-        found = [event for event in self._jvm.events()[self._first :] if event.member == self.name]
+        found = [_event(data) for data in self._jvm.events()[self._first :] if data["member"] == self.name]
         return [event for event in found if event.kind in kinds] if kinds else found
 
     def wait(self, *kinds: str, count: int = 1, deadline: float = _EVENT_S) -> Event:
@@ -167,67 +160,24 @@ class Member:
         return "; ".join(f"{event.kind} {event.text}{event.tasks or ''}".strip() for event in self.events())
 
 
-class Members:
+class Members(CallingJvm):
     """The JVM; `member_jvm` starts and ends it."""
 
     def __init__(self, log: Path) -> None:
-        self.log = log
-        self._numbers = itertools.count(1)
-        self._writing = threading.Lock()
-        self._changed = threading.Condition()
-        self._answers: dict[int, Data] = {}
-        self._events: list[Event] = []
-        self._ended = False
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [
-                    find_java().command,
-                    "-Xmx256m",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                    f"-Dorg.slf4j.simpleLogger.log.{_PUSHES}=info",
-                    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-                    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss,SSS",
-                    "-cp",
-                    class_path("clients", "members"),
-                    "headgate.members.Main",
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                encoding="utf-8",
-            )
-        self._reader = threading.Thread(target=self._read, name="members", daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> Self:
-        try:
-            self.wait_until(lambda: bool(self._events) or None, "a JVM that is ready", _START_S, str)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def close(self) -> None:
-        """Members that are left end without leaving their groups."""
-        assert self._process.stdin
-        try:
-            self._process.stdin.close()
-            self._process.wait(10)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(10)
+        command = [
+            str(find_java().command),
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            f"-Dorg.slf4j.simpleLogger.log.{_PUSHES}=info",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss,SSS",
+            "-cp",
+            class_path("clients", "members"),
+            "headgate.members.Main",
+        ]
+        super().__init__(command, log, error=MembersError, start_s=_START_S, call_s=_CALL_S)
 
     def join(
         self,
@@ -252,7 +202,7 @@ class Members:
         self.call(
             "join",
             member=name,
-            settings=_settings(settings),
+            settings=client_settings(settings),
             group=group,
             subtopologies=subtopologies or {"0": {"sources": list(topics)}},
             description=None if topology is None else topology.written(),
@@ -266,7 +216,7 @@ class Members:
         self, settings: Settings, *groups: str, topology: bool = False, operations: bool = False
     ) -> dict[str, Group]:
         answer = self.call(
-            "describe", settings=_settings(settings), groups=groups, topology=topology, operations=operations
+            "describe", settings=client_settings(settings), groups=groups, topology=topology, operations=operations
         )
         return {name: _group(data) for name, data in answer.items()}
 
@@ -290,7 +240,7 @@ class Members:
             time.sleep(0.1)
 
     def delete(self, settings: Settings, *groups: str) -> dict[str, Outcome]:
-        answer = self.call("delete", settings=_settings(settings), groups=groups)
+        answer = self.call("delete", settings=client_settings(settings), groups=groups)
         return {
             name: Outcome(error=data.get("error", ""), message=data.get("message") or "")
             for name, data in answer.items()
@@ -298,62 +248,8 @@ class Members:
 
     def groups(self, settings: Settings) -> dict[str, tuple[str, str]]:
         """Type and state of each group of the cluster."""
-        answer = self.call("groups", settings=_settings(settings))
+        answer = self.call("groups", settings=client_settings(settings))
         return {name: (data["type"], data["state"]) for name, data in answer.items()}
-
-    def events(self) -> list[Event]:
-        with self._changed:
-            return list(self._events)
-
-    def call(self, operation: str, *, deadline: float = _CALL_S, **arguments: object) -> Data:
-        """What one call gives; calls of several threads do not wait for each other."""
-        number = next(self._numbers)
-        line = json.dumps({"id": number, "op": operation, **arguments}) + "\n"
-        assert self._process.stdin
-        with self._writing:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-        answer = self.wait_until(lambda: self._answers.pop(number, None), operation, deadline, str)
-        if "error" in answer:
-            raise MembersError(f"{operation}: {answer['error']}: {answer['message']}; log {self.log}")
-        result: Data = answer["result"]
-        return result
-
-    def wait_until(self, found: Callable[[], T | None], what: str, deadline: float, story: Callable[[], str]) -> T:
-        """What `found` gives as soon as it gives something; it is asked again whenever the JVM has said something."""
-        by = time.monotonic() + deadline
-        with self._changed:
-            while (value := found()) is None:
-                if self._ended:
-                    raise MembersError(f"{what}: the JVM has ended; {story()}; log {self.log}")
-                if not self._changed.wait(by - time.monotonic()):
-                    raise MembersError(f"{what}: not in {deadline:.0f} s; {story()}; log {self.log}")
-        return value
-
-    def _read(self) -> None:
-        assert self._process.stdout
-        with self._process.stdout as lines:
-            for line in lines:
-                self._take(json.loads(line))
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _take(self, data: Data) -> None:
-        with self._changed:
-            if "id" in data:
-                self._answers[data["id"]] = data
-            else:
-                self._events.append(
-                    Event(
-                        kind=data["event"],
-                        member=data["member"],
-                        at_ms=data.get("at_ms", 0),
-                        text=data.get("text", ""),
-                        tasks=tuple(data.get("tasks", ())),
-                    )
-                )
-            self._changed.notify_all()
 
 
 @contextmanager
@@ -363,8 +259,14 @@ def member_jvm(log: Path) -> Iterator[Members]:
         yield members
 
 
-def _settings(settings: Settings) -> Mapping[str, str]:
-    return {"bootstrap.servers": settings} if isinstance(settings, str) else settings
+def _event(data: Data) -> Event:
+    return Event(
+        kind=data["event"],
+        member=data["member"],
+        at_ms=data.get("at_ms", 0),
+        text=data.get("text", ""),
+        tasks=tuple(data.get("tasks", ())),
+    )
 
 
 def _group(data: Data) -> Group:

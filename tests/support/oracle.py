@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.calling_jvm import end_jvm
+
 ROOT = Path(__file__).parents[2]
 CLASSES = ROOT / "java" / "lib" / "headgate-oracle.jar"
 CLIENTS = ROOT / "java" / "lib" / "clients"
@@ -50,15 +52,8 @@ class Oracle:
         self.close()
 
     def close(self) -> None:
-        """End this process and no other: its input ends, and if that is not enough it is killed by its id."""
-        assert self._process.stdin
         assert self._process.stdout
-        try:
-            self._process.stdin.close()
-            self._process.wait(10)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
+        end_jvm(self._process)
         self._process.stdout.close()
 
     def ask(self, operation: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

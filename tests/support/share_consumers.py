@@ -9,31 +9,28 @@ every time does the same, and a test can say beforehand what must become of each
 input, or by its id.
 """
 
-import itertools
-import json
 import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
 from headgate.kafka.java import ClassPath, class_path, find_java
+from tests.support.calling_jvm import CallingJvm, Data, client_settings
 
 _START_S, _CALL_S, _EVENT_S = 60.0, 90.0, 60.0
 _LOG4J = Path(__file__).parent / "clients" / "log4j2.xml"
 
 Settings = str | Mapping[str, str]  # a bootstrap address, or all of a Java client's settings
-Data = dict[str, Any]
 Mode = Literal["explicit", "implicit"]
 Commit = Literal["none", "sync", "async"]
 Place = tuple[str, int, int]  # topic, partition, offset
-T = TypeVar("T")
 
 
 class ShareError(AssertionError):
@@ -109,60 +106,12 @@ class ShareMember:
         return "; ".join(told)
 
 
-class ShareJvm:
+class ShareJvm(CallingJvm):
     """A JVM with any number of members; `share_jvm` starts and ends it, `crash` ends it as kill -9 would."""
 
     def __init__(self, clients: ClassPath, log: Path) -> None:
-        self.log = log
-        self._numbers = itertools.count(1)
-        self._writing = threading.Lock()
-        self._changed = threading.Condition()
-        self._answers: dict[int, Data] = {}
-        self._events: list[Data] = []
-        self._ended = False
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                _java("headgate.sharing.Main", clients, "sharing", megabytes=128),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                encoding="utf-8",
-            )
-        self._reader = threading.Thread(target=self._read, name="share-jvm", daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> Self:
-        try:
-            self.wait_until(lambda: bool(self._events) or None, "a JVM that is ready", _START_S, str)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def close(self) -> None:
-        """Members that are left end without leaving their groups."""
-        assert self._process.stdin
-        try:
-            self._process.stdin.close()
-            self._process.wait(10)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(10)
-
-    def crash(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join(10)
+        command = _java("headgate.sharing.Main", clients, "sharing", megabytes=128)
+        super().__init__(command, log, error=ShareError, start_s=_START_S, call_s=_CALL_S)
 
     def join(
         self,
@@ -182,7 +131,7 @@ class ShareJvm:
         self.call(
             "join",
             member=name,
-            settings=_settings(settings),
+            settings=client_settings(settings),
             group=group,
             topics=topics,
             mode=mode,
@@ -195,50 +144,7 @@ class ShareJvm:
 
     def describe(self, settings: Settings, group: str) -> Data:
         """`group`, `state`, `coordinator` and the number of `members` as the Admin client has them."""
-        return self.call("describe", settings=_settings(settings), group=group)
-
-    def events(self) -> list[Data]:
-        with self._changed:
-            return list(self._events)
-
-    def call(self, operation: str, *, deadline: float = _CALL_S, **arguments: object) -> Data:
-        number = next(self._numbers)
-        line = json.dumps({"id": number, "op": operation, **arguments}) + "\n"
-        assert self._process.stdin
-        with self._writing:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-        answer = self.wait_until(lambda: self._answers.pop(number, None), operation, deadline, str)
-        if "error" in answer:
-            raise ShareError(f"{operation}: {answer['error']}: {answer['message']}; log {self.log}")
-        result: Data = answer["result"]
-        return result
-
-    def wait_until(self, found: Callable[[], T | None], what: str, deadline: float, story: Callable[[], str]) -> T:
-        """What `found` gives as soon as it gives something; it is asked again whenever the JVM has said something."""
-        by = time.monotonic() + deadline
-        with self._changed:
-            while (value := found()) is None:
-                if self._ended:
-                    raise ShareError(f"{what}: the JVM has ended; {story()}; log {self.log}")
-                if not self._changed.wait(by - time.monotonic()):
-                    raise ShareError(f"{what}: not in {deadline:.0f} s; {story()}; log {self.log}")
-        return value
-
-    def _read(self) -> None:
-        assert self._process.stdout
-        with self._process.stdout as lines:
-            for line in lines:
-                data = json.loads(line)
-                with self._changed:
-                    if "id" in data:
-                        self._answers[data["id"]] = data
-                    else:
-                        self._events.append(data)
-                    self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        return self.call("describe", settings=client_settings(settings), group=group)
 
 
 @contextmanager
@@ -379,7 +285,3 @@ def _java(main: str, clients: ClassPath, *own: str, megabytes: int) -> list[str]
         class_path(clients, *own),
         main,
     ]
-
-
-def _settings(settings: Settings) -> Mapping[str, str]:
-    return {"bootstrap.servers": settings} if isinstance(settings, str) else settings

@@ -8,7 +8,6 @@ It is at least once: an answer can be lost, and then the letter is there twice, 
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from headgate.base.errors import ClusterError
 from headgate.domain.dead_letters import DeadLetter, Header, partition_of
 from headgate.facts.topics import MIB
 from headgate.kafka.dead_letter_topics import DeadLetterTopics, TopicFacts
+from headgate.kafka.polled_producer import PolledProducer
 from headgate.kafka.topics import quiet, reason
 
 log = structlog.get_logger()
 
-_POLL_S = 0.1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 # A broker measures a whole batch against max.message.bytes, so small batches; a topic that takes even less than one of
 # them gets its letters one by one.
@@ -97,7 +96,7 @@ class DeadLetterWriter:
         most_bytes: int = 64 * MIB,
         delivery_timeout_s: float = 10.0,
     ) -> None:
-        self._settings = quiet(
+        producing = quiet(
             settings,
             enable__idempotence=True,
             acks="all",
@@ -113,23 +112,24 @@ class DeadLetterWriter:
             message__max__bytes=largest,
             queue__buffering__max__messages=2 * most_letters,
             queue__buffering__max__kbytes=2 * (most_bytes + largest) // 1024,
-            error_cb=self._on_error,
+        )
+        self._producer = PolledProducer(
+            producing,
+            thread="headgate-dead-letters",
+            give_up=lambda: self._give_up("the producer met an error that it cannot get over"),
+            on_fatal=lambda error: log.warning("a new producer writes dead letters", error=reason(error)),
         )
         self._topics = DeadLetterTopics(settings, auto_create=auto_create, replication=replication)
         self._most_letters, self._most_bytes = most_letters, most_bytes
         self._loop = asyncio.get_running_loop()
         self._alone: dict[str, asyncio.Lock] = {}
         self._attempts: set[asyncio.Future[_Failure | None]] = set()
-        self._broken = False
-        self._stop = threading.Event()
-        self._producer: Producer | None = None
-        self._thread: threading.Thread | None = None
         self.letters = 0  # on their way
         self.bytes = 0
 
     async def open(self, *topics: str, timeout_s: float = 10.0) -> None:
         """Warm up: the first letter would take half a second. A cluster that is away is not an error here."""
-        producer = self._alive()  # it connects by itself, to be given its number
+        producer = self._producer.alive()  # it connects by itself, to be given its number
         with suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for topic in topics:
@@ -137,7 +137,7 @@ class DeadLetterWriter:
 
     async def topic_facts(self, topic: str) -> TopicFacts:
         """Whether the topic is there, its partitions and its `max.message.bytes`, at most ten seconds old."""
-        return await self._topics.look(topic, self._alive())
+        return await self._topics.look(topic, self._producer.alive())
 
     async def write(self, topic: str, letter: DeadLetter, deadline_s: float, on_late: OnLate | None = None) -> None:
         """Return when every replica in sync has the letter; else `DeadLetterNotWrittenError` within `deadline_s`.
@@ -166,14 +166,8 @@ class DeadLetterWriter:
         """Wait for what is on its way, then stop; what did not arrive in time raises in its `write`."""
         if self._attempts:
             await asyncio.wait(tuple(self._attempts), timeout=timeout_s)
-        self._stop.set()
         self._give_up("the writer was closed")
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-            self._thread = None
-        if self._producer is not None:
-            self._producer.purge()
-            self._producer = None
+        await self._producer.close()
         await self._topics.close()
 
     # --- the attempts at one letter
@@ -190,7 +184,7 @@ class DeadLetterWriter:
             if said is None:
                 return None
             failure = said
-            if said.trouble is Trouble.TOO_LARGE or self._stop.is_set():
+            if said.trouble is Trouble.TOO_LARGE or self._producer.is_closed:
                 return failure
             self._topics.doubt(writing.topic)
             left = writing.until - self._loop.time()
@@ -201,7 +195,7 @@ class DeadLetterWriter:
 
     async def _attempt(self, writing: "_Writing") -> _Failure | None:
         try:
-            producer = self._alive()
+            producer = self._producer.alive()
             facts = await self._topics.look(writing.topic, producer)
         except ClusterError as failure:
             return _Failure(Trouble.UNREACHABLE, str(failure))
@@ -254,41 +248,10 @@ class DeadLetterWriter:
         else:
             writing.attempt.add_done_callback(ended)
 
-    # --- the producer
-
-    def _alive(self) -> Producer:
-        """The producer; a new one when the last met an error that it cannot get over."""
-        if self._stop.is_set():
-            raise ClusterError("the writer is closed")
-        if self._broken:
-            self._broken = False
-            self._producer = None
-            # Nobody polls the old one any more, so nobody would tell what became of these.
-            self._give_up("the producer met an error that it cannot get over")
-        if self._producer is None:
-            self._producer = Producer(self._settings)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._poll, name="headgate-dead-letters", daemon=True)
-            self._thread.start()
-        return self._producer
-
     def _give_up(self, text: str) -> None:
         for done in tuple(self._attempts):
             if not done.done():
                 done.set_result(_Failure(Trouble.UNREACHABLE, text))
-
-    def _poll(self) -> None:
-        while not self._stop.is_set():
-            producer = self._producer
-            if producer is None:
-                self._stop.wait(_POLL_S)
-            else:
-                producer.poll(_POLL_S)
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            log.warning("a new producer writes dead letters", error=reason(error))
-            self._broken = True
 
 
 @dataclass(slots=True, kw_only=True)

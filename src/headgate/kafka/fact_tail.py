@@ -23,6 +23,17 @@ _POLL_S: Final = 0.1
 _RETRY_S: Final = 1.0
 _LOOK_S: Final = 10.0  # how often partitions are counted
 _CALL_S: Final = 2.0
+_NOT_YET_S: Final = 10.0
+# Said of a topic that was made a moment ago, until every broker has heard of it and its leaders are elected.
+_NOT_YET: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's own codes begin so
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
 _QUEUED_KIB: Final = 16 * 1024
 T = TypeVar("T")
 
@@ -84,18 +95,24 @@ class FactTail(Generic[T]):
     # --- on the thread
 
     def _run(self) -> None:
+        early_until = time.monotonic() + _NOT_YET_S
         while not self._stop.is_set():
             consumer = Consumer(self._settings)
             try:
                 self._follow(consumer)
             except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
-                text = f"following {self._topic} failed: {failure}"
-                if text != self.problem:  # a topic that is not there may be waited for all day
-                    log.warning("following a topic failed", topic=self._topic, error=repr(failure))
-                self.problem = text
+                is_early = not self._positions and time.monotonic() < early_until
+                if not (is_early and _is_not_yet(failure)):
+                    self._warn(failure)
                 self._stop.wait(_RETRY_S)
             finally:
                 consumer.close()
+
+    def _warn(self, failure: Exception) -> None:
+        text = f"following {self._topic} failed: {failure}"
+        if text != self.problem:  # a topic that is not there may be waited for all day
+            log.warning("following a topic failed", topic=self._topic, error=repr(failure))
+        self.problem = text
 
     def _follow(self, consumer: Consumer) -> None:
         is_first = not self._positions
@@ -175,3 +192,8 @@ class FactTail(Generic[T]):
 
     def _on_error(self, error: KafkaError) -> None:
         self.problem = reason(error)
+
+
+def _is_not_yet(failure: Exception) -> bool:
+    error = failure.args[0] if isinstance(failure, KafkaException) and failure.args else None
+    return isinstance(error, KafkaError) and error.code() in _NOT_YET

@@ -5,21 +5,20 @@ fact may be there all the same, because an answer can be lost. Who needs to know
 """
 
 import asyncio
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.facts import Ended, Fact, encode
 from headgate.facts.topics import MIB
+from headgate.kafka.polled_producer import PolledProducer
 from headgate.kafka.topics import Origin, quiet, reason
 
-_POLL_S = 0.1
 _QUEUE_MESSAGES = 10_000
 _QUEUE_KIB = 128 * 1024
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
@@ -51,7 +50,7 @@ class RecordWriter:
     """
 
     def __init__(self, settings: Mapping[str, Any], *, largest: int = MIB, delivery_timeout_s: float = 5.0) -> None:
-        self._settings = quiet(
+        producing = quiet(
             settings,
             enable__idempotence=True,
             acks="all",
@@ -63,21 +62,20 @@ class RecordWriter:
             message__max__bytes=largest + 4096,
             queue__buffering__max__messages=_QUEUE_MESSAGES,
             queue__buffering__max__kbytes=max(_QUEUE_KIB, 2 * largest // 1024),
-            error_cb=self._on_error,
+        )
+        broke = "the producer met an error that it cannot get over, and the fact may not be there"
+        self._producer = PolledProducer(
+            producing, thread="headgate-facts", give_up=lambda: self._give_up(broke), error=FactNotWrittenError
         )
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[Position]] = set()
-        self._broken = False
-        self._stop = threading.Event()
-        self._producer: Producer | None = None
-        self._thread: threading.Thread | None = None
 
     async def append(self, topic: str, key: bytes, value: bytes | None) -> Position:
         """Write it; a cancelled caller does not take it back."""
         done: asyncio.Future[Position] = self._loop.create_future()
         on_delivery = _on_delivery(self._loop, done)
         try:
-            self._alive().produce(topic, key=key, value=value, on_delivery=on_delivery)
+            self._producer.alive().produce(topic, key=key, value=value, on_delivery=on_delivery)
         except BufferError:
             raise FactNotWrittenError("too many facts wait to be written: the cluster takes none") from None
         except KafkaException as failure:
@@ -95,46 +93,12 @@ class RecordWriter:
         if waiting:
             await asyncio.wait(waiting, timeout=timeout_s)
         self._give_up("the writer was closed before the fact was there")
-        self._stop.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-            self._thread = None
-        if self._producer is not None:
-            self._producer.purge()
-            self._producer = None
+        await self._producer.close()
 
     def _give_up(self, text: str) -> None:
         for done in tuple(self._waiting):
             if not done.done():
                 done.set_exception(FactNotWrittenError(text))
-
-    def _alive(self) -> Producer:
-        """The producer; a new one when the last met an error that it cannot get over."""
-        if self._stop.is_set():
-            raise FactNotWrittenError("the writer is closed")
-        if self._broken:
-            self._broken = False
-            self._producer = None
-            # Nobody polls the old one any more, so nobody would tell what became of these.
-            self._give_up("the producer met an error that it cannot get over, and the fact may not be there")
-        if self._producer is None:
-            self._producer = Producer(self._settings)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._poll, name="headgate-facts", daemon=True)
-            self._thread.start()
-        return self._producer
-
-    def _poll(self) -> None:
-        while not self._stop.is_set():
-            producer = self._producer
-            if producer is None:
-                self._stop.wait(_POLL_S)
-            else:
-                producer.poll(_POLL_S)
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._broken = True
 
 
 class FactWriter(RecordWriter):
@@ -160,7 +124,7 @@ class FactWriter(RecordWriter):
 
     async def open(self, *suffixes: str, timeout_s: float = 10.0) -> None:
         """Warm up: connect and learn where the topics are, so that the first fact does not wait for it."""
-        producer = self._alive()
+        producer = self._producer.alive()
         for suffix in suffixes:
             try:
                 await off_loop(partial(producer.list_topics, self._prefix + suffix, timeout_s))

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from headgate.kafka.java import ClassPath, class_path, find_java
+from tests.support.calling_jvm import end_jvm
 
 _LOG4J = Path(__file__).with_name("log4j2.xml")
 _START_S = 30.0
@@ -62,13 +63,7 @@ class JavaClients:
 
     def close(self) -> None:
         """The process ends with its input; if that is not enough it is killed by its id."""
-        assert self._process.stdin
-        try:
-            self._process.stdin.close()
-            self._process.wait(10)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
+        end_jvm(self._process)
 
     def run(self, scenario: str, bootstrap: str, name: str, *, deadline: float = 120.0, **options: object) -> str:
         """Run a scenario to its end and give its result, which is empty for most."""

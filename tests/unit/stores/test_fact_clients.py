@@ -23,7 +23,7 @@ async def test_who_waits_for_a_producer_that_broke_is_told_when_there_is_a_new_o
     writing = writer()
     first = asyncio.ensure_future(writing.write(PAUSED))
     await asyncio.sleep(0.05)
-    writing._broken = True  # as librdkafka says by its callback
+    writing._producer._broken = True  # as librdkafka says by its callback
     second = asyncio.ensure_future(writing.write(PAUSED))
     with pytest.raises(FactNotWrittenError, match="cannot get over"):
         await asyncio.wait_for(first, 5)

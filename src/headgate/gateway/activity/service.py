@@ -5,8 +5,6 @@ which is bounded; only what a full queue of closed uses cannot hold, and what th
 """
 
 import asyncio
-import socket
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol
@@ -22,8 +20,9 @@ from headgate.facts.observations import ActivityObserved, Actor, Software
 from headgate.gateway.activity import meter
 from headgate.gateway.activity.ledger import Ledger
 from headgate.gateway.activity.watching import UseWatcher
+from headgate.gateway.fact_origin import find_origin
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Origin, client_settings, ensure_topics, identify
+from headgate.kafka.topics import client_settings
 
 log = structlog.get_logger()
 
@@ -120,7 +119,7 @@ class ActivityService:
                     await self._news.wait()
             self._news.clear()
             self.on_used(self._ledger.swept())
-            while self._ledger.identify_again(_CONNECTIONS_AT_ONCE):  # noqa: ASYNC110 - the data plane has its turn  # noqa: ASYNC110 - the data plane gets its turn in between
+            while self._ledger.identify_again(_CONNECTIONS_AT_ONCE):  # noqa: ASYNC110 - the data plane has its turn
                 await asyncio.sleep(0)
             await asyncio.sleep(_SWEEP_S / 20)  # a hundred clients may begin at once
 
@@ -206,15 +205,8 @@ def writer_of(config: Config, worker: int) -> "Callable[[], Any]":
 
     async def open_writer() -> FactWriter:
         settings = await asyncio.to_thread(client_settings, config.upstream)
-        prefix = config.facts.prefix
-        await ensure_topics(
-            settings, prefix=prefix, max_bytes=config.topologies.max_bytes, replication=config.facts.replication
-        )
-        cluster = (await identify(settings, prefix + SUFFIX)).cluster
-        name = f"{socket.gethostname()}:{config.gateway.listen.port}/{worker}"
-        writer = FactWriter(
-            settings, prefix=prefix, origin=Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12])
-        )
+        origin = await find_origin(config, worker, settings, SUFFIX)
+        writer = FactWriter(settings, prefix=config.facts.prefix, origin=origin)
         try:
             await writer.open(SUFFIX)
         except BaseException:

@@ -5,28 +5,23 @@ returns, `state` and `trips` were read to their ends and told.
 """
 
 import asyncio
-import socket
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-
-import structlog
 
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.domain.share_state import Event
 from headgate.facts import DispositionsCounted, EventHappened, decode
 from headgate.facts.topics import message_limit
+from headgate.gateway.fact_origin import find_origin
 from headgate.kafka.dead_letter_writer import DeadLetterWriter
 from headgate.kafka.fact_reader import FactReader, Record
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Origin, client_settings, ends, ensure_topics, identify
+from headgate.kafka.topics import client_settings, ends
 from headgate.ports.share_facts import event_of, fact_of
-
-log = structlog.get_logger()
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"
@@ -137,17 +132,12 @@ class Parts:
 
 async def open_parts(config: Config, worker: int, told: Listeners, stack: AsyncExitStack) -> Parts:
     settings = client_settings(config.upstream)
-    prefix, max_bytes = config.facts.prefix, config.topologies.max_bytes
-    made = await ensure_topics(settings, prefix=prefix, max_bytes=max_bytes, replication=config.facts.replication)
-    if made:
-        log.info("topics created", topics=", ".join(made))
-    cluster = (await identify(settings, prefix + STATE)).cluster
-    name = f"{socket.gethostname()}:{config.gateway.listen.port}/{worker}"
+    prefix = config.facts.prefix
     writer = FactWriter(
         settings,
         prefix=prefix,
-        origin=Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12]),
-        largest=message_limit(max_bytes),
+        origin=await find_origin(config, worker, settings, STATE),
+        largest=message_limit(config.topologies.max_bytes),
     )
     stack.push_async_callback(writer.close)
     await writer.open(STATE, DISPOSITIONS, EVENTS)

@@ -5,8 +5,6 @@ returns, the topics were read to their ends and told.
 """
 
 import asyncio
-import socket
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,10 +18,11 @@ from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.domain.group_events import Event
 from headgate.facts.topics import message_limit
+from headgate.gateway.fact_origin import find_origin
 from headgate.gateway.topologies.epochs import SUFFIX as STATE
 from headgate.gateway.topologies.epochs import EpochFacts
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Origin, client_settings, ensure_topics, identify
+from headgate.kafka.topics import client_settings
 from headgate.ports.store_calls import StoreCalls
 from headgate.ports.topology_store import StoreSettings, TopologyStore
 from headgate.stores.kafka import SUFFIX as TOPOLOGIES
@@ -82,17 +81,11 @@ async def open_parts(opening: Opening, stack: AsyncExitStack) -> Parts:
 
 async def _open_writer(opening: Opening, settings: Mapping[str, Any], stack: AsyncExitStack) -> FactWriter:
     config = opening.config
-    prefix, max_bytes = config.facts.prefix, config.topologies.max_bytes
-    made = await ensure_topics(settings, prefix=prefix, max_bytes=max_bytes, replication=config.facts.replication)
-    if made:
-        log.info("topics created", topics=", ".join(made))
-    cluster = (await identify(settings, prefix + TOPOLOGIES)).cluster
-    name = f"{socket.gethostname()}:{config.gateway.listen.port}/{opening.worker}"
     writer = FactWriter(
         settings,
-        prefix=prefix,
-        origin=Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12]),
-        largest=message_limit(max_bytes),
+        prefix=config.facts.prefix,
+        origin=await find_origin(config, opening.worker, settings, TOPOLOGIES),
+        largest=message_limit(config.topologies.max_bytes),
         delivery_timeout_s=config.topologies.call_timeout_ms / 1000,
     )
     stack.push_async_callback(writer.close)

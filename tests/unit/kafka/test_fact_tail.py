@@ -1,0 +1,64 @@
+"""What a tail says of a topic that was made a moment ago; no broker is needed for that."""
+
+import asyncio
+import threading
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from structlog.testing import capture_logs
+
+from headgate.kafka import fact_tail
+from headgate.kafka.fact_tail import FactTail
+
+
+class Failing(FactTail[int]):
+    """Meets the same error again and again; it knows no broker, so nothing else is heard."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__({}, topic="headgate.events", digest=len, take=lambda _: None)
+        self._code = code
+        self._tries = 0
+        self.tried_thrice = threading.Event()
+
+    def _follow(self, _consumer: Consumer) -> None:
+        self._tries += 1
+        if self._tries == 3:
+            self.tried_thrice.set()
+        raise KafkaException(KafkaError(self._code))
+
+
+async def warnings_of(tail: Failing) -> int:
+    """How many warnings the first tries bring."""
+    with capture_logs() as logs:
+        tail.start()
+        assert await asyncio.to_thread(tail.tried_thrice.wait, 60)
+        await tail.close()
+    return sum(line["event"] == "following a topic failed" for line in logs)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fact_tail, "_RETRY_S", 0.01)
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART])
+async def test_leaders_that_are_not_elected_yet_are_waited_for_without_a_word(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fact_tail, "_NOT_YET_S", 3600.0)
+    assert await warnings_of(Failing(code)) == 0
+
+
+async def test_after_the_first_seconds_they_are_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fact_tail, "_NOT_YET_S", 0.0)
+    assert await warnings_of(Failing(KafkaError.NOT_LEADER_FOR_PARTITION)) == 1
+
+
+async def test_a_tail_that_had_begun_warns_at_once() -> None:
+    tail = Failing(KafkaError.NOT_LEADER_FOR_PARTITION)
+    tail._positions = {0: 5}
+    assert await warnings_of(tail) == 1
+
+
+async def test_what_does_not_pass_by_itself_is_warned_of_at_once() -> None:
+    assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED)) == 1
