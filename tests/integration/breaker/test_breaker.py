@@ -87,6 +87,16 @@ def test_below_the_threshold_or_the_minimum_nothing_is_paused(scene: ShareScene,
         assert member.errors == []
 
 
+def test_what_a_member_consumes_without_a_word_is_delivered(scene: ShareScene, java_431: ShareJvm) -> None:
+    topic, group = scene.new_topic(), scene.new_group(breaking(scene.new_topic("dlq")))
+    scene.send(topic, ["A:"] * 40)
+    member = java_431.join(group, scene.bootstrap, group, [topic], mode="implicit")
+    seen = scene.wait_for_status(group, lambda status: status["delivered"] == 40)
+    assert (seen["dlq_written"], seen["paused"]) == (0, False)
+    member.close()
+    assert member.errors == []
+
+
 def test_a_paused_group_acquires_nothing_and_loses_nothing_and_its_acknowledgements_pass(
     scene: ShareScene, java_431: ShareJvm, java_440: ShareJvm
 ) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.breaker.conftest import Consuming
+from tests.support.cluster import Cluster
+from tests.support.gateway import running_gateway
 from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, share_jvm
-from tests.support.share_scene import DLQ_TOPIC, LIMIT, ShareScene, until
+from tests.support.share_scene import DLQ_TOPIC, LIMIT, ShareScene, share_scene, until
 
 OVER = "Offset delivery count exceeded the threshold."
 BROKERS_MOST = "10"  # group.share.max.delivery.count.limit, as it is unless told otherwise
@@ -79,6 +81,18 @@ def test_the_users_limit_is_shown_while_the_broker_has_its_largest(scene: ShareS
     scene.configure(group, {DLQ_TOPIC: None})
     until(lambda: scene.described(group, LIMIT, through=False) == "4")
     assert scene.described(group, LIMIT) == "4"
+
+
+def test_limits_are_given_back_when_share_groups_are_switched_off(cluster: Cluster, tmp_path: Path) -> None:
+    with share_scene(cluster, tmp_path / "on") as scene:
+        mine, default = scene.new_group(), scene.new_group()
+        scene.configure(mine, {LIMIT: "3"})
+        for group in (mine, default):
+            scene.configure(group, {DLQ_TOPIC: scene.new_topic("dlq")})
+            until(lambda group=group: scene.described(group, LIMIT, through=False) == BROKERS_MOST)  # type: ignore[misc]
+        with running_gateway(tmp_path / "off", cluster.bootstrap, facts__prefix=scene.facts):
+            until(lambda: scene.described(mine, LIMIT, through=False) == "3")
+            until(lambda: scene.described(default, LIMIT, through=False) == "5")
 
 
 def test_a_limit_that_nobody_set_is_the_brokers_default(scene: ShareScene, consuming: Consuming) -> None:

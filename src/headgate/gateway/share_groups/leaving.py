@@ -13,18 +13,21 @@ import structlog
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
-from headgate.base.threads import off_loop
 from headgate.config.model import Config
 from headgate.domain.share_state import Event, ShareStates
 from headgate.gateway.interceptor import Interceptor
 from headgate.gateway.said import Said
 from headgate.gateway.share_groups.limits import Limits
 from headgate.gateway.share_groups.parts import STATE, events_of
+from headgate.kafka.connections import Connections
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.topics import client_settings, list_topics
+from headgate.kafka.service_account import dialler_of
+from headgate.kafka.topics import client_settings
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 log = structlog.get_logger()
 
+_METADATA: Final = 3
 _FIRST_S: Final = 5.0  # it is not urgent: clients come first
 _RETRY_S: Final = 10.0
 _LONGEST_REPLAY_S: Final = 300.0
@@ -67,11 +70,20 @@ class LeftShareGroups:
             else:
                 return
 
+    async def _is_there(self, topic: str) -> bool:
+        """Asked by our own codec: librdkafka, which a broken broker can end a process through, is not begun in vain."""
+        dialler = await asyncio.to_thread(dialler_of, self._config.upstream)
+        async with Connections(dialler) as connections:
+            request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
+            link = await connections.bootstrap()
+            answer = await link.ask(_METADATA, request, MetadataResponse, lowest=4, highest=9)
+        return any(one.name == topic and one.error_code == 0 for one in answer.topics)
+
     async def _give_back_once(self) -> None:
-        settings = client_settings(self._config.upstream)
         topic = self._config.facts.prefix + STATE
-        if topic not in (await off_loop(lambda: list_topics(settings))).topics:
+        if not await self._is_there(topic):
             return
+        settings = client_settings(self._config.upstream)
         states = ShareStates()
 
         def take(events: list[Event]) -> None:
