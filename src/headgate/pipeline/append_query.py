@@ -19,6 +19,9 @@ from headgate.pipeline.tidying import tidy, write_and_tidy
 _REJECTED_FACTS = "rejected_facts"
 # A rejected record's row has the beginning of its key and a sentence; so many of them are no burden.
 _REJECTED_AT_ONCE = 10_000
+# Compiling pays for batches of a hundred thousand rows, as it does not for the small facts (`session.py`): what Delta
+# notes of each file, the least and the most of every column, took longer than all the rest.
+_SETTINGS = {"spark.sql.codegen.factoryMode": "FALLBACK"}
 
 
 class AppendBatches(Batches):
@@ -28,6 +31,8 @@ class AppendBatches(Batches):
         super().__init__(APPEND.name, desk)
 
     def _write(self, records: DataFrame, result: BatchResult) -> None:
+        for name, value in _SETTINGS.items():  # of this query's own session: a stream has one
+            records.sparkSession.conf.set(name, value)
         parsed = parse(records, self._desk.reading).persist()
         try:
             counted = parsed.groupBy("kind").count().toArrow()
