@@ -183,6 +183,7 @@ _FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
         ("why",),
     ),
     "headgate_share_groups_facts_lost": (CounterMetricFamily, "Counts and events that could not be written", ()),
+    "headgate_share_groups_failures": (CounterMetricFamily, "Tasks of the share groups that failed", ()),
     "headgate_share_group_dead_letters": (CounterMetricFamily, "Dead letters written", ("group",)),
     "headgate_share_group_dlq_circuit_breaker_tripped": (
         CounterMetricFamily,

@@ -10,14 +10,13 @@ keep or log a password, a proof or a token: nothing behind the name is looked at
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.errors import WireError
 from headgate.base.ids import ApiKey
 from headgate.gateway.answer_codes import AnswerCode
+from headgate.gateway.features import Feature
 from headgate.gateway.interceptor import Forward, Interceptor, RequestFrame, Session
 from headgate.gateway.routes import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from headgate.wire.primitives import Buffer, read_uvarint
@@ -143,20 +142,11 @@ class Principals(Interceptor):
         self._software.pop(session.number, None)
 
 
-class PrincipalsFeature:
+class PrincipalsFeature(Feature):
     """The watcher as a feature of its own, so that it stands on a connection once, whoever asks it."""
 
     def __init__(self, principals: Principals) -> None:
-        self.interceptors: Sequence[Interceptor] = (principals,)
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    def problems(self) -> Mapping[str, str]:
-        return {}
-
-    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return {}
+        self.interceptors = (principals,)
 
 
 # Reading, of bytes that anybody may have sent: None for whatever does not fit.

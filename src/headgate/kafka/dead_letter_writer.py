@@ -64,10 +64,6 @@ class DeadLetterNotWrittenError(ClusterError):
     def too_large(self) -> bool:
         return self.trouble is Trouble.TOO_LARGE
 
-    @property
-    def no_topic(self) -> bool:
-        return self.trouble is Trouble.NO_TOPIC
-
 
 @dataclass(frozen=True, slots=True)
 class _Failure:

@@ -1,7 +1,7 @@
 """`[activity]` as a feature of the gateway: its watchers, and the tasks that stand behind them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from headgate.base.clock import SystemClock
@@ -13,12 +13,15 @@ from headgate.gateway.activity.recording import Recorder, ended, following, reco
 from headgate.gateway.activity.service import ActivityService, forever, writer_of
 from headgate.gateway.activity.topics import Topics, ask_as_service
 from headgate.gateway.activity.watching import UseWatcher
-from headgate.gateway.interceptor import Interceptor
+from headgate.gateway.features import Feature
 from headgate.gateway.principals import Principals
 
 
-class ActivityFeature:
-    """Made on the event loop of its worker; the first worker of a gateway looks at end offsets too."""
+class ActivityFeature(Feature):
+    """Made on the event loop of its worker; the first worker of a gateway looks at end offsets too.
+
+    It has no problems: what is not written down is no reason to send clients away.
+    """
 
     def __init__(self, config: Config, principals: Principals, *, worker: int = 0) -> None:
         self._config = config
@@ -28,7 +31,7 @@ class ActivityFeature:
         self._topics = Topics(ask_as_service(config.upstream))
         ledger = Ledger(principals, self._topics, self._clock, workers=workers)
         watcher = UseWatcher(ledger)
-        self.interceptors: Sequence[Interceptor] = (watcher, GroupWatcher(ledger))
+        self.interceptors = (watcher, GroupWatcher(ledger))
         self._service = ActivityService(ledger, watcher, self._clock, writer_of(config, worker))
         self._recorder: Recorder | None = None
 
@@ -48,7 +51,3 @@ class ActivityFeature:
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return self._service.samples(0 if self._recorder is None else self._recorder.recorded)
-
-    def problems(self) -> Mapping[str, str]:
-        """None: what is not written down is no reason to send clients away."""
-        return {}

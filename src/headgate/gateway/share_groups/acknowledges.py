@@ -35,8 +35,6 @@ class AcknowledgeInterceptor(ShareInterceptor):
         answer = read_acknowledge_answer(response.body, response.api_version)
         work, service = context.work, self._service
         codes = {(topic_id, partition): code for topic_id, partition, code in answer.partitions}
-        if answer.error_code:
-            codes.clear()
         service.acks.settle(work, codes, answer.error_code)
         if context.share.session_epoch == LAST_EPOCH and not answer.error_code:
             service.ledger.forget_member(work.group, work.member)

@@ -1,10 +1,10 @@
 """`[share_groups]` as a feature of the gateway: the interceptors that follow from it, and its way out."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from headgate.base.clock import SystemClock
-from headgate.gateway.interceptor import Interceptor
+from headgate.gateway.features import Feature
 from headgate.gateway.principals import Principals
 from headgate.gateway.rights import Rights
 from headgate.gateway.share_groups.acknowledges import AcknowledgeInterceptor
@@ -16,14 +16,14 @@ from headgate.gateway.share_groups.isolation import IsolationInterceptor
 from headgate.gateway.share_groups.service import ShareGroupService
 
 
-class ShareGroupFeature:
+class ShareGroupFeature(Feature):
     """`enable = true`: dead letters, the breaker and the pause, for groups that have a config of ours."""
 
     def __init__(self, service: ShareGroupService, principals: Principals, *, dlq_auto_create: bool) -> None:
         self.service = service
         rights = Rights(SystemClock())
         operating = service.operating
-        self.interceptors: Sequence[Interceptor] = (
+        self.interceptors = (
             FetchInterceptor(service, rights),
             AcknowledgeInterceptor(service, rights),
             AlterConfigsInterceptor(operating, principals.principal_of, dlq_auto_create=dlq_auto_create),

@@ -49,10 +49,8 @@ class FetchInterceptor(ShareInterceptor):
         self._answered(context, session)
         answer = read_fetch_answer(response.body, response.api_version)
         work, service = context.work, self._service
-        codes: dict[tuple[bytes, int], int] = {}
-        if not answer.error_code:
-            codes = {(one.topic_id, one.partition): one.acknowledge_error_code for one in answer.partitions}
         if work.partitions:
+            codes = {(one.topic_id, one.partition): one.acknowledge_error_code for one in answer.partitions}
             service.acks.settle(work, codes, answer.error_code)
         if context.share.session_epoch == LAST_EPOCH and not answer.error_code:
             service.ledger.forget_member(work.group, work.member)
@@ -78,10 +76,10 @@ class FetchInterceptor(ShareInterceptor):
                 _, begin = read_uvarint(body, one.records[0])
                 service.copies.keep(one.topic_id, one.partition, memoryview(body)[begin : one.records[1]])
             service.lock_began(key, answer.lock_timeout_ms)
+            left: list[Acquired] = []
             for found in one.acquired:
                 service.meter.acquired += found.last - found.first + 1
                 if limit is not None and found.delivery_count > limit:
-                    kept.setdefault(index, [])
                     owed.append(
                         Wanted(
                             key=key,
@@ -93,9 +91,10 @@ class FetchInterceptor(ShareInterceptor):
                         )
                     )
                 else:
+                    left.append(found)
                     service.ledger.acquired(key, found.first, found.last, found.delivery_count, generation)
-            if index in kept:
-                kept[index] = [found for found in one.acquired if limit is None or found.delivery_count <= limit]
+            if len(left) < len(one.acquired):
+                kept[index] = left
         if not kept:
             return None
         service.owe(owed, state.settings, answer.lock_timeout_ms, session)

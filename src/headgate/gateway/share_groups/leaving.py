@@ -5,7 +5,7 @@ groups are as they were when they are switched on again. A cluster that never ha
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -15,7 +15,7 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.domain.share_state import Event, ShareStates
-from headgate.gateway.interceptor import Interceptor
+from headgate.gateway.features import Feature
 from headgate.gateway.said import Said
 from headgate.gateway.share_groups.limits import Limits
 from headgate.gateway.share_groups.parts import STATE, events_of
@@ -33,10 +33,8 @@ _RETRY_S: Final = 10.0
 _LONGEST_REPLAY_S: Final = 300.0
 
 
-class LeftShareGroups:
+class LeftShareGroups(Feature):
     """A feature without interceptors: its life is giving back."""
-
-    interceptors: Sequence[Interceptor] = ()
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -49,12 +47,6 @@ class LeftShareGroups:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    def problems(self) -> Mapping[str, str]:
-        return {}
-
-    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return {}
 
     async def _give_back(self) -> None:
         said: str | None = None

@@ -58,6 +58,7 @@ class ShareMeter:
             ("headgate_share_groups_late_dead_letters", ()): self.late_writes,
             ("headgate_share_groups_withdrawn_dead_letters", ()): self.withdrawn,
             ("headgate_share_groups_facts_lost", ()): lost,
+            ("headgate_share_groups_failures", ()): self.failures,
         }
         for name, counts in (
             ("headgate_share_group_dlq_circuit_breaker_tripped", self.trips),

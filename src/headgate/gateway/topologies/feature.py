@@ -1,9 +1,10 @@
 """`[topologies]` as a feature of the gateway: who owns descriptions, and the interceptors that follow from it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from headgate.base.clock import SystemClock
+from headgate.gateway.features import Feature
 from headgate.gateway.interceptor import Interceptor
 from headgate.gateway.rights import Rights
 from headgate.gateway.topologies.cleanup import Cleanup, DescribeGroups
@@ -22,28 +23,19 @@ class HideInterceptor(Interceptor):
         return HIDDEN
 
 
-class HiddenTopologies:
+class HiddenTopologies(Feature):
     """A feature without a life."""
 
-    interceptors: Sequence[Interceptor] = (HideInterceptor(),)
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    def problems(self) -> Mapping[str, str]:
-        return {}
-
-    def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return {}
+    interceptors = (HideInterceptor(),)
 
 
-class TopologyFeature:
+class TopologyFeature(Feature):
     """`owner = "gateway"`: the gateway keeps descriptions. `describe` is the cleanup's, None where another cleans."""
 
     def __init__(self, service: TopologyService, *, max_bytes: int, describe: DescribeGroups | None = None) -> None:
         self.service = service
         rights = Rights(SystemClock())
-        self.interceptors: Sequence[Interceptor] = (
+        self.interceptors = (
             HeartbeatInterceptor(service),
             PushInterceptor(service, rights, max_bytes=max_bytes),
             DescribeInterceptor(service),
@@ -58,9 +50,6 @@ class TopologyFeature:
             if self._cleanup is not None and self.service.has_store:
                 self.service.spawn(self._cleanup.run())
             yield
-
-    def problems(self) -> Mapping[str, str]:
-        return {}
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return self.service.samples()
