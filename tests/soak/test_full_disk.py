@@ -14,13 +14,13 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.facts import ActivityObserved, Ended, Fact
-from headgate.facts.observations import Actor
 from headgate.facts.topics import message_limit
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
@@ -30,6 +30,7 @@ from tests.pipeline.histories import POOL, described
 from tests.soak.page import write_section
 from tests.support.cluster import Cluster
 from tests.support.ports import port_block
+from tests.support.use_fact import USE
 
 MAX_BYTES = 4 * 1024 * 1024
 _DISK = "12m"
@@ -52,23 +53,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def activity(number: int) -> ActivityObserved:
-    return ActivityObserved(
-        at=number,
-        actor=Actor(kind="client", name="a", rule="r", confidence="guess"),
-        topic="t",
-        topic_id=None,
-        direction="read",
-        since=0,
-        until=1,
-        bytes=1,
-        records=None,
-        principal=None,
-        client_id=None,
-        group=None,
-        transactional_id=None,
-        software=None,
-        host=None,
-    )
+    return replace(USE, at=number)
 
 
 async def _write(settings: dict[str, Any], prefix: str, boot: int, *facts: Fact | Ended) -> None:

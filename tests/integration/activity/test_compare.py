@@ -6,6 +6,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
 from tests.support.cluster import Cluster
 from tests.support.gateway import HEADGATE
+from tests.support.use_fact import USE
 from tests.support.web import Web, running_web
 
 _DEADLINE_S = 60.0
@@ -60,23 +62,8 @@ class Place:
 
 
 def _observed(kind: ActorKind, name: str, topic: str) -> ActivityObserved:
-    return ActivityObserved(
-        at=1,
-        actor=Actor(kind=kind, name=name, rule="test", confidence="certain"),
-        topic=topic,
-        topic_id=None,
-        direction="write",
-        since=1,
-        until=2,
-        bytes=1,
-        records=None,
-        principal=None,
-        client_id=None,
-        group=None,
-        transactional_id=None,
-        software=None,
-        host=None,
-    )
+    actor = Actor(kind=kind, name=name, rule="test", confidence="certain")
+    return replace(USE, actor=actor, topic=topic, direction="write")
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
 from headgate.facts import (
     ActivityObserved,
-    Actor,
     EventHappened,
     Fact,
     GroupConfigUnset,
@@ -21,6 +21,7 @@ from headgate.facts import (
 )
 from headgate.facts.canonical import MisfitError
 from headgate.facts.codec import FORMS
+from tests.support.use_fact import USE
 
 PAUSED = GroupPaused(group="sg", at=1, reason="deploy", by="User:ops")
 PAUSE_KEY = b'["pause","sg"]'
@@ -101,27 +102,7 @@ def test_a_field_that_may_be_null_may_be_absent() -> None:
 
 
 def activity(seq: int, *, boot: str = "b1", cluster: str | None = "c") -> ActivityObserved:
-    return ActivityObserved(
-        at=5,
-        cluster=cluster,
-        writer="gw-a/0",
-        boot=boot,
-        seq=seq,
-        actor=Actor(kind="client", name="c", rule="client-id", confidence="guess"),
-        topic="orders",
-        topic_id=None,
-        direction="read",
-        since=1,
-        until=2,
-        bytes=3,
-        records=None,
-        principal=None,
-        client_id=None,
-        group=None,
-        transactional_id=None,
-        software=None,
-        host=None,
-    )
+    return replace(USE, cluster=cluster, writer="gw-a/0", boot=boot, seq=seq)
 
 
 def test_a_duplicate_is_told_from_a_fact_that_only_looks_the_same() -> None:

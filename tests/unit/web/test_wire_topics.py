@@ -7,27 +7,17 @@ from structlog.testing import capture_logs
 from headgate.facts import ActivityObserved, Actor, encode
 from headgate.kafka.fact_reader import Record
 from headgate.web.wire_topics import WireTopics, connector_pairs
+from tests.support.use_fact import USE
 
-SEEN = ActivityObserved(
-    at=1,
+SEEN = replace(
+    USE,
     cluster="c",
     writer="gw/0",
     boot="b",
     seq=0,
     actor=Actor(kind="connector", name="src", rule="connector-client-id", confidence="certain"),
-    topic="orders",
-    topic_id=None,
     direction="write",
-    since=1,
-    until=2,
-    bytes=9,
-    records=None,
-    principal=None,
     client_id="connector-producer-src-0",
-    group=None,
-    transactional_id=None,
-    software=None,
-    host=None,
 )
 
 
