@@ -90,7 +90,7 @@ async def _life(cluster: Cluster, worker: ConnectWorker, name: str, gateway: Gat
         for connector in (source, sink):
             await asyncio.to_thread(worker.ask, "DELETE", f"/connectors/{connector}")
             await until(f"the end of {connector}", lambda: follower.topics.of(connector) == ())  # noqa: B023
-    assert gateway.metric("headgate_activity_recorded_total") >= 3
+    await until("its uses to be reported", lambda: gateway.metric("headgate_activity_recorded_total") >= 3)
     facts = ActivityFacts(cluster.client_config(), f"{name}.facts.")
     wrote, read = facts.of(lines, "write"), facts.of(lines, "read")
     facts.close()
