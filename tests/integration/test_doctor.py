@@ -30,8 +30,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headgate.cli import doctor
+from headgate.domain.share_configs import DLQ_TOPIC
+from headgate.facts import GroupConfigSet, encode
 from headgate.facts.topics import topic_specs
-from headgate.kafka.diagnosis.rights import RIGHTS
+from headgate.kafka.diagnosis import dead_letters
+from headgate.kafka.diagnosis.commands import Resource
+from headgate.kafka.diagnosis.rights import RIGHTS, Right
 from headgate.kafka.embedded import SecurityProtocol
 from tests.support.cluster import USERS, Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, GatewaySetup
@@ -74,6 +78,11 @@ class Ward:
     prefix: str
     admin: AdminClient
     granted: set[AclBinding] = field(default_factory=set)
+    share_groups: str = "enable = false"
+
+    @property
+    def dlq_prefix(self) -> str:
+        return f"dlq-{self.prefix}"
 
     def examine(
         self,
@@ -104,6 +113,7 @@ class Ward:
             f'[gateway]\nlisten = "127.0.0.1:{port}"\nnodes = "0-0"\nmax_connections = 100',
             f'[metrics]\nlisten = "127.0.0.1:{port + 8}"',
             f'[facts]\nprefix = "{self.prefix}"',
+            f'[share_groups]\ndlq_prefix = "{self.dlq_prefix}"\n{self.share_groups}',
             f"[upstream]\nbootstrap = {json.dumps(bootstrap)}",
         ]
         if protocol in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}:
@@ -121,12 +131,18 @@ class Ward:
             if right.need != "implied":
                 self.grant(str(right.resource), right.operation)
 
-    def grant(self, resource: str, operation: str) -> None:
-        name = "kafka-cluster" if resource == "cluster" else self.prefix
+    def grant_for_dead_letters(self, *rights: Right) -> None:
+        for right in rights:
+            name = self.dlq_prefix if right.resource is Resource.TOPIC else "*"
+            self.grant(str(right.resource), right.operation, name)
+
+    def grant(self, resource: str, operation: str, name: str = "") -> None:
+        """For what begins with the name, which is the prefix unless given; `*` is all."""
+        is_literal = resource == "cluster" or name == "*"
         binding = AclBinding(
             _RESOURCES[resource],
-            name,
-            ResourcePatternType.LITERAL if resource == "cluster" else ResourcePatternType.PREFIXED,
+            "kafka-cluster" if resource == "cluster" else name or self.prefix,
+            ResourcePatternType.LITERAL if is_literal else ResourcePatternType.PREFIXED,
             "User:alice",
             "*",
             _operation(operation),
@@ -136,12 +152,17 @@ class Ward:
         self.granted.add(binding)
 
     def mend(self, line: str) -> None:
-        """Do what a `kafka-acls.sh` or `kafka-configs.sh` line says, without a JVM for it."""
+        """Do what a line of `kafka-acls.sh`, `kafka-topics.sh` or `kafka-configs.sh` says, without a JVM for it."""
         words = shlex.split(line)
         given = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
         if words[0] == "kafka-acls.sh":
             (resource,) = [kind for kind in _RESOURCES if f"--{kind}" in words]
-            self.grant(resource, given["--operation"])
+            assert ("--resource-pattern-type" in given) == (given.get(f"--{resource}", "*") != "*")
+            self.grant(resource, given["--operation"], given.get(f"--{resource}", ""))
+            return
+        if words[0] == "kafka-topics.sh":
+            assert "--create" in words
+            self.make_topic(given["--topic"])
             return
         assert words[0] == "kafka-configs.sh"
         key, _, value = given["--add-config"].partition("=")
@@ -172,6 +193,20 @@ class Ward:
         ]
         for made in self.admin.create_topics(new).values():
             made.result(WAIT_S)
+
+    def make_topic(self, name: str) -> None:
+        new = NewTopic(name, num_partitions=1, replication_factor=1)
+        self.admin.create_topics([new])[name].result(WAIT_S)
+        wait_until(lambda: name in self.admin.list_topics(timeout=WAIT_S).topics)
+
+    def set_dlq_topics(self, **topics: str) -> None:
+        """Groups have these dead-letter topics, as a gateway has written it down; the prefix is put before them."""
+        producer = Producer(self.cluster.client_config())
+        for group, topic in topics.items():
+            fact = GroupConfigSet(at=1, group=group, name=DLQ_TOPIC, value=self.dlq_prefix + topic, by="User:operator")
+            suffix, key, value = encode(fact)
+            producer.produce(self.prefix + suffix, value, key)
+        assert producer.flush(WAIT_S) == 0
 
 
 @pytest.fixture
@@ -270,7 +305,7 @@ def everything_in(ward: Ward) -> tuple[set[str], set[str]]:
 def test_the_probe_of_a_transactional_id_does_not_disturb_its_owner(ward: Ward, capsys: Capture) -> None:
     ward.grant_everything()
     ward.make_topics()
-    producer = Producer({**ward.cluster.client_config(), "transactional.id": f"{ward.prefix}leader"})
+    producer = Producer({**ward.cluster.client_config(), "transactional.id": f"{ward.prefix}trips"})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce(f"{ward.prefix}trips", b"value", b"key")
@@ -370,6 +405,136 @@ def test_a_gateway_that_runs_here_already_is_no_obstacle(cluster: Cluster, tmp_p
     out = capsys.readouterr().out
     assert "a Headgate runs here and is ready" in out
     assert f"127.0.0.1:{port + 1}: node 0: in use, and a Headgate runs here" in out
+
+
+@pytest.fixture
+def minded(ward: Ward) -> Ward:
+    """Share groups are on, `orders` has a dead-letter topic that is there; all rights but those of dead letters."""
+    ward.share_groups = "enable = true"
+    ward.grant_everything()
+    ward.make_topics()
+    ward.make_topic(f"{ward.dlq_prefix}orders")
+    ward.set_dlq_topics(orders="orders")
+    return ward
+
+
+def of_share_groups(findings: Found) -> Found:
+    return [one for one in findings if one["check"] == "share groups"]
+
+
+def test_dead_letters_with_exactly_their_rights_are_in_order_and_nothing_is_changed(
+    minded: Ward, capsys: Capture
+) -> None:
+    minded.grant_for_dead_letters(*dead_letters.RIGHTS)
+    before = everything_in(minded), group_configs(minded, "orders")
+    findings = minded.examine(capsys, code=0)
+    assert not_ok(findings) == []
+    assert len(of_share_groups(findings)) == len(dead_letters.RIGHTS) + 1
+    assert of_share_groups(findings)[-1]["text"] == f"{minded.dlq_prefix}orders is there"
+    assert (everything_in(minded), group_configs(minded, "orders")) == before
+
+
+def group_configs(ward: Ward, group: str) -> dict[str, str | None]:
+    asked = ConfigResource(ResourceType.GROUP, group)
+    found = ward.admin.describe_configs([asked], request_timeout=WAIT_S)[asked].result(WAIT_S)
+    return {name: entry.value for name, entry in found.items()}
+
+
+def test_where_share_groups_are_off_nothing_is_said_of_dead_letters(minded: Ward, capsys: Capture) -> None:
+    minded.share_groups = "enable = false"
+    findings = minded.examine(capsys, code=0)
+    assert not_ok(findings) == []
+    assert of_share_groups(findings) == []
+    assert "dead" not in json.dumps(findings)
+
+
+def test_rights_for_dead_letters_that_nobody_needs_yet_are_warnings(ward: Ward, capsys: Capture) -> None:
+    ward.share_groups = "enable = true\ndlq_auto_create = true"
+    ward.grant_everything()
+    findings = ward.examine(capsys, code=0)
+    rights = dead_letters.needed_rights(auto_create=True)
+    assert [one["verdict"] for one in of_share_groups(findings)] == ["warning"] * len(rights) + ["ok"]
+    assert not_ok(findings) == of_share_groups(findings)[:-1]
+    for one in not_ok(findings):
+        ward.mend(one["mend"])
+    assert not_ok(ward.examine(capsys, code=0)) == []
+
+
+def test_every_right_that_dead_letters_lack_is_found_and_its_line_mends_it(minded: Ward, capsys: Capture) -> None:
+    minded.set_dlq_topics(payments="payments")
+    found = not_ok(minded.examine(capsys, code=1))
+    # Only copies of large records wait for the configs of topics, so those are no problem.
+    assert [(one["subject"].partition(" on ")[0], one["verdict"]) for one in found] == [
+        (right.operation, "problem" if right.need == "needed" else "warning") for right in dead_letters.RIGHTS
+    ]
+    assert all("payments" in one["text"] for one in found)
+    for one in found:
+        minded.mend(one["mend"])
+    # With the rights it is seen that one of the topics is not there.
+    (absent,) = not_ok(minded.examine(capsys, code=1))
+    assert (absent["subject"], absent["verdict"]) == (f"{minded.dlq_prefix}payments", "problem")
+    assert "rejected records of payments are archived without a dead letter" in absent["text"]
+    minded.mend(absent["mend"])
+    assert not_ok(minded.examine(capsys, code=0)) == []
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        right
+        for right in dead_letters.RIGHTS
+        # Write is Describe too, to a broker, and AlterConfigs is DescribeConfigs.
+        if (str(right.resource), right.operation) not in {("topic", "Describe"), ("group", "DescribeConfigs")}
+    ],
+    ids=lambda right: f"{right.resource}-{right.operation}",
+)
+def test_one_right_of_dead_letters_that_is_missing_is_the_one_that_is_named(
+    minded: Ward, capsys: Capture, missing: Right
+) -> None:
+    minded.grant_for_dead_letters(*(right for right in dead_letters.RIGHTS if right is not missing))
+    is_problem = missing.need == "needed"
+    (finding,) = not_ok(minded.examine(capsys, code=1 if is_problem else 0))
+    where = {"topic": f"topic {minded.dlq_prefix}*", "group": "group *", "cluster": "kafka-cluster"}
+    assert finding["subject"] == f"{missing.operation} on {where[str(missing.resource)]}"
+    assert finding["verdict"] == ("problem" if is_problem else "warning")
+    assert "User:alice may not, and it hits " in finding["text"]
+
+
+def test_a_right_on_some_groups_alone_does_not_tell_the_brokers_default(minded: Ward, capsys: Capture) -> None:
+    minded.grant_for_dead_letters(*(right for right in dead_letters.RIGHTS if right.resource is not Resource.GROUP))
+    minded.grant("group", "AlterConfigs", "orders")
+    (finding,) = not_ok(minded.examine(capsys, code=1))
+    assert (finding["subject"], finding["verdict"]) == ("DescribeConfigs on group *", "problem")
+    assert "limit_unprotected" in finding["text"]
+
+
+def test_a_dead_letter_topic_that_headgate_makes_needs_the_right_to_create_it(minded: Ward, capsys: Capture) -> None:
+    minded.share_groups = "enable = true\ndlq_auto_create = true"
+    minded.set_dlq_topics(orders="other")
+    minded.grant_for_dead_letters(*dead_letters.RIGHTS)
+    (finding,) = not_ok(minded.examine(capsys, code=1))
+    assert (finding["subject"], finding["verdict"]) == (f"Create on topic {minded.dlq_prefix}*", "problem")
+    minded.mend(finding["mend"])
+    findings = minded.examine(capsys, code=0)
+    assert not_ok(findings) == []
+    assert of_share_groups(findings)[-1]["text"] == "is not there yet: Headgate makes it for the first dead letter"
+    assert f"{minded.dlq_prefix}other" not in everything_in(minded)[0]
+
+
+def test_an_account_that_may_not_read_the_state_does_not_know_the_dead_letter_topics(
+    ward: Ward, capsys: Capture
+) -> None:
+    ward.share_groups = "enable = true"
+    for right in RIGHTS:
+        if right.need != "implied" and (str(right.resource), right.operation) != ("topic", "Read"):
+            ward.grant(str(right.resource), right.operation)
+    ward.grant_for_dead_letters(*dead_letters.RIGHTS)
+    ward.make_topics()
+    ward.set_dlq_topics(orders="orders")
+    (finding,) = not_ok(of_share_groups(ward.examine(capsys, code=1)))
+    assert (finding["subject"], finding["verdict"]) == (f"{ward.prefix}state", "warning")
+    ward.mend(finding["mend"])
+    assert problems(ward.examine(capsys, code=1)) == [("share groups", f"{ward.dlq_prefix}orders")]
 
 
 @contextmanager

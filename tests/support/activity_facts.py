@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from headgate.facts import ActivityObserved, decode
 from tests.support.cluster import ClientConfig
 
-_DEADLINE_S = 45.0
+_DEADLINE_S = 60.0
 _PARTITIONS = 8
 
 

@@ -7,6 +7,7 @@ written at least once. The record's own headers are not copied, and what we add 
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 SHIPPED = "__dlq.errors."
 OWN = "__headgate."
@@ -50,24 +51,50 @@ class DeadLetter:
 
     @property
     def headers(self) -> list[Header]:
-        count = UNKNOWN_COUNT if self.delivery_count is None else str(self.delivery_count)
-        texts = {
-            f"{SHIPPED}topic": self.topic,
-            f"{SHIPPED}partition": str(self.partition),
-            f"{SHIPPED}offset": str(self.offset),
-            f"{SHIPPED}group": self.group,
-            f"{SHIPPED}delivery.count": count,
-            f"{SHIPPED}message": self.cause.value,
-            f"{OWN}topic.id": topic_id_text(self.topic_id),
-            f"{OWN}member": self.member,
-            f"{OWN}cluster": self.cluster,
-            f"{OWN}at": str(self.at),
-        }
-        if self.delivery_count is None:
-            texts[f"{OWN}delivery.count"] = "unknown"
+        same = _same_headers(
+            self.group,
+            self.member,
+            self.cluster,
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.delivery_count,
+            self.cause,
+            self.at,
+        )
+        headers = [*same[:2], (f"{SHIPPED}offset", b"%d" % self.offset), *same[2:]]  # in the order of those shipped
         if self.copy_problem is not None:
-            texts[f"{OWN}copy.problem"] = self.copy_problem
-        return [(name, text.encode()) for name, text in texts.items()]
+            headers.append((f"{OWN}copy.problem", self.copy_problem.encode()))
+        return headers
+
+
+@lru_cache(maxsize=256)
+def _same_headers(
+    group: str,
+    member: str,
+    cluster: str,
+    topic: str,
+    topic_id: bytes,
+    partition: int,
+    delivery_count: int | None,
+    cause: Cause,
+    at: int,
+) -> tuple[Header, ...]:
+    """What the letters of one request have in common: all but their offsets."""
+    texts = {
+        f"{SHIPPED}topic": topic,
+        f"{SHIPPED}partition": str(partition),
+        f"{SHIPPED}group": group,
+        f"{SHIPPED}delivery.count": UNKNOWN_COUNT if delivery_count is None else str(delivery_count),
+        f"{SHIPPED}message": cause.value,
+        f"{OWN}topic.id": topic_id_text(topic_id),
+        f"{OWN}member": member,
+        f"{OWN}cluster": cluster,
+        f"{OWN}at": str(at),
+    }
+    if delivery_count is None:
+        texts[f"{OWN}delivery.count"] = "unknown"
+    return tuple((name, text.encode()) for name, text in texts.items())
 
 
 def topic_id_text(topic_id: bytes) -> str:

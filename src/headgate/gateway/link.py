@@ -20,7 +20,8 @@ from headgate.wire.primitives import Buffer
 BUFFER_BYTES: Final = 256 * 1024
 _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read: many small ones would cost too much
 # One buffer for the process: a wake-up reads, walks and sends before the next one begins.
-_SHARED: Final = memoryview(bytearray(BUFFER_BYTES))
+_BUFFER: Final = bytearray(BUFFER_BYTES)
+_SHARED: Final = memoryview(_BUFFER)
 
 
 class LinkOwner(Protocol):
@@ -95,7 +96,7 @@ class Link:
         self.closed = False
 
     def write(self, data: Buffer) -> None:
-        """Send, keeping what the socket does not take."""
+        """Send, keeping what the socket does not take: nothing but the shared buffer may change afterwards."""
         if self.closed or self._failure is not None:
             return
         size = len(data)
@@ -113,7 +114,7 @@ class Link:
                 return
             self._loop.add_writer(self._fd, self._on_writable)
         rest = memoryview(data)[sent:]
-        self._out.append(rest if type(data) is bytes else memoryview(bytes(rest)))
+        self._out.append(memoryview(bytes(rest)) if rest.obj is _BUFFER else rest)
         self.backlog += size - sent
 
     def resume(self) -> None:

@@ -245,7 +245,8 @@ class ResponseStream:
             self._gathered = bytearray(view[pos:size])
             self._needed = end - pos
             return size
-        self._gathered_whole(view[pos:end])
+        frame = view[pos:end]
+        self._gathered_whole(frame if len(frame) <= _SMALL_ANSWER else memoryview(bytes(frame)))
         return end
 
     def _gather(self, view: memoryview, size: int) -> int:
@@ -259,6 +260,7 @@ class ResponseStream:
         return taken
 
     def _gathered_whole(self, frame: memoryview) -> None:
+        """All of an answer is here; the bytes of a large one stay, and are not copied again unless it is changed."""
         route = self._route
         purpose = self._purpose
         assert route is not None
@@ -274,9 +276,14 @@ class ResponseStream:
                 content = frame[4:]
                 body_at = frames.answer_body(content, flexible=route.flexible_answer)
                 head = bytes(content[:body_at])
+                body: Buffer = content[body_at:].toreadonly()
+                if len(frame) <= _SMALL_ANSWER:
+                    body = bytes(body)  # read quicker
+                as_it_came: Buffer | None = frame
                 if route.flexible_answer != purpose.asked.flexible_answer:
                     head = frames.answer_header(head[:4], flexible=purpose.asked.flexible_answer)
-                self._open(route, head, bytes(content[body_at:]), purpose.contexts)
+                    as_it_came = None
+                self._open(route, head, body, purpose.contexts, as_it_came)
             else:
                 self._emit(frame)
         self._finish()
@@ -296,13 +303,20 @@ class ResponseStream:
             pending.popleft()
             self._open(local.route, local.head, local.body, local.contexts)
 
-    def _open(self, route: Route, head: bytes, body: bytes, contexts: Contexts) -> None:
-        """Ask the interceptors about an answer; `head` is the header that the client gets."""
+    def _open(
+        self, route: Route, head: bytes, body: Buffer, contexts: Contexts, as_it_came: Buffer | None = None
+    ) -> None:
+        """Ask the interceptors about an answer; `head` is the header that the client gets.
+
+        `as_it_came` is the whole frame, if the client may have it should nobody change the body.
+        """
         response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
         chain = ResponseChain(contexts, response, self._connection.chain_meter)
         hold = chain.run(self._connection)
         if hold is None:
-            self._emit(frames.frame(head, chain.response.body))
+            if as_it_came is None or chain.response is not response:
+                as_it_came = frames.frame(head, chain.response.body)
+            self._emit(as_it_came)
             return
         slot = Slot(_HELD_ANSWER + len(body))
         if self._behind is None:

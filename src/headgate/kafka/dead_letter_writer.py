@@ -2,13 +2,17 @@
 
 One rule: a letter is tried until its deadline whatever stands in its way (no topic, no right, too few replicas, no
 broker), because what is missing may come back; only a letter that its topic will never take ends at once. What stands
-in the way of one letter never keeps another waiting: over the bounds `write` raises at once.
+in the way of one call's letters never keeps another call waiting: what is over the bounds is refused at once.
+
+Letters come by the hundred: a call has one wait for all of its letters, and the poll thread wakes the event loop once
+for all that it has heard of.
 
 It is at least once: an answer can be lost, and then the letter is there twice, with the same headers.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -53,25 +57,15 @@ class Trouble(Enum):
     OVERLOADED = "overloaded"
 
 
-class DeadLetterNotWrittenError(ClusterError):
+@dataclass(frozen=True, slots=True)
+class NotWritten:
     """`TOO_LARGE`: the topic will never take it. `OVERLOADED`: it was not tried. Else it was tried to the deadline."""
 
-    def __init__(self, text: str, trouble: Trouble) -> None:
-        super().__init__(text)
-        self.trouble = trouble
-
-    @property
-    def too_large(self) -> bool:
-        return self.trouble is Trouble.TOO_LARGE
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
     trouble: Trouble
     text: str
 
 
-_NOT_IN_TIME: Final = _Failure(Trouble.UNREACHABLE, "no answer came")
+_NOT_IN_TIME: Final = NotWritten(Trouble.UNREACHABLE, "no answer came")
 
 
 class DeadLetterWriter:
@@ -96,7 +90,7 @@ class DeadLetterWriter:
             settings,
             enable__idempotence=True,
             acks="all",
-            linger__ms=0,
+            linger__ms=2,  # letters come by the hundred; one by one each would be a request, packed by itself
             compression__type="zstd",
             # A topic that was deleted stays deleted, whatever the broker would do.
             allow__auto__create__topics=False,
@@ -119,7 +113,10 @@ class DeadLetterWriter:
         self._most_letters, self._most_bytes = most_letters, most_bytes
         self._loop = asyncio.get_running_loop()
         self._alone: dict[str, asyncio.Lock] = {}
-        self._attempts: set[asyncio.Future[_Failure | None]] = set()
+        self._rounds: set[asyncio.Future[None]] = set()
+        self._under_way: set[_Writing] = set()
+        self._heard: deque[tuple[_Writing, int, KafkaError | None]] = deque()  # by the poll thread
+        self._is_woken = False
         self.letters = 0  # on their way
         self.bytes = 0
 
@@ -135,131 +132,189 @@ class DeadLetterWriter:
         """Whether the topic is there, its partitions and its `max.message.bytes`, at most ten seconds old."""
         return await self._topics.look(topic, self._producer.alive())
 
-    async def write(self, topic: str, letter: DeadLetter, deadline_s: float, on_late: OnLate | None = None) -> None:
-        """Return when every replica in sync has the letter; else `DeadLetterNotWrittenError` within `deadline_s`.
+    async def write(
+        self, topic: str, letters: Sequence[DeadLetter], deadline_s: float, on_late: OnLate | None = None
+    ) -> list[NotWritten | None]:
+        """Return when every replica in sync has the letters, or at the deadline; None for each that is written.
 
-        `on_late` is called on the loop when the letter arrived after all: past the deadline, or after a caller that was
+        `on_late` is called on the loop when a letter arrived after all: past the deadline, or after a caller that was
         cancelled.
         """
+        writings = [self._taken(topic, letter) for letter in letters]
+        taken = [one for one in writings if isinstance(one, _Writing)]
+        try:
+            await self._until_written(topic, taken, self._loop.time() + deadline_s)
+        finally:
+            for one in taken:
+                self._let_go(one, on_late)
+        return [_said(topic, one, deadline_s) for one in writings]
+
+    def _taken(self, topic: str, letter: DeadLetter) -> "_Writing | NotWritten":
         headers = letter.headers
         size = _size(letter, headers)
         if self.letters >= self._most_letters or (self.letters and self.bytes + size > self._most_bytes):
-            raise DeadLetterNotWrittenError(
-                f"{self.letters} dead letters of {self.bytes} bytes wait to be written: no more are taken",
-                Trouble.OVERLOADED,
-            )
-        writing = _Writing(topic=topic, letter=letter, headers=headers, size=size, until=self._loop.time() + deadline_s)
+            text = f"{self.letters} dead letters of {self.bytes} bytes wait to be written: no more are taken"
+            return NotWritten(Trouble.OVERLOADED, text)
         self.letters += 1
         self.bytes += size
-        try:
-            failure = await self._until_written(writing)
-        finally:
-            self._let_go(writing, on_late)
-        if failure is not None:
-            raise _not_written(topic, failure, deadline_s)
+        return _Writing(topic=topic, letter=letter, headers=headers, size=size)
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
-        """Wait for what is on its way, then stop; what did not arrive in time raises in its `write`."""
-        if self._attempts:
-            await asyncio.wait(tuple(self._attempts), timeout=timeout_s)
+        """Wait for what is on its way, then stop; what did not arrive in time is said by its `write`."""
+        if self._rounds:
+            await asyncio.wait(tuple(self._rounds), timeout=timeout_s)
         self._give_up("the writer was closed")
         await self._producer.close()
         await self._topics.close()
 
-    # --- the attempts at one letter
+    # --- the attempts at some letters
 
-    async def _until_written(self, writing: "_Writing") -> _Failure | None:
-        """None when it is written; else what stood in the way last."""
-        pause, failure = _FIRST_PAUSE_S, _NOT_IN_TIME
-        while True:
+    async def _until_written(self, topic: str, writings: "Sequence[_Writing]", until: float) -> None:
+        """Each has in `failure` what stood in its way last, None when it is written."""
+        pause = _FIRST_PAUSE_S
+        while writings:
             try:
-                async with asyncio.timeout_at(writing.until):
-                    said = await self._attempt(writing)
+                async with asyncio.timeout_at(until):
+                    await self._attempt(topic, writings)
             except TimeoutError:
-                return failure
-            if said is None:
-                return None
-            failure = said
-            if said.trouble is Trouble.TOO_LARGE or self._producer.is_closed:
-                return failure
-            self._topics.doubt(writing.topic)
-            left = writing.until - self._loop.time()
+                return
+            writings = [one for one in writings if one.failure and one.failure.trouble is not Trouble.TOO_LARGE]
+            if not writings or self._producer.is_closed:
+                return
+            self._topics.doubt(topic)
+            left = until - self._loop.time()
             await asyncio.sleep(max(0.0, min(pause, left)))
             if left <= pause:
-                return failure
+                return
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def _attempt(self, writing: "_Writing") -> _Failure | None:
+    async def _attempt(self, topic: str, writings: "Sequence[_Writing]") -> None:
+        failure: NotWritten | None = None
         try:
             producer = self._producer.alive()
-            facts = await self._topics.look(writing.topic, producer)
-        except ClusterError as failure:
-            return _Failure(Trouble.UNREACHABLE, str(failure))
-        if facts.partitions == 0:
-            trouble = Trouble.NO_TOPIC if facts.problem is None else Trouble.NOT_ALLOWED
-            return _Failure(trouble, facts.problem or "the topic does not exist")
+            facts = await self._topics.look(topic, producer)
+        except ClusterError as problem:
+            failure = NotWritten(Trouble.UNREACHABLE, str(problem))
+        else:
+            if facts.partitions == 0:
+                trouble = Trouble.NO_TOPIC if facts.problem is None else Trouble.NOT_ALLOWED
+                failure = NotWritten(trouble, facts.problem or "the topic does not exist")
+        if failure is not None:
+            for one in writings:
+                one.failure = failure
+            return
         most = facts.max_message_bytes
         if most is None or most >= _BATCH_BYTES:
-            return await self._produced(producer, writing, facts.partitions)
-        async with self._alone.setdefault(writing.topic, asyncio.Lock()):
-            said = await self._produced(producer, writing, facts.partitions)
-        if said is not None and said.trouble is Trouble.TOO_LARGE and writing.size <= most:
-            # It shared a batch with a letter whose writer had given up waiting.
-            return _Failure(Trouble.UNREACHABLE, said.text)
-        return said
+            await self._produced(producer, writings, facts.partitions)
+            return
+        for one in writings:
+            async with self._alone.setdefault(topic, asyncio.Lock()):
+                await self._produced(producer, [one], facts.partitions)
+            if one.failure and one.failure.trouble is Trouble.TOO_LARGE and one.size <= most:
+                # It shared a batch with a letter whose writer had given up waiting.
+                one.failure = NotWritten(Trouble.UNREACHABLE, one.failure.text)
 
-    async def _produced(self, producer: Producer, writing: "_Writing", partitions: int) -> _Failure | None:
-        letter = writing.letter
-        done: asyncio.Future[_Failure | None] = self._loop.create_future()
-        try:
-            producer.produce(
-                writing.topic,
-                key=letter.key,
-                value=letter.value,
-                headers=[*writing.headers],
-                partition=partition_of(letter.partition, partitions),
-                on_delivery=_on_delivery(self._loop, done),
-            )
-        except BufferError:
-            return _Failure(Trouble.UNREACHABLE, "the producer's queue is full")
-        except KafkaException as failure:
-            return _failure(failure.args[0])
-        writing.attempt = done
-        self._attempts.add(done)
-        done.add_done_callback(self._attempts.discard)
-        await asyncio.wait({done})  # a caller that goes away does not take it back
-        return done.result()
+    async def _produced(self, producer: Producer, writings: "Sequence[_Writing]", partitions: int) -> None:
+        """One round: each is given to the producer, and all are waited for."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        these = _Round(done)
+        for one in writings:
+            letter = one.letter
+            one.attempt += 1
+            try:
+                producer.produce(
+                    one.topic,
+                    key=letter.key,
+                    value=letter.value,
+                    headers=[*one.headers],
+                    partition=partition_of(letter.partition, partitions),
+                    on_delivery=self._on_delivery(one, one.attempt),
+                )
+            except BufferError:
+                one.failure = NotWritten(Trouble.UNREACHABLE, "the producer's queue is full")
+            except KafkaException as problem:
+                one.failure = _not_written(problem.args[0])
+            else:
+                one.round = these
+                these.left += 1
+                self._under_way.add(one)
+        if these.left:
+            self._rounds.add(done)
+            done.add_done_callback(self._rounds.discard)
+            await asyncio.wait({done})  # a caller that goes away does not take it back
+
+    def _on_delivery(self, writing: "_Writing", attempt: int) -> Any:
+        """The poll thread's call-back: what it hears is taken over by the loop, if there still is one."""
+
+        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+            self._heard.append((writing, attempt, error))
+            if not self._is_woken:
+                self._is_woken = True
+                with suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(self._hear)
+
+        return on_delivery
+
+    def _hear(self) -> None:
+        self._is_woken = False  # first: what comes from here on is looked at below, or wakes the loop again
+        while self._heard:
+            writing, attempt, error = self._heard.popleft()
+            if attempt == writing.attempt:
+                self._settle(writing, None if error is None else _not_written(error))
+
+    def _settle(self, writing: "_Writing", failure: NotWritten | None) -> None:
+        these = writing.round
+        if these is None:  # it was given up before
+            return
+        writing.failure = failure
+        writing.round = None
+        self._under_way.discard(writing)
+        if writing.is_let_go:
+            self._forget(writing)
+            if failure is None and writing.on_late is not None:
+                writing.on_late(writing.letter)
+        these.left -= 1
+        if not these.left and not these.done.done():
+            these.done.set_result(None)
 
     def _let_go(self, writing: "_Writing", on_late: OnLate | None) -> None:
         """Out of the bounds; an attempt that is still on its way stays in them until it has ended."""
-
-        def ended(done: "asyncio.Future[_Failure | None] | None") -> None:
-            self.letters -= 1
-            self.bytes -= writing.size
-            if done is not None and done.result() is None and on_late is not None:
-                on_late(writing.letter)
-
-        if writing.attempt is None or writing.attempt.done():
-            ended(None)
+        if writing.round is None:
+            self._forget(writing)
         else:
-            writing.attempt.add_done_callback(ended)
+            writing.is_let_go = True
+            writing.on_late = on_late
+
+    def _forget(self, writing: "_Writing") -> None:
+        self.letters -= 1
+        self.bytes -= writing.size
 
     def _give_up(self, text: str) -> None:
-        for done in tuple(self._attempts):
-            if not done.done():
-                done.set_result(_Failure(Trouble.UNREACHABLE, text))
+        for writing in tuple(self._under_way):
+            self._settle(writing, NotWritten(Trouble.UNREACHABLE, text))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
+class _Round:
+    """Letters that are waited for together; `left` of them have not been heard of."""
+
+    done: "asyncio.Future[None]"
+    left: int = 0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Writing:
-    """One letter on its way; `attempt` is the last."""
+    """One letter on its way; `round` is that of its attempt while nothing is heard of it."""
 
     topic: str
     letter: DeadLetter
     headers: list[Header]
     size: int
-    until: float
-    attempt: "asyncio.Future[_Failure | None] | None" = None
+    failure: NotWritten | None = _NOT_IN_TIME
+    attempt: int = 0
+    round: _Round | None = None
+    is_let_go: bool = False
+    on_late: OnLate | None = None
 
 
 def _size(letter: DeadLetter, headers: Iterable[Header]) -> int:
@@ -268,33 +323,23 @@ def _size(letter: DeadLetter, headers: Iterable[Header]) -> int:
     return _BATCH_OVERHEAD + in_headers + len(letter.key or b"") + len(letter.value or b"")
 
 
-def _on_delivery(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[_Failure | None]") -> Any:
-    """The poll thread's call-back: the outcome goes to the loop, if there still is one."""
-
-    def settle(error: KafkaError | None) -> None:
-        if not done.done():
-            done.set_result(None if error is None else _failure(error))
-
-    def on_delivery(error: KafkaError | None, _message: Message) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, error)
-
-    return on_delivery
-
-
-def _failure(error: KafkaError) -> _Failure:
+def _not_written(error: KafkaError) -> NotWritten:
     code = error.code()
     if code in _TOO_LARGE:
-        return _Failure(Trouble.TOO_LARGE, reason(error))
+        return NotWritten(Trouble.TOO_LARGE, reason(error))
     if code in _NO_TOPIC:
-        return _Failure(Trouble.NO_TOPIC, reason(error))
+        return NotWritten(Trouble.NO_TOPIC, reason(error))
     if code in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
-        return _Failure(Trouble.NOT_ALLOWED, reason(error))
-    return _Failure(Trouble.UNREACHABLE, reason(error))
+        return NotWritten(Trouble.NOT_ALLOWED, reason(error))
+    return NotWritten(Trouble.UNREACHABLE, reason(error))
 
 
-def _not_written(topic: str, failure: _Failure, deadline_s: float) -> DeadLetterNotWrittenError:
+def _said(topic: str, writing: _Writing | NotWritten, deadline_s: float) -> NotWritten | None:
+    """For the caller."""
+    if isinstance(writing, NotWritten):
+        return writing
+    failure = writing.failure
+    if failure is None:
+        return None
     within = "" if failure.trouble is Trouble.TOO_LARGE else f" within {deadline_s:g} s"
-    return DeadLetterNotWrittenError(
-        f"a dead letter could not be written to {topic}{within}: {failure.text}", failure.trouble
-    )
+    return NotWritten(failure.trouble, f"a dead letter could not be written to {topic}{within}: {failure.text}")

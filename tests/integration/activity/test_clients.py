@@ -20,7 +20,7 @@ from tests.support.cluster import USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
 
-_DEADLINE_S = 45.0
+_DEADLINE_S = 60.0
 SASL = SecurityProtocol.SASL_PLAINTEXT
 QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
 

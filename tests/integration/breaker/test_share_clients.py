@@ -31,7 +31,7 @@ from headgate.domain.dead_letters import Cause, DeadLetter
 from headgate.domain.share_configs import LIMIT
 from headgate.facts import BreakerTripped, DispositionsCounted, decode
 from headgate.kafka.connections import Dialler
-from headgate.kafka.dead_letter_writer import DeadLetterNotWrittenError, DeadLetterWriter, Trouble
+from headgate.kafka.dead_letter_writer import DeadLetterWriter, Trouble
 from headgate.kafka.embedded import SecurityProtocol
 from headgate.kafka.fact_reader import Record
 from headgate.kafka.fact_tail import FactTail
@@ -143,19 +143,18 @@ async def until(condition: Callable[[], bool], seconds: float = DEADLINE_S) -> N
 
 
 async def trouble_of(writer: DeadLetterWriter, topic: str, wanted: DeadLetter, deadline_s: float) -> Trouble:
-    with pytest.raises(DeadLetterNotWrittenError) as caught:
-        await writer.write(topic, wanted, deadline_s)
-    return caught.value.trouble
+    [said] = await writer.write(topic, [wanted], deadline_s)
+    assert said is not None
+    return said.trouble
 
 
 async def first_refused(writer: DeadLetterWriter, topic: str, offsets: Iterator[int]) -> tuple[int, Trouble]:
     """A broker hears a moment later of what was changed: letters are written until one is not."""
     async with asyncio.timeout(DEADLINE_S):
         for offset in offsets:
-            try:
-                await writer.write(topic, letter(offset, partition=2), 2.0)
-            except DeadLetterNotWrittenError as refused:
-                return offset, refused.trouble
+            [said] = await writer.write(topic, [letter(offset, partition=2)], 2.0)
+            if said is not None:
+                return offset, said.trouble
     raise AssertionError
 
 
@@ -167,7 +166,7 @@ async def test_letters_go_to_the_partition_of_their_source_with_their_headers(to
     async with writing(topics.settings) as writer:
         await writer.open(topic)
         wanted = [letter(offset, partition=offset % 5, value=b"v%d" % offset) for offset in range(200)]
-        await asyncio.gather(*(writer.write(topic, one, DEADLINE_S) for one in wanted))
+        assert await writer.write(topic, wanted, DEADLINE_S) == [None] * 200
         assert (writer.letters, writer.bytes) == (0, 0)
         facts = await writer.topic_facts(topic)
     assert (facts.exists, facts.partitions, facts.max_message_bytes) == (True, 3, 1_048_588)
@@ -191,10 +190,15 @@ async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_
         began = asyncio.get_running_loop().time()
         assert await trouble_of(writer, topic, large, 100.0) is Trouble.TOO_LARGE
         assert asyncio.get_running_loop().time() - began < DEADLINE_S
-        await writer.write(topic, letter(1), DEADLINE_S)
-        # Together they are larger than the topic takes in a batch, and each of them is not.
-        await asyncio.gather(*(writer.write(topic, letter(2 + one), DEADLINE_S) for one in range(20)))
-    assert await asyncio.to_thread(topics.offsets) == list(range(1, 22))
+        assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
+        # Together they are larger than the topic takes in a batch, and each of them is not; the one that is too large
+        # takes none of the others with it.
+        many = [letter(2 + one) for one in range(20)]
+        said = await writer.write(topic, [*many[:10], large, *many[10:]], DEADLINE_S)
+        assert [one and one.trouble for one in said] == [None] * 10 + [Trouble.TOO_LARGE] + [None] * 10
+        others = [writer.write(topic, [letter(22 + one)], DEADLINE_S) for one in range(20)]
+        assert await asyncio.gather(*others) == [[None]] * 20
+    assert await asyncio.to_thread(topics.offsets) == list(range(1, 42))
 
 
 async def test_a_letter_larger_than_any_that_is_tried_is_too_large(topics: Topics) -> None:
@@ -206,14 +210,14 @@ async def test_a_letter_larger_than_any_that_is_tried_is_too_large(topics: Topic
 async def test_a_deleted_topic_stays_deleted_and_letters_go_on_when_it_is_made_again(topics: Topics) -> None:
     topic = topics.create(3)
     async with writing(topics.settings) as writer:
-        await writer.write(topic, letter(1, partition=2), DEADLINE_S)
+        assert await writer.write(topic, [letter(1, partition=2)], DEADLINE_S) == [None]
         await asyncio.to_thread(topics.delete)
         refused, trouble = await first_refused(writer, topic, count(2))
         assert trouble is Trouble.NO_TOPIC
         assert not await asyncio.to_thread(topics.exists)
-        waiting = asyncio.create_task(writer.write(topic, letter(refused + 1, partition=2), DEADLINE_S))
+        waiting = asyncio.create_task(writer.write(topic, [letter(refused + 1, partition=2)], DEADLINE_S))
         await asyncio.to_thread(topics.create, 2)
-        await waiting
+        assert await waiting == [None]
     assert await asyncio.to_thread(topics.offsets) == [refused + 1]
     assert [one.partition() for one in await asyncio.to_thread(topics.records)] == [0]
 
@@ -224,7 +228,7 @@ async def test_an_absent_topic_is_made_only_when_the_operator_says_so(topics: To
         assert not (await writer.topic_facts(topics.name)).exists
     assert not await asyncio.to_thread(topics.exists)
     async with writing(topics.settings, auto_create=True) as writer:
-        await asyncio.gather(*(writer.write(topics.name, letter(one), DEADLINE_S) for one in range(3)))
+        assert await writer.write(topics.name, [letter(one) for one in range(3)], DEADLINE_S) == [None] * 3
     assert await asyncio.to_thread(topics.offsets) == [0, 1, 2]
 
 
@@ -234,9 +238,9 @@ async def test_a_letter_that_arrives_after_its_deadline_is_told_as_late(topics: 
     async with writing(topics.settings) as writer:
         await writer.open(topic)
         wanted = letter(7)
-        with pytest.raises(DeadLetterNotWrittenError) as caught:
-            await writer.write(topic, wanted, 0.0, late.append)  # it is on its way, and no answer can be here yet
-        assert caught.value.trouble is Trouble.UNREACHABLE
+        [said] = await writer.write(topic, [wanted], 0.0, late.append)  # on its way, and no answer can be here yet
+        assert said is not None
+        assert said.trouble is Trouble.UNREACHABLE
         assert (writer.letters, late) == (1, [])
         await until(lambda: late == [wanted])
         assert (writer.letters, writer.bytes) == (0, 0)
@@ -247,24 +251,25 @@ async def test_a_caller_that_went_away_hears_of_its_letter_too(topics: Topics) -
     topic = topics.create(1)
     late: list[DeadLetter] = []
     async with writing(topics.settings) as writer:
-        await writer.write(topic, letter(1), DEADLINE_S)
-        going = asyncio.create_task(writer.write(topic, letter(2), DEADLINE_S, late.append))
+        assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
+        going = asyncio.create_task(writer.write(topic, [letter(2), letter(3)], DEADLINE_S, late.append))
         await asyncio.sleep(0)
         going.cancel()
-        await until(lambda: late == [letter(2)])
+        await until(lambda: late == [letter(2), letter(3)])
+        assert (writer.letters, writer.bytes) == (0, 0)
 
 
 async def test_what_is_on_its_way_is_bounded_and_beyond_that_nobody_waits(topics: Topics) -> None:
     async with writing(topics.settings, most_letters=3, most_bytes=100_000) as writer:
-        stuck = [asyncio.create_task(writer.write(topics.name, letter(one), 0.5)) for one in range(3)]
+        stuck = [asyncio.create_task(writer.write(topics.name, [letter(one)], 0.5)) for one in range(3)]
         await asyncio.sleep(0)
         assert await trouble_of(writer, topics.name, letter(9), 100.0) is Trouble.OVERLOADED
-        await asyncio.gather(*stuck, return_exceptions=True)
+        assert [None] not in await asyncio.gather(*stuck)
         assert writer.letters == 0
-        alone = asyncio.create_task(writer.write(topics.name, letter(4, value=bytes(99_000)), 0.5))
+        alone = asyncio.create_task(writer.write(topics.name, [letter(4, value=bytes(99_000))], 0.5))
         await asyncio.sleep(0)
         assert await trouble_of(writer, topics.name, letter(5, value=bytes(2_000)), 100.0) is Trouble.OVERLOADED
-        await asyncio.gather(alone, return_exceptions=True)
+        assert await alone != [None]
         assert writer.bytes == 0
 
 
@@ -273,12 +278,12 @@ async def test_letters_go_on_when_a_right_comes_back(cluster: Cluster, topics: T
     settings = dict(cluster.client_config(SecurityProtocol.SASL_PLAINTEXT, user="bob"))
     async with writing(settings) as writer:
         with allowed(topics.admin, topic):
-            await writer.write(topic, letter(1), DEADLINE_S)
+            assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
         refused, trouble = await first_refused(writer, topic, count(2))
         assert trouble is Trouble.NOT_ALLOWED
-        waiting = asyncio.create_task(writer.write(topic, letter(refused + 1), DEADLINE_S))
+        waiting = asyncio.create_task(writer.write(topic, [letter(refused + 1)], DEADLINE_S))
         with allowed(topics.admin, topic):
-            await waiting
+            assert await waiting == [None]
     found = await asyncio.to_thread(topics.offsets)
     assert found == [offset for offset in range(1, refused + 2) if offset != refused]
 

@@ -32,7 +32,7 @@ from tests.support.members import Group, Member, Members, member_jvm
 from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, streams_groups, word_count_demo
 
 QUICK = {"group.streams.heartbeat.interval.ms": "200"}
-READY_S = 30.0
+READY_S = 60.0
 
 
 @pytest.fixture(scope="module")

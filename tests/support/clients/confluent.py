@@ -26,7 +26,7 @@ from confluent_kafka import (
 from confluent_kafka import admin as typed_admin
 
 kafka: Any = typed_admin  # it does not export its types
-_DEADLINE_S = 30.0
+_DEADLINE_S = 60.0
 
 
 class Script:

@@ -14,7 +14,7 @@ from headgate.kafka.java import ClassPath, class_path, find_java
 from tests.support.calling_jvm import end_jvm
 
 _LOG4J = Path(__file__).with_name("log4j2.xml")
-_START_S = 30.0
+_START_S = 60.0
 
 
 class ScenarioError(AssertionError):

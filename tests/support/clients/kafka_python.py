@@ -26,7 +26,7 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError, NonEmptyGroupError, TopicAlreadyExistsError
 
-_DEADLINE_S = 30.0
+_DEADLINE_S = 60.0
 
 
 class Script:

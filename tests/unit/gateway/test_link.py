@@ -9,6 +9,7 @@ from struct import pack
 
 import pytest
 
+from headgate.gateway import link as link_module
 from headgate.gateway.link import BUFFER_BYTES, Link, LinkMeter
 from tests.unit.gateway.stage import turns, until
 
@@ -116,20 +117,21 @@ async def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
         assert link._meter.sent_bytes == len(received)
 
 
-async def test_what_is_kept_of_a_shared_buffer_is_a_copy() -> None:
+async def test_what_is_kept_of_the_shared_buffer_is_a_copy() -> None:
     async with linked() as (link, _, peer):
-        shared = bytearray(b"x" * 10_000_000)
-        link.write(memoryview(shared))
-        shared[:] = bytes(len(shared))
-        total = 0
-        while total < len(shared):
+        full = bytes(10_000_000)  # more than the kernel takes
+        link.write(full)
+        link_module._SHARED[:] = b"x" * len(link_module._SHARED)
+        link.write(link_module._SHARED[:100_000])
+        link_module._SHARED[:] = b"y" * len(link_module._SHARED)
+        received = bytearray()
+        while len(received) < len(full) + 100_000:
             await asyncio.sleep(0)
             try:
-                piece = peer.recv(1 << 20)
+                received += peer.recv(1 << 20)
             except BlockingIOError:
                 continue
-            assert piece == b"x" * len(piece)
-            total += len(piece)
+        assert received[len(full) :] == b"x" * 100_000
 
 
 async def test_held_input_is_kept_and_shown_when_it_is_released() -> None:

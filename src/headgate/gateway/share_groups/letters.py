@@ -25,7 +25,7 @@ from headgate.facts.observations import EventName
 from headgate.gateway.interceptor import Session
 from headgate.gateway.share_groups.copies import GONE, Copies, Copy, Records, Unpacked
 from headgate.gateway.share_groups.meter import ShareMeter
-from headgate.kafka.dead_letter_writer import DeadLetterNotWrittenError, DeadLetterWriter
+from headgate.kafka.dead_letter_writer import DeadLetterWriter, NotWritten, Trouble
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -45,6 +45,8 @@ _MOST_SAID: Final = 100  # partitions of one second
 _MOST_TOLD: Final = 1_000  # ranges of one event
 _DEFAULT_LARGEST: Final = 1024 * 1024  # where the service account may not read the topic's configs
 _SAY_S: Final = 1.0
+
+_NO_COPY: Final = Copy()
 
 Ranges = tuple[tuple[int, int], ...]
 Tell = Callable[[EventName, str, Mapping[str, object]], None]  # event, group, detail
@@ -120,14 +122,19 @@ class Letters:
         failed: list[dict[int, str]] = [{} for _ in wanted]
         ready: list[tuple[int, DeadLetter]] = []
         names: dict[bytes, str] = {}  # each is asked for once
+        copies: Mapping[int, Copy] = {}
         for index, some in enumerate(wanted):
             for begin in range(some.first, some.last + 1, at_once):
                 offsets = range(begin, min(begin + at_once, some.last + 1))
-                try:
-                    async with asyncio.timeout_at(until):
-                        ready += ((index, one) for one in await self._letters(settings, names, some, offsets, session))
-                except TimeoutError:
-                    failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
+                if settings.copy_record or some.key[2] not in names:
+                    try:
+                        async with asyncio.timeout_at(until):
+                            copies = await self._look_up(settings, names, some, offsets, session)
+                    except TimeoutError:
+                        failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
+                        continue
+                name = names[some.key[2]]
+                ready += ((index, self._letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets)
                 if len(ready) >= at_once:
                     await self._write_some(topic, ready, failed, until)
                     ready = []
@@ -137,10 +144,24 @@ class Letters:
     async def _write_some(
         self, topic: str, some: Sequence[tuple[int, DeadLetter]], failed: Sequence[dict[int, str]], until: float
     ) -> None:
-        said = await asyncio.gather(*(self._write_one(topic, letter, until) for _, letter in some))
-        for (index, letter), text in zip(some, said, strict=True):
-            if text is not None:
-                failed[index][letter.offset] = text
+        """Those whose copies are too large for their topic are written once more, without them."""
+        bare: list[tuple[int, DeadLetter]] = []
+        for (index, letter), said in zip(some, await self._said(topic, [one for _, one in some], until), strict=True):
+            if said is None:
+                continue
+            if said.trouble is Trouble.TOO_LARGE and (letter.key is not None or letter.value is not None):
+                bare.append((index, replace(letter, key=None, value=None, copy_problem=said.text)))
+            else:
+                failed[index][letter.offset] = said.text
+        if bare:
+            await self._write_some(topic, bare, failed, until)
+
+    async def _said(self, topic: str, letters: Sequence[DeadLetter], until: float) -> list[NotWritten | None]:
+        """What the writer says of each."""
+        writer = self._writer()
+        if writer is None:
+            return [NotWritten(Trouble.UNREACHABLE, "share groups are not available")] * len(letters)
+        return await writer.write(topic, letters, _left(until), self._on_late)
 
     def _fate(self, topic: str, some: Wanted, failed: Mapping[int, str]) -> Fate:
         if not failed:
@@ -200,57 +221,23 @@ class Letters:
         self._tell_failed()
         self._tell_late()
 
-    async def _letters(
-        self, settings: GroupSettings, names: dict[bytes, str], some: Wanted, offsets: range, session: Session
-    ) -> list[DeadLetter]:
+    def _letter(self, some: Wanted, topic: str, offset: int, copy: Copy) -> DeadLetter:
         group, member, topic_id, partition = some.key
-        is_held = some.delivery_count is not None
-        if topic_id not in names:
-            names[topic_id] = await self._name(topic_id, session, is_held=is_held)
-        copies: Mapping[int, Copy] = {}
-        if settings.copy_record:
-            copies = await self._copied(
-                settings.dlq_topic or "", topic_id, partition, offsets, session, is_held=is_held
-            )
-        letter = DeadLetter(
+        return DeadLetter(
             group=group,
-            topic=names[topic_id],
-            topic_id=topic_id,
-            partition=partition,
-            offset=offsets.start,
-            delivery_count=some.delivery_count,
-            cause=some.cause,
             member=member,
             cluster=self._cluster(),
+            topic=topic,
+            topic_id=topic_id,
+            partition=partition,
+            offset=offset,
+            delivery_count=some.delivery_count,
+            cause=some.cause,
             at=self._clock.epoch_ms(),
+            key=copy.key,
+            value=copy.value,
+            copy_problem=copy.problem,
         )
-        letters = []
-        for offset in offsets:
-            copy = copies.get(offset)
-            if copy is None:
-                letters.append(replace(letter, offset=offset))
-            else:
-                letters.append(
-                    replace(letter, offset=offset, key=copy.key, value=copy.value, copy_problem=copy.problem)
-                )
-        return letters
-
-    async def _write_one(self, topic: str, letter: DeadLetter, until: float) -> str | None:
-        """None: it is written. Else why not."""
-        writer = self._writer()
-        if writer is None:
-            return "share groups are not available"
-        try:
-            try:
-                await writer.write(topic, letter, _left(until), self._on_late)
-            except DeadLetterNotWrittenError as failure:
-                if not failure.too_large or (letter.key is None and letter.value is None):
-                    raise
-                bare = replace(letter, key=None, value=None, copy_problem=str(failure))
-                await writer.write(topic, bare, _left(until), self._on_late)
-        except ClusterError as failure:
-            return str(failure)
-        return None
 
     # --- a letter that arrives after it was given up
 
@@ -273,6 +260,18 @@ class Letters:
             self._tell("late_write", group, detail)
 
     # --- what a letter says of its record
+
+    async def _look_up(
+        self, settings: GroupSettings, names: dict[bytes, str], some: Wanted, offsets: range, session: Session
+    ) -> Mapping[int, Copy]:
+        """The topic's name, into `names`, and copies of its records, if they are wanted."""
+        _, _, topic_id, partition = some.key
+        is_held = some.delivery_count is not None
+        if topic_id not in names:
+            names[topic_id] = await self._name(topic_id, session, is_held=is_held)
+        if not settings.copy_record:
+            return {}
+        return await self._copied(settings.dlq_topic or "", topic_id, partition, offsets, session, is_held=is_held)
 
     def known_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)

@@ -4,7 +4,8 @@
         print(finding.verdict, finding.text, finding.mend)
 
 Read `findings.py` (what is said), `examination.py` (the order), then one module a question: `machine`, `certificates`,
-`dialling`, `nodes`, `features`, `rights` with `probing`, `topics`, `clock`. Nothing here changes the cluster.
+`dialling`, `nodes`, `features`, `rights` with `probing`, `topics`, `dead_letters` with `dead_letter_probing`, `clock`.
+Nothing here changes the cluster.
 """
 
 from headgate.kafka.diagnosis.examination import examine

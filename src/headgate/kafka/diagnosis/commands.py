@@ -42,13 +42,17 @@ class KafkaTools:
 
     def allow(self, resource: Resource, operations: Iterable[str], prefix: str) -> str:
         """Grant operations to the service account; `prefix` is where the names begin, unused for the cluster."""
+        return self._allow(resource, operations, prefix, "--resource-pattern-type", "prefixed")
+
+    def allow_named(self, resource: Resource, operations: Iterable[str], name: str) -> str:
+        """The same for this very name; `*` stands for all."""
+        return self._allow(resource, operations, name)
+
+    def _allow(self, resource: Resource, operations: Iterable[str], name: str, *pattern: str) -> str:
         words = ["--add", "--allow-principal", self.principal]
         for operation in operations:
             words += ["--operation", operation]
-        if resource is Resource.CLUSTER:
-            words.append("--cluster")
-        else:
-            words += [f"--{resource}", prefix, "--resource-pattern-type", "prefixed"]
+        words += ["--cluster"] if resource is Resource.CLUSTER else [f"--{resource}", name, *pattern]
         return self._line("kafka-acls.sh", words)
 
     def set_topic_config(self, topic: str, key: str, value: str) -> str:
@@ -57,6 +61,9 @@ class KafkaTools:
 
     def add_partitions(self, topic: str, partitions: int) -> str:
         return self._line("kafka-topics.sh", ["--alter", "--topic", topic, "--partitions", str(partitions)])
+
+    def create_topic(self, topic: str) -> str:
+        return self._line("kafka-topics.sh", ["--create", "--topic", topic])
 
     def delete_topic(self, topic: str) -> str:
         return self._line("kafka-topics.sh", ["--delete", "--topic", topic])

@@ -13,7 +13,17 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import MAX_NODES, Address
 from headgate.config.model import Config
-from headgate.kafka.diagnosis import certificates, clock, features, machine, nodes, probing, rights, topics
+from headgate.kafka.diagnosis import (
+    certificates,
+    clock,
+    dead_letter_probing,
+    features,
+    machine,
+    nodes,
+    probing,
+    rights,
+    topics,
+)
 from headgate.kafka.diagnosis.broker import Broker, close
 from headgate.kafka.diagnosis.certificates import now_utc
 from headgate.kafka.diagnosis.commands import KafkaTools
@@ -130,6 +140,10 @@ class _Examination:
         with self.progress.step("asking for the rights of the service account"):
             async for finding in self._own_topics(broker, tools):
                 yield finding
+        if self.config.share_groups.enable:
+            with self.progress.step("asking what dead letters need"):
+                async for finding in dead_letter_probing.examine(broker, self.config, tools, deadline_s=self._step_s):
+                    yield finding
         with self.progress.step("reading the cluster's clock"):
             yield await clock.examine(broker, self.time, tools)
 

@@ -28,6 +28,7 @@ class Check(enum.Enum):
     VERSIONS = "versions"  # calls that features need
     RIGHTS = "rights"  # of the service account
     TOPICS = "topics"  # Headgate's own
+    SHARE_GROUPS = "share groups"  # the rights beyond the prefix that dead letters need, and their topics
     CLOCK = "clock"
 
 

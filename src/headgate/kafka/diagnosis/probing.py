@@ -92,11 +92,11 @@ async def ask_all(
 async def _ask(right: Right, broker: Broker, topics: Mapping[str, MetadataTopic], cluster: int, prefix: str) -> Answer:
     match right.resource, right.operation:
         case Resource.TOPIC, "Create":
-            return await _create(broker, topics)
+            return await may_create(broker, topics)
         case Resource.TOPIC, "DescribeConfigs":
-            return await _describe_configs(broker, topics)
+            return await may_describe_configs(broker, topics)
         case Resource.TOPIC, operation:
-            return _of_topics(topics, BITS[operation])
+            return of_topics(topics, BITS[operation])
         case Resource.GROUP, _:
             return await _read_group(broker, prefix + LEADER_GROUP)
         case Resource.TRANSACTIONAL_ID, "Describe":
@@ -109,7 +109,7 @@ async def _ask(right: Right, broker: Broker, topics: Mapping[str, MetadataTopic]
             raise AssertionError(right)
 
 
-def _of_topics(topics: Mapping[str, MetadataTopic], bit: int) -> Answer:
+def of_topics(topics: Mapping[str, MetadataTopic], bit: int) -> Answer:
     """From the operations that Metadata names.
 
     A topic that may not be described may not be read or written either: a broker takes each of the two for Describe.
@@ -125,7 +125,7 @@ def _of_topics(topics: Mapping[str, MetadataTopic], bit: int) -> Answer:
     return _refused(refused, topics)
 
 
-async def _create(broker: Broker, topics: Mapping[str, MetadataTopic]) -> Answer:
+async def may_create(broker: Broker, topics: Mapping[str, MetadataTopic]) -> Answer:
     """CreateTopics that is only validated; a topic that exists is refused for that reason, behind the right."""
     request = CreateTopicsRequest(
         topics=tuple(NewTopic(name=name, num_partitions=1, replication_factor=-1) for name in topics),
@@ -137,7 +137,7 @@ async def _create(broker: Broker, topics: Mapping[str, MetadataTopic]) -> Answer
     return _refused(refused, topics)
 
 
-async def _describe_configs(broker: Broker, topics: Mapping[str, MetadataTopic]) -> Answer:
+async def may_describe_configs(broker: Broker, topics: Mapping[str, MetadataTopic]) -> Answer:
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(

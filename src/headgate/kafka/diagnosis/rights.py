@@ -1,8 +1,8 @@
 """The rights of the service account: the one list of them, and what is said when one is missing.
 
 One rule: `RIGHTS` is the whole truth. `docs/operate.md` shows it to operators (a test holds the two equal), `probing`
-asks a broker for each row, and nothing that Headgate does for itself may need more. The one exception is optional, and
-beyond the prefix: Describe on Streams groups, for the cleanup of topologies.
+asks a broker for each row, and nothing that Headgate does for itself may need more. The exceptions are beyond the
+prefix: what dead letters need (`dead_letters`), and what the page calls optional, which nobody asks for here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from headgate.kafka.diagnosis.findings import Check, Finding, ok, problem, warni
 
 # Names below the prefix that are no topics. Their rights are given for the prefix, so the names may change.
 LEADER_GROUP = "leader"
-LEADER_TRANSACTIONAL_ID = "leader"
+LEADER_TRANSACTIONAL_ID = "trips"
 
 CLUSTER = "kafka-cluster"  # Kafka's name of the one cluster resource
 _ALTER = 7  # the bit of it, as org.apache.kafka.common.acl.AclOperation numbers them

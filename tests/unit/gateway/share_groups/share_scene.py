@@ -22,7 +22,7 @@ from headgate.gateway.share_groups.acknowledges import AcknowledgeInterceptor
 from headgate.gateway.share_groups.fetches import FetchInterceptor
 from headgate.gateway.share_groups.service import ShareGroupService
 from headgate.kafka.dead_letter_topics import TopicFacts
-from headgate.kafka.dead_letter_writer import DeadLetterNotWrittenError, OnLate, Trouble
+from headgate.kafka.dead_letter_writer import NotWritten, OnLate, Trouble
 from headgate.kafka.topics import Origin
 from headgate.wire.codec import decode
 from headgate.wire.messages.groups import HeartbeatResponse
@@ -68,21 +68,22 @@ class Post:
     async def write(
         self,
         topic: str,
-        letter: DeadLetter,
+        letters: Sequence[DeadLetter],
         deadline_s: float,
         on_late: OnLate | None = None,  # noqa: ARG002
-    ) -> None:
+    ) -> list[NotWritten | None]:
         assert topic.startswith("dlq.")
-        self.begun.append(letter)
-        self.deadlines.append(deadline_s)
+        self.begun.extend(letters)
+        self.deadlines += [deadline_s] * len(letters)
         if self.problem is not None:
-            raise DeadLetterNotWrittenError(self.problem, Trouble.NO_TOPIC)
+            return [NotWritten(Trouble.NO_TOPIC, self.problem)] * len(letters)
         try:
             async with asyncio.timeout(deadline_s):
                 await self.open.wait()
         except TimeoutError:
-            raise DeadLetterNotWrittenError("no answer came", Trouble.UNREACHABLE) from None
-        self.written.append(letter)
+            return [NotWritten(Trouble.UNREACHABLE, "no answer came")] * len(letters)
+        self.written.extend(letters)
+        return [None] * len(letters)
 
     async def topic_facts(self, topic: str) -> TopicFacts:  # noqa: ARG002
         return TopicFacts(partitions=1, max_message_bytes=1 << 20)
