@@ -233,8 +233,8 @@ def _say(text: str) -> None:
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.share", description="What minding share groups costs.")
-    parser.add_argument("--records", type=int, default=400_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--holders", type=int, default=HOLDERS)
     parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args(given)

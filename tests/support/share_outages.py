@@ -87,9 +87,8 @@ class Ordeal:
         assert self._told("write_timeout") == self._rejected, "and nothing else"
         status = self.scene.status(self.group)
         assert (status["dlq_written"], status["paused"]) == (0, False), "never in the rate"
-        assert self.scene.gateway.metric("headgate_share_group_dlq_write_timeouts_total", group=self.group) == len(
-            self._rejected
-        )
+        timeouts = "headgate_share_group_dlq_write_timeouts_total"
+        until(lambda: self.scene.gateway.metric(timeouts, group=self.group) == len(self._rejected))
         assert self._member.errors == []
         self._silent_s = self._silence()
         return self._endured(self._rejected, set())

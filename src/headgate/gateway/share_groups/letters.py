@@ -40,7 +40,8 @@ _FETCH_BYTES: Final = 1024 * 1024
 _MOST_FETCHES: Final = 8
 _CALL_S: Final = 2.0
 _AT_ONCE: Final = 200
-_COPIES_AT_ONCE: Final = 20  # each may be as large as its topic takes
+_COPIES_AT_ONCE: Final = 20  # are looked up: each may be as large as its topic takes
+_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 _MOST_SAID: Final = 100  # partitions of one second
 _MOST_TOLD: Final = 1_000  # ranges of one event
 _DEFAULT_LARGEST: Final = 1024 * 1024  # where the service account may not read the topic's configs
@@ -121,6 +122,7 @@ class Letters:
         at_once = _COPIES_AT_ONCE if settings.copy_record else _AT_ONCE
         failed: list[dict[int, str]] = [{} for _ in wanted]
         ready: list[tuple[int, DeadLetter]] = []
+        size = 0  # of the copies among them
         names: dict[bytes, str] = {}  # each is asked for once
         copies: Mapping[int, Copy] = {}
         for index, some in enumerate(wanted):
@@ -135,9 +137,10 @@ class Letters:
                         continue
                 name = names[some.key[2]]
                 ready += ((index, self._letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets)
-                if len(ready) >= at_once:
+                size += sum(len(one.key or b"") + len(one.value or b"") for one in copies.values())
+                if len(ready) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
                     await self._write_some(topic, ready, failed, until)
-                    ready = []
+                    ready, size = [], 0
         await self._write_some(topic, ready, failed, until)
         return [self._fate(topic, some, lost) for some, lost in zip(wanted, failed, strict=True)]
 

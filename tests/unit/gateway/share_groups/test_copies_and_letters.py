@@ -89,20 +89,21 @@ async def test_who_only_says_that_it_holds_a_record_gets_no_copy_of_what_others_
         assert letter.copy_problem is not None
 
 
-async def test_large_copies_are_written_a_few_at_a_time() -> None:
+@pytest.mark.parametrize(("size", "at_once"), [(1, 40), (210_000, 20)])
+async def test_large_copies_are_written_a_few_at_a_time(size: int, at_once: int) -> None:
     async with share_stage() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         on.post.open.clear()
-        await on.fetch(fetching(), fetched({0: [(0, 99, 1)]}, records=batch(0, [b"v"] * 100)))
-        await on.send(acknowledging({0: [(0, 99, [REJECT])]}))
+        await on.fetch(fetching(), fetched({0: [(0, 39, 1)]}, records=batch(0, [bytes(size)] * 40)))
+        await on.send(acknowledging({0: [(0, 39, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
         await until(lambda: bool(on.post.begun))
         await turns(50)
-        assert len(on.post.begun) == 20
+        assert len(on.post.begun) == at_once
         on.post.open.set()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert len(on.post.written) == 100
+        assert [len(one.value or b"") for one in on.post.written] == [size] * 40
 
 
 async def test_a_late_letter_is_said_to_be_late() -> None:
