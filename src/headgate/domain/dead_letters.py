@@ -13,6 +13,7 @@ SHIPPED = "__dlq.errors."
 OWN = "__headgate."
 # No record was ever delivered 0 times, and a reader that wants a number gets one.
 UNKNOWN_COUNT = "0"
+_LONGEST_KEPT = 1024
 
 Header = tuple[str, bytes]
 
@@ -51,7 +52,9 @@ class DeadLetter:
 
     @property
     def headers(self) -> list[Header]:
-        same = _same_headers(
+        # Kept only while it is small: clients choose these names.
+        is_small = len(self.group) + len(self.member) <= _LONGEST_KEPT
+        same = (_same_headers if is_small else _same_headers.__wrapped__)(
             self.group,
             self.member,
             self.cluster,
@@ -68,7 +71,7 @@ class DeadLetter:
         return headers
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)  # letters of one request come in a row
 def _same_headers(
     group: str,
     member: str,

@@ -12,17 +12,18 @@ It is at least once: an answer can be lost, and then the letter is there twice, 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from typing import Any, Final
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headgate.base.errors import ClusterError
-from headgate.domain.dead_letters import DeadLetter, Header, partition_of
+from headgate.domain.dead_letters import DeadLetter, partition_of
 from headgate.facts.topics import MIB
 from headgate.kafka.dead_letter_topics import DeadLetterTopics, TopicFacts
 from headgate.kafka.polled_producer import PolledProducer
@@ -66,6 +67,7 @@ class NotWritten:
 
 
 _NOT_IN_TIME: Final = NotWritten(Trouble.UNREACHABLE, "no answer came")
+_CLOSED: Final = NotWritten(Trouble.UNREACHABLE, "the writer was closed")
 
 
 class DeadLetterWriter:
@@ -110,12 +112,14 @@ class DeadLetterWriter:
             on_fatal=lambda error: log.warning("a new producer writes dead letters", error=reason(error)),
         )
         self._topics = DeadLetterTopics(settings, auto_create=auto_create, replication=replication)
-        self._most_letters, self._most_bytes = most_letters, most_bytes
+        self._most_letters, self._most_bytes, self._largest = most_letters, most_bytes, largest
         self._loop = asyncio.get_running_loop()
         self._alone: dict[str, asyncio.Lock] = {}
         self._rounds: set[asyncio.Future[None]] = set()
-        self._under_way: set[_Writing] = set()
-        self._heard: deque[tuple[_Writing, int, KafkaError | None]] = deque()  # by the poll thread
+        # By a ticket for each attempt: a producer that is dropped keeps its call-backs, which must not keep letters.
+        self._under_way: dict[int, _Writing] = {}
+        self._tickets = count()
+        self._heard: deque[tuple[int, KafkaError | None]] = deque()  # by the poll thread
         self._is_woken = False
         self.letters = 0  # on their way
         self.bytes = 0
@@ -140,37 +144,41 @@ class DeadLetterWriter:
         `on_late` is called on the loop when a letter arrived after all: past the deadline, or after a caller that was
         cancelled.
         """
-        writings = [self._taken(topic, letter) for letter in letters]
-        taken = [one for one in writings if isinstance(one, _Writing)]
+        writings = [_Writing(topic, letter) for letter in letters]
+        taken = [one for one in writings if self._is_taken(one)]
         try:
             await self._until_written(topic, taken, self._loop.time() + deadline_s)
         finally:
             for one in taken:
                 self._let_go(one, on_late)
-        return [_said(topic, one, deadline_s) for one in writings]
+        return [_said(one, deadline_s) for one in writings]
 
-    def _taken(self, topic: str, letter: DeadLetter) -> "_Writing | NotWritten":
-        headers = letter.headers
-        size = _size(letter, headers)
+    def _is_taken(self, writing: "_Writing") -> bool:
+        """Whether there is room for it."""
+        size = writing.size
         if self.letters >= self._most_letters or (self.letters and self.bytes + size > self._most_bytes):
             text = f"{self.letters} dead letters of {self.bytes} bytes wait to be written: no more are taken"
-            return NotWritten(Trouble.OVERLOADED, text)
+            writing.failure = NotWritten(Trouble.OVERLOADED, text)
+            return False
         self.letters += 1
         self.bytes += size
-        return _Writing(topic=topic, letter=letter, headers=headers, size=size)
+        return True
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
         """Wait for what is on its way, then stop; what did not arrive in time is said by its `write`."""
         if self._rounds:
             await asyncio.wait(tuple(self._rounds), timeout=timeout_s)
-        self._give_up("the writer was closed")
+        self._give_up(_CLOSED.text)
         await self._producer.close()
         await self._topics.close()
 
     # --- the attempts at some letters
 
     async def _until_written(self, topic: str, writings: "Sequence[_Writing]", until: float) -> None:
-        """Each has in `failure` what stood in its way last, None when it is written."""
+        """Each has in `failure` what stood in its way last, None when it is written.
+
+        What failed is tried again when all of the round have been heard of.
+        """
         pause = _FIRST_PAUSE_S
         while writings:
             try:
@@ -178,7 +186,7 @@ class DeadLetterWriter:
                     await self._attempt(topic, writings)
             except TimeoutError:
                 return
-            writings = [one for one in writings if one.failure and one.failure.trouble is not Trouble.TOO_LARGE]
+            writings = [one for one in writings if one.failure is not None and not one.is_too_large]
             if not writings or self._producer.is_closed:
                 return
             self._topics.doubt(topic)
@@ -203,15 +211,16 @@ class DeadLetterWriter:
             for one in writings:
                 one.failure = failure
             return
-        most = facts.max_message_bytes
+        most = None if facts.max_message_bytes is None else min(facts.max_message_bytes, self._largest)
         if most is None or most >= _BATCH_BYTES:
             await self._produced(producer, writings, facts.partitions)
-            return
+            # Where nobody may know what the topic takes, a batch can be too large although its letters are not.
+            writings = [one for one in writings if one.is_too_large and (most is None or one.size <= most)]
         for one in writings:
             async with self._alone.setdefault(topic, asyncio.Lock()):
                 await self._produced(producer, [one], facts.partitions)
-            if one.failure and one.failure.trouble is Trouble.TOO_LARGE and one.size <= most:
-                # It shared a batch with a letter whose writer had given up waiting.
+            if one.failure and one.is_too_large and most is not None and one.size <= most:
+                # It shared a batch with a letter whose writer had given up waiting, or the topic takes less by now.
                 one.failure = NotWritten(Trouble.UNREACHABLE, one.failure.text)
 
     async def _produced(self, producer: Producer, writings: "Sequence[_Writing]", partitions: int) -> None:
@@ -219,16 +228,18 @@ class DeadLetterWriter:
         done: asyncio.Future[None] = self._loop.create_future()
         these = _Round(done)
         for one in writings:
-            letter = one.letter
-            one.attempt += 1
+            letter, ticket = one.letter, next(self._tickets)
             try:
+                if self._producer.is_closed:
+                    one.failure = _CLOSED
+                    continue
                 producer.produce(
                     one.topic,
                     key=letter.key,
                     value=letter.value,
                     headers=[*one.headers],
                     partition=partition_of(letter.partition, partitions),
-                    on_delivery=self._on_delivery(one, one.attempt),
+                    on_delivery=self._on_delivery(ticket),
                 )
             except BufferError:
                 one.failure = NotWritten(Trouble.UNREACHABLE, "the producer's queue is full")
@@ -237,17 +248,17 @@ class DeadLetterWriter:
             else:
                 one.round = these
                 these.left += 1
-                self._under_way.add(one)
+                self._under_way[ticket] = one
         if these.left:
             self._rounds.add(done)
             done.add_done_callback(self._rounds.discard)
             await asyncio.wait({done})  # a caller that goes away does not take it back
 
-    def _on_delivery(self, writing: "_Writing", attempt: int) -> Any:
+    def _on_delivery(self, ticket: int) -> Any:
         """The poll thread's call-back: what it hears is taken over by the loop, if there still is one."""
 
         def on_delivery(error: KafkaError | None, _message: Message) -> None:
-            self._heard.append((writing, attempt, error))
+            self._heard.append((ticket, error))
             if not self._is_woken:
                 self._is_woken = True
                 with suppress(RuntimeError):  # the loop has ended
@@ -258,24 +269,23 @@ class DeadLetterWriter:
     def _hear(self) -> None:
         self._is_woken = False  # first: what comes from here on is looked at below, or wakes the loop again
         while self._heard:
-            writing, attempt, error = self._heard.popleft()
-            if attempt == writing.attempt:
-                self._settle(writing, None if error is None else _not_written(error))
+            ticket, error = self._heard.popleft()
+            self._settle(ticket, None if error is None else _not_written(error))
 
-    def _settle(self, writing: "_Writing", failure: NotWritten | None) -> None:
-        these = writing.round
-        if these is None:  # it was given up before
+    def _settle(self, ticket: int, failure: NotWritten | None) -> None:
+        writing = self._under_way.pop(ticket, None)
+        if writing is None:  # it was given up before
             return
+        these, writing.round = writing.round, None
+        assert these is not None
         writing.failure = failure
-        writing.round = None
-        self._under_way.discard(writing)
+        these.left -= 1
+        if not these.left and not these.done.done():
+            these.done.set_result(None)
         if writing.is_let_go:
             self._forget(writing)
             if failure is None and writing.on_late is not None:
                 writing.on_late(writing.letter)
-        these.left -= 1
-        if not these.left and not these.done.done():
-            these.done.set_result(None)
 
     def _let_go(self, writing: "_Writing", on_late: OnLate | None) -> None:
         """Out of the bounds; an attempt that is still on its way stays in them until it has ended."""
@@ -290,8 +300,9 @@ class DeadLetterWriter:
         self.bytes -= writing.size
 
     def _give_up(self, text: str) -> None:
-        for writing in tuple(self._under_way):
-            self._settle(writing, NotWritten(Trouble.UNREACHABLE, text))
+        self._hear()  # what has arrived has arrived
+        for ticket in tuple(self._under_way):
+            self._settle(ticket, NotWritten(Trouble.UNREACHABLE, text))
 
 
 @dataclass(slots=True)
@@ -302,25 +313,26 @@ class _Round:
     left: int = 0
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class _Writing:
     """One letter on its way; `round` is that of its attempt while nothing is heard of it."""
 
-    topic: str
-    letter: DeadLetter
-    headers: list[Header]
-    size: int
-    failure: NotWritten | None = _NOT_IN_TIME
-    attempt: int = 0
-    round: _Round | None = None
-    is_let_go: bool = False
-    on_late: OnLate | None = None
+    __slots__ = ("failure", "headers", "is_let_go", "letter", "on_late", "round", "size", "topic")
 
+    def __init__(self, topic: str, letter: DeadLetter) -> None:
+        self.topic = topic
+        self.letter = letter
+        self.headers = letter.headers
+        # No less than a batch of this letter alone has.
+        in_headers = sum(len(name) + len(text) + _HEADER_BYTES for name, text in self.headers)
+        self.size = _BATCH_OVERHEAD + in_headers + len(letter.key or b"") + len(letter.value or b"")
+        self.failure: NotWritten | None = _NOT_IN_TIME
+        self.round: _Round | None = None
+        self.is_let_go = False
+        self.on_late: OnLate | None = None
 
-def _size(letter: DeadLetter, headers: Iterable[Header]) -> int:
-    """No less than a batch of this letter alone has."""
-    in_headers = sum(len(name) + len(text) + _HEADER_BYTES for name, text in headers)
-    return _BATCH_OVERHEAD + in_headers + len(letter.key or b"") + len(letter.value or b"")
+    @property
+    def is_too_large(self) -> bool:
+        return self.failure is not None and self.failure.trouble is Trouble.TOO_LARGE
 
 
 def _not_written(error: KafkaError) -> NotWritten:
@@ -334,12 +346,11 @@ def _not_written(error: KafkaError) -> NotWritten:
     return NotWritten(Trouble.UNREACHABLE, reason(error))
 
 
-def _said(topic: str, writing: _Writing | NotWritten, deadline_s: float) -> NotWritten | None:
+def _said(writing: _Writing, deadline_s: float) -> NotWritten | None:
     """For the caller."""
-    if isinstance(writing, NotWritten):
-        return writing
     failure = writing.failure
-    if failure is None:
-        return None
-    within = "" if failure.trouble is Trouble.TOO_LARGE else f" within {deadline_s:g} s"
-    return NotWritten(failure.trouble, f"a dead letter could not be written to {topic}{within}: {failure.text}")
+    if failure is None or failure.trouble is Trouble.OVERLOADED:
+        return failure
+    within = "" if writing.is_too_large else f" within {deadline_s:g} s"
+    text = f"a dead letter could not be written to {writing.topic}{within}: {failure.text}"
+    return NotWritten(failure.trouble, text)

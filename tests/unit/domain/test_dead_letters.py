@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.domain.dead_letters import Cause, DeadLetter, partition_of
+from headgate.domain.dead_letters import Cause, DeadLetter, _same_headers, partition_of
 
 LETTER = DeadLetter(
     group="sg",
@@ -71,3 +71,12 @@ def test_copies_of_a_letter_have_one_identity() -> None:
 @pytest.mark.parametrize(("source", "partitions", "target"), [(0, 1, 0), (7, 1, 0), (3, 8, 3), (8, 8, 0), (13, 8, 5)])
 def test_the_partition_is_the_sources_modulo(source: int, partitions: int, target: int) -> None:
     assert partition_of(source, partitions) == target
+
+
+def test_names_that_clients_choose_are_not_kept() -> None:
+    _same_headers.cache_clear()
+    for at in range(100):
+        assert replace(LETTER, at=at).headers[-1] == ("__headgate.at", str(at).encode())
+        assert dict(replace(LETTER, at=at, member="m" * 100_000).headers)["__headgate.member"] == b"m" * 100_000
+    kept = _same_headers.cache_info()
+    assert (kept.currsize, kept.misses) == (16, 100)

@@ -1,12 +1,14 @@
 """Dead letters without a cluster: deadlines hold, bounds hold, and closing leaves nobody waiting."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headgate.domain.dead_letters import Cause, DeadLetter
-from headgate.kafka.dead_letter_writer import DeadLetterWriter, Trouble
+from headgate.kafka.dead_letter_topics import TopicFacts
+from headgate.kafka.dead_letter_writer import DeadLetterWriter, Trouble, _Writing
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 LETTER = DeadLetter(
@@ -73,3 +75,41 @@ async def test_closing_leaves_nobody_waiting() -> None:
     [said] = await writer.write("dlq.o", [LETTER], 3600)
     assert said is not None
     assert "closed" in said.text
+
+
+async def test_a_producer_that_broke_keeps_no_letters() -> None:
+    async with opened() as writer:
+        facts = TopicFacts(partitions=1, max_message_bytes=None)
+        writer._topics.look = lambda *_: at_once(facts)  # type: ignore[method-assign]
+        letters = [replace(LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]
+        waiting = asyncio.create_task(writer.write("dlq.o", letters, 0.3))
+        await asyncio.sleep(0.05)
+        assert len(writer._under_way) == 20
+        writer._producer._broken = True
+        writer._producer.alive()
+        assert (len(writer._under_way), writer.letters) == (0, 20), "they are tried again until the deadline"
+        assert all(one and one.trouble is Trouble.UNREACHABLE for one in await waiting)
+        writer._producer._broken = True
+        writer._producer.alive()
+        assert (len(writer._under_way), writer.letters, writer.bytes) == (0, 0, 0)
+        gc.collect()
+        assert not [one for one in gc.get_objects() if isinstance(one, _Writing)]
+
+
+async def at_once(facts: TopicFacts) -> TopicFacts:
+    return facts
+
+
+async def test_a_late_success_is_told_and_an_old_call_back_means_nothing() -> None:
+    late: list[DeadLetter] = []
+    async with opened() as writer:
+        writer._topics.look = lambda *_: at_once(TopicFacts(partitions=1, max_message_bytes=None))  # type: ignore[method-assign]
+        [said] = await writer.write("dlq.o", [LETTER], 0.0, late.append)
+        assert said is not None
+        [ticket] = writer._under_way
+        told = writer._on_delivery(ticket)
+        told(None, None)
+        told(None, None)
+        await asyncio.sleep(0.05)
+        assert late == [LETTER]
+        assert (writer.letters, writer.bytes) == (0, 0)

@@ -42,6 +42,7 @@ _CALL_S: Final = 2.0
 _AT_ONCE: Final = 200
 _COPIES_AT_ONCE: Final = 20  # are looked up: each may be as large as its topic takes
 _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+_SLOW_S: Final = 0.05  # of a look-up: what is ready does not wait for more of them
 _MOST_SAID: Final = 100  # partitions of one second
 _MOST_TOLD: Final = 1_000  # ranges of one event
 _DEFAULT_LARGEST: Final = 1024 * 1024  # where the service account may not read the topic's configs
@@ -116,7 +117,8 @@ class Letters:
         self, settings: GroupSettings, wanted: Sequence[Wanted], session: Session, deadline_s: float
     ) -> list[Fate]:
         """The fate of each, in order; never raises but for being cancelled."""
-        until = asyncio.get_running_loop().time() + deadline_s
+        time = asyncio.get_running_loop().time
+        until = time() + deadline_s
         topic = settings.dlq_topic
         assert topic is not None
         at_once = _COPIES_AT_ONCE if settings.copy_record else _AT_ONCE
@@ -125,20 +127,23 @@ class Letters:
         size = 0  # of the copies among them
         names: dict[bytes, str] = {}  # each is asked for once
         copies: Mapping[int, Copy] = {}
+        is_slow = False
         for index, some in enumerate(wanted):
             for begin in range(some.first, some.last + 1, at_once):
                 offsets = range(begin, min(begin + at_once, some.last + 1))
                 if settings.copy_record or some.key[2] not in names:
+                    began = time()
                     try:
                         async with asyncio.timeout_at(until):
                             copies = await self._look_up(settings, names, some, offsets, session)
                     except TimeoutError:
                         failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
                         continue
+                    is_slow = time() - began > _SLOW_S
                 name = names[some.key[2]]
                 ready += ((index, self._letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets)
                 size += sum(len(one.key or b"") + len(one.value or b"") for one in copies.values())
-                if len(ready) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
+                if len(ready) >= _AT_ONCE or size >= _BYTES_AT_ONCE or is_slow:
                     await self._write_some(topic, ready, failed, until)
                     ready, size = [], 0
         await self._write_some(topic, ready, failed, until)

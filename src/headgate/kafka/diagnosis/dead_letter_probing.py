@@ -47,6 +47,7 @@ from headgate.wire.messages.configs import (
 )
 
 STATE: Final = "state"
+_OFFSETS: Final = "__consumer_offsets"  # brokers make it when somebody looks for a group, as librdkafka does
 # The gateway asks for the configs of this group to learn what brokers give a group that nobody configured.
 NOBODYS_GROUP: Final = "headgate-no-such-group"
 _CLUSTER_AUTHORIZATION_FAILED: Final = 31
@@ -72,7 +73,8 @@ async def examine(broker: Broker, config: Config, tools: KafkaTools, *, deadline
     probed = uses or NOBODY
     topics: Mapping[str, MetadataTopic] | ClusterError
     try:
-        topics = await described(broker, tuple(probed.topics) or (_stand_in(share.dlq_prefix),))
+        # The next group chooses a topic that none has yet.
+        topics = await described(broker, (*probed.topics, _stand_in(share.dlq_prefix)))
     except ClusterError as failure:
         topics = failure
     asked = dead_letters.needed_rights(auto_create=share.dlq_auto_create)
@@ -127,18 +129,18 @@ async def _ask_topics(
 async def _ask(broker: Broker, right: Right, uses: Uses) -> Answer:
     match right.resource, right.operation:
         case Resource.GROUP, "AlterConfigs":
-            codes = await _alter_nothing(broker, uses.groups or (NOBODYS_GROUP,))
-            refusal = GROUP_AUTHORIZATION_FAILED
+            codes = await _alter_nothing(broker, (NOBODYS_GROUP, *uses.groups))
+            refusal, needed_by_all = GROUP_AUTHORIZATION_FAILED, None
         case Resource.GROUP, _:
             codes = await _read_configs(broker, GROUP, (NOBODYS_GROUP, *uses.groups))
-            refusal = GROUP_AUTHORIZATION_FAILED
+            refusal, needed_by_all = GROUP_AUTHORIZATION_FAILED, NOBODYS_GROUP
         case _:
             codes = await _read_configs(broker, BROKER, (_EVERY_BROKER,))
-            refusal = _CLUSTER_AUTHORIZATION_FAILED
+            refusal, needed_by_all = _CLUSTER_AUTHORIZATION_FAILED, _EVERY_BROKER
     refused = {name for name, code in codes.items() if code == refusal}
     if refused:
         # Without the defaults, and without the brokers' own, no group's limit is known.
-        hits_all = not refused.isdisjoint((NOBODYS_GROUP, _EVERY_BROKER))
+        hits_all = needed_by_all in refused
         return Refused(tuple(group for group in uses.groups if hits_all or group in refused))
     others = sorted(set(codes.values()) - {0})
     if others or not codes:
@@ -164,15 +166,16 @@ async def _read_configs(broker: Broker, kind: int, names: Iterable[str]) -> dict
 
 
 def _stand_in(dlq_prefix: str) -> str:
-    """A topic with the prefix, while no group has one; a prefix leaves room for one more letter."""
+    """A topic with the prefix that no group has; a prefix leaves room for one more letter."""
     return f"{dlq_prefix}x"
 
 
 async def _known_uses(broker: Broker, config: Config, state: str, deadline_s: float) -> Uses:
     """`PermissionError` when the topic may not be read, `ClusterError` when it is not read in time."""
-    topic = (await described(broker, [state])).get(state)
-    if topic is not None and topic.error_code == UNKNOWN_TOPIC:
-        return NOBODY  # Headgate has not run here yet
+    found = await described(broker, [state, _OFFSETS])
+    topic = found.get(state)
+    if any(one.error_code == UNKNOWN_TOPIC for one in found.values()):
+        return NOBODY  # Headgate has not run here yet, or nobody has ever had a group
     if topic is not None and topic.error_code == TOPIC_AUTHORIZATION_FAILED:
         raise PermissionError(state)
     settings = client_settings(config.upstream)
@@ -185,17 +188,19 @@ def _read(settings: Mapping[str, Any], state: str, deadline_s: float) -> ShareSt
     until = time.monotonic() + deadline_s
     problem = "no answer"
     states = ShareStates()
-    consumer = Consumer(
-        quiet(
-            settings,
-            group__id="headgate",  # never joined: the partition is assigned by hand
-            enable__auto__commit=False,
-            enable__partition__eof=True,
-            auto__offset__reset="error",
-            isolation__level="read_uncommitted",
-            allow__auto__create__topics=False,
-        )
+    reading = quiet(
+        settings,
+        group__id="headgate",  # never joined: the partition is assigned by hand
+        enable__auto__commit=False,
+        enable__partition__eof=True,
+        auto__offset__reset="error",
+        isolation__level="read_uncommitted",
+        allow__auto__create__topics=False,
     )
+    try:
+        consumer = Consumer(reading)
+    except KafkaException as failure:
+        raise ClusterError(f"{state} cannot be read: {reason(failure)}") from None
     try:
         consumer.assign([TopicPartition(state, 0, OFFSET_BEGINNING)])
         while time.monotonic() < until:

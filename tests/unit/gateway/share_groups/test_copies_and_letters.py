@@ -9,10 +9,11 @@ from structlog.typing import EventDict
 from headgate.domain.dead_letters import Cause
 from headgate.facts import EventHappened, JsonText
 from headgate.gateway.share_groups.copies import TOO_LARGE, Copies, Copy, Unpacked, unpack
-from headgate.gateway.share_groups.letters import Wanted, ranges, shown
+from headgate.gateway.share_groups.letters import _SLOW_S, Wanted, ranges, shown
 from headgate.gateway.share_groups.outbox import Outbox
 from headgate.gateway.share_groups.owed import MOST_MEMBERS, MOST_RANGES, Debt, Debts
 from headgate.wire.compression import Compression
+from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from headgate.wire.records import Record, write_batch
 from tests.unit.gateway.share_groups.share_scene import (
     ACCEPT,
@@ -104,6 +105,24 @@ async def test_large_copies_are_written_a_few_at_a_time(size: int, at_once: int)
         on.post.open.set()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert [len(one.value or b"") for one in on.post.written] == [size] * 40
+
+
+async def test_what_is_ready_does_not_wait_for_copies_that_come_slowly() -> None:
+    async with share_stage() as on:
+        on.configure(errors__deadletterqueue__copy__record__enable="true")
+        await on.send(acknowledging({0: [(0, 59, [REJECT])]}))
+        await on.proves_right()
+        await on.names_topic()
+        for ready in (0, 20, 40):
+            asked = await on.broker.request()
+            assert asked.key == 1
+            assert [one.offset for one in on.post.written] == list(range(ready))
+            await asyncio.sleep(2 * _SLOW_S)
+            wanted = FetchPartitionResponse(records=batch(ready, [b"v"] * 20))
+            topics = (FetchTopicResponse(topic_id=TOPIC, partitions=(wanted,)),)
+            await on.broker.send(asked.answer(FetchResponse(responses=topics)))
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        assert [(one.offset, one.value) for one in on.post.written] == [(offset, b"v") for offset in range(60)]
 
 
 async def test_a_late_letter_is_said_to_be_late() -> None:
