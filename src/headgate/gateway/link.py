@@ -2,7 +2,8 @@
 
 A link hands what it received to its owner, who says how many bytes it has used; the rest is kept and shown again in
 front of the next bytes. What the socket does not take at once is kept too, and `backlog` tells the owner to stop
-reading the other side until `on_drained`.
+reading the other side until `on_drained`. An owner that collects many bytes has them received where it wants them
+(`fill`).
 
 One rule: the received view is valid only during the call. A link must never parse what it carries.
 """
@@ -28,7 +29,7 @@ class LinkOwner(Protocol):
     """Who gets what a link receives. One of `on_end` and `on_error` comes, once, and no bytes after it."""
 
     def on_bytes(self, view: memoryview, size: int) -> int:
-        """Use up to `size` bytes of `view`; the result says how many were used."""
+        """Use up to `size` bytes of `view`; the result says how many were used. None come when `fill` is done."""
 
     def on_end(self) -> None:
         """The peer has closed its side."""
@@ -68,6 +69,7 @@ class Link:
         "_out",
         "_owner",
         "_sock",
+        "_target",
         "backlog",
         "closed",
         "ended",
@@ -85,6 +87,7 @@ class Link:
         self._owner = owner
         self._meter = meter
         self._kept: bytes | memoryview = b""
+        self._target: memoryview | None = None  # where received bytes go, until it is full
         self.held = False  # what is received is kept and not shown
         self.is_reading = False
         self._out: deque[memoryview] = deque()
@@ -160,10 +163,15 @@ class Link:
             used = self._owner.on_bytes(kept, len(kept))
             self._kept = b"" if self.closed else kept[used:]
 
+    def fill(self, target: memoryview) -> None:
+        """Receive the next bytes right into this until it is full; for an owner that has used all before them."""
+        self._target = target
+
     def close(self) -> None:
         if self.closed:
             return
         self.closed = True
+        self._target = None
         if self._hangups is not None:
             self._hangups.forget(self._fd)
         self._loop.remove_reader(self._fd)
@@ -179,7 +187,7 @@ class Link:
             self.pause()
             return
         try:
-            received = self._receive(_SHARED[kept:] if kept else _SHARED)
+            received = self._receive(self._target or (_SHARED[kept:] if kept else _SHARED))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as failure:
@@ -189,6 +197,9 @@ class Link:
             self._end(self._failure)
             return
         self._meter.received_bytes += received
+        if self._target is not None:
+            self._target = self._target[received:] or None
+            received = 0
         if kept:
             _SHARED[:kept] = self._kept
         if self.held:
@@ -196,9 +207,10 @@ class Link:
             if self.peer_has_left:
                 self._loop.call_soon(self._read_on)
             return
-        started = perf_counter()
-        self._show(kept + received)
-        self._meter.record_seconds(perf_counter() - started)
+        if self._target is None:
+            started = perf_counter()
+            self._show(kept + received)
+            self._meter.record_seconds(perf_counter() - started)
         if self.peer_has_left:
             self._loop.call_soon(self._read_on)
 

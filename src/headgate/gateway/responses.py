@@ -47,7 +47,7 @@ class ResponseStream:
         self._route: Route | None = None  # of the answer that is partly through
         self._purpose: Purpose = None
         self._passing = 0  # bytes still to come of an answer that passes
-        self._gathered: bytearray | None = None  # an answer that is opened, as far as it is here
+        self._gathered: bytearray | None = None  # an answer that is opened, as far as it is here, and room for more
         self._needed = 0
         self._walker: Walker | None = None
         self._tail: bytearray | None = None
@@ -117,7 +117,7 @@ class ResponseStream:
             if self._walker is not None:
                 return pos
         elif self._gathered is not None:
-            pos = begin = self._gather(view, size)
+            self._gather(self._gathered)
         while True:
             if pending and type(pending[0][2]) is Local and self._is_between_answers():
                 self._emit(view[begin:pos])
@@ -242,22 +242,27 @@ class ResponseStream:
         if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_answer_bytes):
             raise WireError(f"an answer of {end - pos - 4} bytes to a call that is opened")
         if end > size:
-            self._gathered = bytearray(view[pos:size])
             self._needed = end - pos
+            self._gather_behind(view[pos:size])
             return size
         frame = view[pos:end]
         self._gathered_whole(frame if len(frame) <= _SMALL_ANSWER else memoryview(bytes(frame)))
         return end
 
-    def _gather(self, view: memoryview, size: int) -> int:
-        gathered = self._gathered
-        assert gathered is not None
-        taken = min(self._needed - len(gathered), size)
-        gathered += view[:taken]
-        if len(gathered) == self._needed:
+    def _gather_behind(self, come: Buffer) -> None:
+        """Have the next bytes received behind these; for no more than came yet, or a length alone would take memory."""
+        size = len(come)
+        self._gathered = bytearray(min(self._needed, max(2 * size, _SMALL_ANSWER)))
+        self._gathered[:size] = come
+        self._connection.upstream.fill(memoryview(self._gathered)[size:])
+
+    def _gather(self, gathered: bytearray) -> None:
+        """What there was room for has come."""
+        if len(gathered) < self._needed:
+            self._gather_behind(gathered)
+        else:
             self._gathered = None
             self._gathered_whole(memoryview(gathered))
-        return taken
 
     def _gathered_whole(self, frame: memoryview) -> None:
         """All of an answer is here; the bytes of a large one stay, and are not copied again unless it is changed."""

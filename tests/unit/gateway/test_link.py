@@ -1,6 +1,7 @@
 """A link loses no byte, stops when it is told to, and says once that its peer is gone, whatever state it is in."""
 
 import asyncio
+import random
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -132,6 +133,55 @@ async def test_what_is_kept_of_the_shared_buffer_is_a_copy() -> None:
             except BlockingIOError:
                 continue
         assert received[len(full) :] == b"x" * 100_000
+
+
+async def test_bytes_are_received_where_they_are_wanted_and_those_behind_them_are_shown_again() -> None:
+    data = random.Random(1).randbytes(1_000_000)
+    room = bytearray(700_000)
+    owner = Filling(room)
+    async with linked(owner) as (link, _, peer):
+        owner.link = link
+        link.resume()
+        sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(peer, data))
+        await until(lambda: len(owner.received) + len(room) == len(data))
+        await sending
+        assert data == owner.received[: owner.before] + room + owner.received[owner.before :]
+        assert owner.filled_when_shown == [True]
+        assert link._meter.received_bytes == len(data)
+        peer.close()
+        await until(lambda: owner.events == ["end"])
+
+
+async def test_an_end_in_the_middle_of_what_is_wanted_is_told() -> None:
+    owner = Filling(bytearray(700_000))
+    async with linked(owner) as (link, _, peer):
+        owner.link = link
+        link.resume()
+        peer.send(bytes(1_000))
+        await until(lambda: owner.before == 1_000)
+        peer.send(bytes(2_000))
+        peer.close()
+        await until(lambda: owner.events == ["end"])
+        assert owner.filled_when_shown == []
+
+
+class Filling(Owner):
+    """Wants what comes behind the first bytes in its own room."""
+
+    def __init__(self, room: bytearray) -> None:
+        super().__init__()
+        self.room = room
+        self.before = 0
+        self.filled_when_shown: list[bool] = []
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        if not self.before:
+            assert self.link is not None
+            self.before = size
+            self.link.fill(memoryview(self.room))
+        elif not size:
+            self.filled_when_shown.append(any(self.room[-100:]))
+        return super().on_bytes(view, size)
 
 
 async def test_held_input_is_kept_and_shown_when_it_is_released() -> None:

@@ -204,6 +204,18 @@ async def test_megabytes_come_whole_through_pauses(files: Files, most: int) -> N
         assert owner.received == data
 
 
+async def test_megabytes_are_received_where_they_are_wanted(files: Files) -> None:
+    owner = Owner()
+    data = os.urandom(3_000_000)
+    room = bytearray(2_900_000)
+    async with linked(files, owner) as (link, peer):
+        link.fill(memoryview(room))
+        link.resume()
+        await peer.send(data)
+        await until(lambda: len(owner.received) == len(data) - len(room))
+        assert room + owner.received == data
+
+
 async def test_what_the_socket_does_not_take_is_sent_when_it_does(files: Files) -> None:
     owner = Owner()
     data = os.urandom(9_000_000)  # more than the kernel takes
