@@ -149,7 +149,8 @@ class GatewayProcess:
     def workers(self) -> list[int]:
         """The process ids of its workers."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return [int(child) for child in children.read_text(encoding="ascii").split()]
+        # The kernel may name one twice when another process of the machine ends meanwhile.
+        return [int(child) for child in dict.fromkeys(children.read_text(encoding="ascii").split())]
 
     def page(self, path: str) -> tuple[int, str]:
         """Status and text of a status page."""

@@ -1,0 +1,26 @@
+"""What all tests share: how one of them has set up logging is not the next one's business."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loggers_are_not_cached() -> Iterator[None]:
+    """A logger that is used while a command runs in this process would be deaf to `capture_logs` for ever."""
+    configure = structlog.configure
+
+    def without_cache(**settings: Any) -> None:
+        configure(**settings | {"cache_logger_on_first_use": False})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", without_cache)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_come() -> None:
+    """A level that a command was given is not the level of the next test."""
+    structlog.reset_defaults()
