@@ -18,6 +18,7 @@ from tests.integration.gateway.exercise import assert_whole, new_topic, until
 from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
+from tests.support.ports import port_block
 from tests.support.raw_client import RawClient, is_served
 from tests.support.sockets import listening_ports
 from tests.support.traffic import Report, Traffic, contents
@@ -296,8 +297,10 @@ def test_a_gateway_that_drains_is_not_ready_and_says_so(cluster: Cluster, own: G
     assert own.wait() == 0
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(cluster: Cluster, two: GatewayProcess, start: Start) -> None:
-    gateway = start(cluster.bootstrap, wait=False, gateway__listen=f"127.0.0.1:{two.setup.port - 1}")
-    assert gateway.wait() == 1
+def test_a_port_that_is_taken_is_said_in_one_line(cluster: Cluster, start: Start) -> None:
+    port = port_block()
+    with socket.create_server(("127.0.0.1", port + 1)):
+        gateway = start(cluster.bootstrap, wait=False, gateway__listen=f"127.0.0.1:{port}")
+        assert gateway.wait() == 1
     [said] = gateway.log_lines()
-    assert said.startswith(f"headgate: cannot listen on 127.0.0.1:{two.setup.port} for node 0: ")
+    assert said.startswith(f"headgate: cannot listen on 127.0.0.1:{port + 1} for node 0: ")
