@@ -201,7 +201,7 @@ def topology_records(config: dict[str, Any], prefix: str, group: str) -> list[To
     found: list[TopologyDescribed | TopologyDeleted] = []
     try:
         consumer.assign([partition])
-        _, end = consumer.get_watermark_offsets(partition, timeout=10)
+        _, end = consumer.get_watermark_offsets(partition, timeout=30)
         reached = 0
         while reached < end:
             record = consumer.poll(5)
@@ -218,7 +218,7 @@ def topology_records(config: dict[str, Any], prefix: str, group: str) -> list[To
 
 def wait_until_ready(gateway: GatewayProcess) -> None:
     """All of its workers have read what is stored."""
-    until(lambda: gateway.metric("headgate_topologies_ready") == 1, 30)
+    until(lambda: gateway.metric("headgate_topologies_ready") == 1, 60)
 
 
 def make_topic(cluster: Cluster, topic: str, *, replication: int = 1) -> None:

@@ -129,7 +129,7 @@ def test_a_paused_group_acquires_nothing_and_loses_nothing_and_its_acknowledgeme
         late = java_440.join(f"{group}-late", scene.bootstrap, group, [topic])
         began = time.time()
         scene.configure(group, {RESUME: "deployed"})
-        until(lambda: scene.lag(group, topic) == 0, 30)
+        until(lambda: scene.lag(group, topic) == 0, 60)
         members = (holding, waiting, late)
         firsts = [event["at_ms"] / 1000 for one in members for event in one.events("polled")]
         firsts += third.polled_at

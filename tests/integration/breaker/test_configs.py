@@ -424,7 +424,7 @@ def test_a_limit_that_comes_with_the_end_of_the_topic_is_the_brokers(
     until(lambda: scene.described(group, LIMIT, through=False) == "10")
     changes: list[Asked] = [(LIMIT, SET, "6"), (DLQ_TOPIC, DELETE, None)]
     assert alter(raw, key, 1, (group, changes if key == INCREMENTAL else changes[:1])) == [(group, 0, None)]
-    until(lambda: scene.described(group, LIMIT, through=False) == "6", 20)
+    until(lambda: scene.described(group, LIMIT, through=False) == "6", 60)
     assert scene.described(group, LIMIT) == "6"
 
 
@@ -435,7 +435,7 @@ def test_the_old_call_leaves_the_brokers_limit_at_its_largest(scene: ShareScene,
     changes: list[Asked] = [(DLQ_TOPIC, SET, dlq), (LIMIT, SET, "4"), (LOCKS, SET, "20000")]
     assert alter(raw, ALTER, 2, (group, changes)) == [(group, 0, None)]
     until(lambda: scene.described(group, LOCKS, through=False) == "20000")  # the broker has heard of all of it
-    until(lambda: scene.described(group, LIMIT, through=False) == "10", 20)
+    until(lambda: scene.described(group, LIMIT, through=False) == "10", 60)
     assert scene.described(group, LIMIT) == "4"
 
 

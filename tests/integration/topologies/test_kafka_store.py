@@ -51,7 +51,7 @@ def records(place: Place) -> list[tuple[bytes, bytes | None]]:
     partition = TopicPartition(f"{place.prefix}topologies", 0, 0)
     try:
         consumer.assign([partition])
-        _, end = consumer.get_watermark_offsets(partition, timeout=10)
+        _, end = consumer.get_watermark_offsets(partition, timeout=30)
         found: list[tuple[bytes, bytes | None]] = []
         while end and len(found) < end:
             found += [(bytes(one.key() or b""), one.value()) for one in consumer.consume(100, timeout=1)]
@@ -94,7 +94,7 @@ async def test_two_gateways_serve_what_either_was_given(place: Place, tmp_path: 
 
 
 async def _until(get: Callable[[], Awaitable[object]], expected: object) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await get() != expected:  # noqa: ASYNC110 - the other gateway tells nobody
             await asyncio.sleep(0.02)
 

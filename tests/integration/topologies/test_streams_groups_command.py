@@ -64,7 +64,7 @@ class Member:
 
     async def join(self) -> None:
         """Until the group is stable, with a session that outlasts a test module."""
-        async with asyncio.timeout(20), Connections(self._dialler) as connections:
+        async with asyncio.timeout(60), Connections(self._dialler) as connections:
             await self._lengthen_session(connections)
             answer = await self._beat(connections, epoch=0, tasks=NO_TASKS, topology=self._topology)
             tasks: tuple[TaskIds, ...] = NO_TASKS
