@@ -27,6 +27,7 @@ METADATA, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 3, 32, 44
 BROKER, GROUP = 4, 32  # types of config resources
 SET, DELETE = 0, 1
 OF_THE_GROUP = 8  # the source of a value that was set for this very group
+NOBODYS_GROUP = "headgate-no-such-group"  # asked for to learn what brokers give a group that nobody configured
 _MOST_LIMIT = "group.share.max.delivery.count.limit"
 
 

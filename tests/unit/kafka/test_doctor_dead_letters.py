@@ -14,10 +14,9 @@ from headgate.base.errors import ClusterError
 from headgate.config.values import GroupPatterns
 from headgate.domain.share_configs import DLQ_TOPIC
 from headgate.domain.share_state import ConfigSet, ConfigUnset, ShareStates
-from headgate.gateway.share_groups import limits
 from headgate.kafka.diagnosis.broker import Broker
 from headgate.kafka.diagnosis.commands import KafkaTools, Resource
-from headgate.kafka.diagnosis.dead_letter_probing import NOBODYS_GROUP, _read, ask_all
+from headgate.kafka.diagnosis.dead_letter_probing import _read, ask_all
 from headgate.kafka.diagnosis.dead_letters import (
     CREATE,
     MOST_GROUPS,
@@ -35,6 +34,7 @@ from headgate.kafka.diagnosis.dead_letters import (
 from headgate.kafka.diagnosis.findings import Verdict
 from headgate.kafka.diagnosis.messages import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
 from headgate.kafka.diagnosis.rights import Answer, Granted, Refused, Right, Unknown
+from headgate.kafka.group_configs import NOBODYS_GROUP
 from headgate.wire.messages.cluster import MetadataTopic
 from headgate.wire.messages.configs import (
     AlterConfigsResourceResponse,
@@ -185,10 +185,6 @@ def test_while_no_group_has_a_topic_names_that_stand_for_any_are_asked_for() -> 
         "DescribeConfigs on group *",
         "AlterConfigs on group *",
     ]
-
-
-def test_the_group_that_stands_for_any_is_the_one_that_the_gateway_asks_for() -> None:
-    assert NOBODYS_GROUP == limits._NOBODY
 
 
 def test_no_probe_can_change_anything() -> None:

@@ -127,10 +127,10 @@ class Letters:
         size = 0  # of the copies among them
         names: dict[bytes, str] = {}  # each is asked for once
         copies: Mapping[int, Copy] = {}
-        is_slow = False
         for index, some in enumerate(wanted):
             for begin in range(some.first, some.last + 1, at_once):
                 offsets = range(begin, min(begin + at_once, some.last + 1))
+                is_slow = False
                 if settings.copy_record or some.key[2] not in names:
                     began = time()
                     try:
@@ -139,7 +139,7 @@ class Letters:
                     except TimeoutError:
                         failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
                         continue
-                    is_slow = time() - began > _SLOW_S
+                    is_slow = settings.copy_record and time() - began > _SLOW_S
                 name = names[some.key[2]]
                 ready += ((index, self._letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets)
                 size += sum(len(one.key or b"") + len(one.value or b"") for one in copies.values())

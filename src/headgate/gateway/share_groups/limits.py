@@ -8,7 +8,6 @@ any more. What cannot be changed is said in the group's status (`limit_unprotect
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import structlog
 
@@ -18,12 +17,10 @@ from headgate.domain.share_configs import LIMIT
 from headgate.domain.share_state import GroupState
 from headgate.gateway.said import Said
 from headgate.kafka.connections import Dialler
-from headgate.kafka.group_configs import broker_values, most_limit, set_limit
+from headgate.kafka.group_configs import NOBODYS_GROUP, broker_values, most_limit, set_limit
 from headgate.kafka.service_account import dialler_of
 
 log = structlog.get_logger()
-
-_NOBODY: Final = "headgate-no-such-group"  # what a group has that nobody configured
 
 
 class Limits:
@@ -40,8 +37,8 @@ class Limits:
         """The default and the maximum; without the rights for them limits are the broker's alone."""
         try:
             dialler = await self._dialler()
-            values = await broker_values(dialler, (_NOBODY,))
-            found = values.get(_NOBODY, {}).get(LIMIT)
+            values = await broker_values(dialler, (NOBODYS_GROUP,))
+            found = values.get(NOBODYS_GROUP, {}).get(LIMIT)
             self.default = int(found.value) if found is not None and found.value is not None else None
             self.most = await most_limit(dialler)
         except (ClusterError, ValueError) as problem:

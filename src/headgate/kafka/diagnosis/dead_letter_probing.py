@@ -33,7 +33,7 @@ from headgate.kafka.diagnosis.probing import (
 from headgate.kafka.diagnosis.rights import Answer, Granted, Refused, Right, Unknown
 from headgate.kafka.diagnosis.topics import UNKNOWN_TOPIC
 from headgate.kafka.fact_reader import batch_of, record_of
-from headgate.kafka.group_configs import BROKER, GROUP, INCREMENTAL_ALTER_CONFIGS
+from headgate.kafka.group_configs import BROKER, GROUP, INCREMENTAL_ALTER_CONFIGS, NOBODYS_GROUP
 from headgate.kafka.topics import client_settings, quiet, reason
 from headgate.ports.share_facts import event_of
 from headgate.wire.messages.cluster import MetadataTopic
@@ -48,8 +48,6 @@ from headgate.wire.messages.configs import (
 
 STATE: Final = "state"
 _OFFSETS: Final = "__consumer_offsets"  # brokers make it when somebody looks for a group, as librdkafka does
-# The gateway asks for the configs of this group to learn what brokers give a group that nobody configured.
-NOBODYS_GROUP: Final = "headgate-no-such-group"
 _CLUSTER_AUTHORIZATION_FAILED: Final = 31
 _EVERY_BROKER: Final = ""  # the default of all brokers: any of them answers for it
 _A_KEY: Final = ("x",)  # of which there is none, so the answer is small

@@ -125,6 +125,21 @@ async def test_what_is_ready_does_not_wait_for_copies_that_come_slowly() -> None
         assert [(one.offset, one.value) for one in on.post.written] == [(offset, b"v") for offset in range(60)]
 
 
+async def test_a_name_that_comes_slowly_does_not_part_the_letters_of_a_request() -> None:
+    async with share_stage() as on:
+        on.configure()
+        on.post.open.clear()
+        await on.acquires((0, 4, 1))
+        await on.send(acknowledging({0: [(0, 4, [REJECT, ACCEPT, REJECT, ACCEPT, REJECT])]}))
+        await on.proves_right()
+        await asyncio.sleep(2 * _SLOW_S)
+        await on.names_topic()
+        await until(lambda: len(on.post.begun) == 3)
+        on.post.open.set()
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        assert on.post.offsets == [(0, 0), (0, 2), (0, 4)]
+
+
 async def test_a_late_letter_is_said_to_be_late() -> None:
     async with share_stage() as on:
         on.configure()
