@@ -29,21 +29,21 @@ from confluent_kafka.cimpl import NewTopic
 from bench import machine
 from bench.cluster import admin
 from bench.processes import resident_mb
+from headgate.activity.feature import ActivityFeature
+from headgate.activity.service import fact_of
+from headgate.activity.topic_names import Topics
+from headgate.activity.usage_tracker import Ledger
 from headgate.base.clock import SystemClock
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import Config
+from headgate.embedded import ClusterSpec, EmbeddedKafka
 from headgate.facts import Fact
 from headgate.facts import encode as encode_fact
-from headgate.gateway.activity.feature import ActivityFeature
-from headgate.gateway.activity.ledger import Ledger
-from headgate.gateway.activity.service import fact_of
-from headgate.gateway.activity.topics import Topics
-from headgate.gateway.connection import Connection
-from headgate.gateway.principals import Principals, PrincipalsFeature
-from headgate.gateway.server import Gateway
 from headgate.kafka.connections import Dialler
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
+from headgate.proxy.connection import Connection
+from headgate.proxy.principals import Principals, PrincipalsFeature
+from headgate.proxy.server import Gateway
 from headgate.wire import frames
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.certificates import Certificates
 from bench.loader import Loader
 from bench.processes import BenchError
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
+from headgate.embedded import ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
 from tests.support.ports import port_block
 
 WRITTEN, READ, GROUP = "bench-written", "bench-read", "bench"

@@ -23,9 +23,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench import machine
-from headgate.domain.connect_topics import TopicUsed, status_key, status_value
-from headgate.kafka.connect_follower import ConnectFollower
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
+from headgate.activity.connect_follower import ConnectFollower
+from headgate.activity.model.connect_topics import TopicUsed, status_key, status_value
+from headgate.embedded import ClusterSpec, EmbeddedKafka
 from tests.support.ports import port_block
 
 RECORDS, CONNECTORS, PARTITIONS = 1_000_000, 1_000, 5

@@ -24,8 +24,8 @@ from bench.cluster import admin
 from bench.processes import cpu_seconds
 from bench.topologies import application, request_of
 from headgate.config.addresses import Address
+from headgate.embedded import ClusterSpec, EmbeddedKafka
 from headgate.kafka.connections import Dialler, Link
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
 from headgate.wire import frames
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (

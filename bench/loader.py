@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bench.processes import BenchError
-from headgate.kafka.java import class_path, find_java
+from headgate.embedded.java import class_path, find_java
 
 SOURCES = Path(__file__).resolve().parents[1] / "java" / "src" / "main" / "java" / "headgate" / "load"
 _SLACK_S = 60.0

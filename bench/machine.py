@@ -6,7 +6,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from headgate.kafka.java import JARS, find_java
+from headgate.embedded.java import JARS, find_java
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.peers.peer import Peer
 from bench.processes import BenchError, Child, cpu_seconds
 from bench.scenarios import Scenario
-from headgate.kafka.java import class_path, find_java
+from headgate.embedded.java import class_path, find_java
 
 _LIMIT_S = 60.0
 _MIB = 1 << 20

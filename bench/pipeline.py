@@ -21,15 +21,15 @@ from pathlib import Path
 
 from bench import machine, pipeline_append
 from bench.heartbeats import join, ready
-from headgate.domain.topology import Description, ProcessorNode, SourceNode, Subtopology
+from headgate.embedded import ClusterSpec, EmbeddedKafka
 from headgate.facts import TopologyDescribed
 from headgate.facts.topics import message_limit
-from headgate.gateway.topologies.describes import on_the_wire
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
+from headgate.facts.topology import Description, ProcessorNode, SourceNode, Subtopology
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
 from headgate.tables.reader import Condition, TableReader
 from headgate.tables.registry import table_named
+from headgate.topologies.describes import on_the_wire
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,

@@ -23,10 +23,10 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from headgate.config import load
-from headgate.domain.topology import Description, SourceNode, Subtopology
+from headgate.embedded import ClusterSpec, EmbeddedKafka
 from headgate.facts import ActivityObserved, TopologyDescribed, encode
 from headgate.facts.observations import Actor, Software
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
+from headgate.facts.topology import Description, SourceNode, Subtopology
 from headgate.kafka.topics import ensure_topics, quiet
 from headgate.tables import engine
 from headgate.tables.reader import TableReader

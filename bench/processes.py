@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headgate.kafka.embedded.spawn import start_tethered
+from headgate.embedded.spawn import start_tethered
 
 _PROC = Path("/proc")
 _TICKS_A_SECOND = 100  # USER_HZ, the same on every Linux

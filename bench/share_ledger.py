@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 
 from bench.codec import microseconds
-from headgate.domain.share_ledger import Ledger, PartitionKey
+from headgate.share_groups.model.delivery_ledger import Ledger, PartitionKey
 
 CONSUMERS = 200
 LOCKS = 2_000

@@ -23,9 +23,9 @@ from typing import Any
 
 from bench import machine
 from headgate.base.clock import SystemClock
-from headgate.domain.group_life import Keeper
-from headgate.domain.streams_groups import StreamsGroups
-from headgate.domain.topology import (
+from headgate.embedded import ClusterSpec, EmbeddedKafka
+from headgate.facts.topics import message_limit
+from headgate.facts.topology import (
     Description,
     Node,
     ProcessorNode,
@@ -35,14 +35,14 @@ from headgate.domain.topology import (
     content_hash,
     from_wire,
 )
-from headgate.facts.topics import message_limit
-from headgate.gateway.topologies.describes import on_the_wire
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
-from headgate.ports.topology_facts import described_fact
-from headgate.ports.topology_store import PushedTopology, StoreSettings
-from headgate.stores.kafka import SUFFIX, KafkaStore
+from headgate.plugin.topology_store import PushedTopology, StoreSettings
+from headgate.topologies.describes import on_the_wire
+from headgate.topologies.fact_mapping import described_fact
+from headgate.topologies.model.group_life import Keeper
+from headgate.topologies.model.streams_groups import StreamsGroups
+from headgate.topologies.stores.kafka_store import SUFFIX, KafkaStore
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,

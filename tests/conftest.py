@@ -1,10 +1,14 @@
-"""What all tests share: how one of them has set up logging is not the next one's business."""
+"""What all tests share: coroutine tests, and logging that one test cannot configure for the next."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
+
+from tests.support.coroutine_tests import pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import headgate
 import headgate.cli.worker  # with everything that a worker can load
 from bench.peers.peer import HOST, Proxy
-from headgate.gateway.interceptor import Interceptor
+from headgate.proxy.interceptor import Interceptor
 
 _WATCHED = {0, 1}  # Produce, Fetch
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.loader import compile_java
 from bench.peers.peer import Proxy
 from bench.processes import BenchError
-from headgate.kafka.java import find_java
+from headgate.embedded.java import find_java
 
 VERSION = "0.12.0"
 _FETCH_S = 300.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.sample import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
+from headgate.sample.programs import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
 

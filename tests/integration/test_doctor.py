@@ -30,13 +30,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headgate.cli import doctor
-from headgate.domain.share_configs import DLQ_TOPIC
+from headgate.doctor import dead_letters
+from headgate.doctor.commands import Resource
+from headgate.doctor.rights import RIGHTS, Right
+from headgate.embedded import SecurityProtocol
 from headgate.facts import GroupConfigSet, encode
 from headgate.facts.topics import topic_specs
-from headgate.kafka.diagnosis import dead_letters
-from headgate.kafka.diagnosis.commands import Resource
-from headgate.kafka.diagnosis.rights import RIGHTS, Right
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from tests.support.cluster import USERS, Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, GatewaySetup
 from tests.support.ports import port_block

@@ -28,8 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from headgate.base.errors import PlatformError, UsageError
 from headgate.base.ids import NodeId
-from headgate.kafka.caller import Caller
-from headgate.kafka.embedded import (
+from headgate.embedded import (
     ClusterSpec,
     EmbeddedKafka,
     NodeDeath,
@@ -37,7 +36,8 @@ from headgate.kafka.embedded import (
     SecurityProtocol,
     StartGivenUpError,
 )
-from headgate.kafka.embedded.properties import QUICK_SETTINGS
+from headgate.embedded.properties import QUICK_SETTINGS
+from headgate.kafka.caller import Caller
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from tests.support.certificates import make_certificates
 from tests.support.cluster import MECHANISMS, ClientConfig, Cluster, full_spec, start_test_cluster

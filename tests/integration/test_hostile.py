@@ -1,7 +1,7 @@
 """A twentieth of the hostile-input campaign; the whole of it is `make soak`.
 
 The limits on latency are wide: a shared machine has its own stalls. What inputs cost in processor time is asserted
-where it can be measured, in `tests/unit/gateway/test_hostile_regressions.py`, and the whole campaign's figures are in
+where it can be measured, in `tests/unit/proxy/test_hostile_regressions.py`, and the whole campaign's figures are in
 `bench/SOAK.md`.
 """
 

@@ -2,7 +2,6 @@
 
 import random
 
-from headgate.domain.topology import Description, ProcessorNode, SinkNode, SourceNode, Subtopology, content_hash
 from headgate.facts import (
     Ended,
     EventHappened,
@@ -13,7 +12,8 @@ from headgate.facts import (
     TopologyDeleted,
     TopologyDescribed,
 )
-from tests.unit.domain.topologies import GOLDEN, golden
+from headgate.facts.topology import Description, ProcessorNode, SinkNode, SourceNode, Subtopology, content_hash
+from tests.unit.topologies.model.topologies import GOLDEN, golden
 
 ODD_NAMES = ("orders-app", "a b", 'quote " and \\', "é😀", "line\nend", "\x1b[31m", "")
 

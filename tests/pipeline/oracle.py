@@ -10,9 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.domain.topology_changes import element_changes
-from headgate.domain.topology_flow import app_io
-from headgate.domain.topology_rows import edge_rows, node_rows
 from headgate.facts import (
     ActivityObserved,
     DispositionsCounted,
@@ -25,6 +22,9 @@ from headgate.facts import (
 from headgate.facts.topics import message_limit
 from headgate.pipeline.parsing import description_text
 from headgate.tables.registry import table_named
+from headgate.topologies.model.changes import element_changes
+from headgate.topologies.model.flow import app_io
+from headgate.topologies.model.rows import edge_rows, node_rows
 
 Row = dict[str, Any]
 Rows = Mapping[tuple[Any, ...], Row]

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from headgate.embedded import SecurityProtocol
 from headgate.facts import EventHappened, TopologyDeleted
-from headgate.kafka.embedded import SecurityProtocol
 from headgate.pipeline.batches import Moment, OnMoment
 from tests.pipeline import oracle
 from tests.pipeline.estate import Estate

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headgate.domain.topology import Description, SourceNode, Subtopology
 from headgate.facts import TopologyDeleted
+from headgate.facts.topology import Description, SourceNode, Subtopology
 from headgate.pipeline import facts_query, parts
 from headgate.pipeline.batches import Moment
 from headgate.pipeline.tidying import write_and_tidy

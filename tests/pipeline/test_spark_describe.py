@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.domain.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology, content_hash
 from headgate.facts import TopologyDescribed, decode, encode
+from headgate.facts.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology, content_hash
 from headgate.kafka.topics import quiet
 from headgate.pipeline import source as facts_source
 from headgate.pipeline.queries import FACTS

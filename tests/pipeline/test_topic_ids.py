@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.domain.topology import Description, SinkNode, SourceNode, Subtopology
+from headgate.facts.topology import Description, SinkNode, SourceNode, Subtopology
 from headgate.kafka.topics import TopicIdReader, quiet
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import described

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import WireError
-from headgate.gateway.routes import _tail as tail_of
+from headgate.proxy.routes import _tail as tail_of
 from headgate.wire import frames, records, splice
 from headgate.wire.apis import APIS
 from headgate.wire.codec import decode, encode

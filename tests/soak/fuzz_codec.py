@@ -47,7 +47,7 @@ def by_chance(seconds: float, seed: int) -> int:
 
 def by_coverage(atheris: Any, seconds: float, found: Path) -> None:
     """libFuzzer, which ends this process when the time is over or an input breaks a property."""
-    with atheris.instrument_imports(include=["headgate.wire", "headgate.gateway.routes"]):
+    with atheris.instrument_imports(include=["headgate.wire", "headgate.proxy.routes"]):
         target = importlib.import_module(_PROPERTIES)
     _instrument_readers(atheris)
     found.mkdir(parents=True, exist_ok=True)

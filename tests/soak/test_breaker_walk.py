@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.domain.breaker_walk import walk
+from tests.unit.share_groups.breaker_walk import walk
 
 EVENTS = 1_000_000
 WALKS = 5

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headgate.kafka.embedded import Access, ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
-from headgate.kafka.embedded.properties import QUICK_SETTINGS
+from headgate.embedded import Access, ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
+from headgate.embedded.properties import QUICK_SETTINGS
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.ports import port_block
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from headgate.kafka.java import class_path, find_java
+from headgate.embedded.java import class_path, find_java
 
 _LOG4J = Path(__file__).with_name("clients") / "log4j2.xml"
 _DEADLINE_S = 60.0

@@ -1,7 +1,7 @@
 """Tests that are coroutines, each run on an event loop of its own, as the gateway runs: on uvloop.
 
-A `conftest.py` imports `pytest_pyfunc_call` from here. One rule: whatever reaches the loop's exception handler fails
-the test, and so does a task or a socket that is left.
+`tests/conftest.py` imports `pytest_pyfunc_call` from here. A test fails if anything reaches the loop's exception
+handler, and if it leaves a task or a socket behind.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ import re
 from typing import Any
 from zipfile import ZipFile
 
-from headgate.kafka.java import JARS
+from headgate.embedded.java import JARS
 
 JAR = JARS / "clients" / "kafka-clients-4.4.0.jar"
 Definition = dict[str, Any]

@@ -13,8 +13,8 @@ from typing import Self, TypeVar
 import uvloop
 
 from headgate.config.model import Config
-from headgate.gateway.interceptor import Interceptor
-from headgate.gateway.server import Gateway
+from headgate.proxy.interceptor import Interceptor
+from headgate.proxy.server import Gateway
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ import signal
 from enum import StrEnum
 from pathlib import Path
 
-from headgate.domain.topology import Description
-from headgate.ports.topology_store import PushedTopology, StoreSettings
-from headgate.stores.blobs import from_bytes, to_bytes
+from headgate.facts.topology import Description
+from headgate.plugin.topology_store import PushedTopology, StoreSettings
+from headgate.topologies.stores.blobs import from_bytes, to_bytes
 
 ORDER = "HEADGATE_TEST_KILL"
 

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.kafka.java import class_path, find_java
+from headgate.embedded.java import class_path, find_java
 from tests.support.calling_jvm import CallingJvm, Data, client_settings
 from tests.support.member_topologies import Topology, read_predecessors
 

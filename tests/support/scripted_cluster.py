@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self, cast
 
 from headgate.config.addresses import Address
-from headgate.kafka import offset_messages
 from headgate.kafka.connections import Dialler
 from headgate.wire import frames
 from headgate.wire.codec import decode
+from headgate.wire.messages import offsets as offset_messages
 from headgate.wire.messages.cluster import (
     ApiVersionRange,
     ApiVersionsResponse,

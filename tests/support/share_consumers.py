@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
-from headgate.kafka.java import ClassPath, class_path, find_java
+from headgate.embedded.java import ClassPath, class_path, find_java
 from tests.support.calling_jvm import CallingJvm, Data, client_settings
 
 _START_S, _CALL_S, _EVENT_S = 60.0, 90.0, 60.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.kafka.java import class_path, find_java
+from headgate.embedded.java import class_path, find_java
 
 WORDS_IN, COUNTS_OUT = "streams-plaintext-input", "streams-wordcount-output"
 _LOG4J = Path(__file__).parent / "clients" / "log4j2.xml"

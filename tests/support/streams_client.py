@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from scramp import ScramClient  # type: ignore[import-untyped]
 
-from headgate.domain.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology
+from headgate.embedded import SecurityProtocol
 from headgate.facts import TopologyDeleted, TopologyDescribed, decode
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.facts.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology
 from headgate.wire.codec import decode as decode_message
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (

@@ -19,13 +19,13 @@ from headgate.base.errors import ClusterError
 from headgate.cli import logs
 from headgate.cli.dev_pipeline import DevPipeline, is_installed
 from headgate.cli.features import check_features, make_features
-from headgate.cli.sample import APPLICATION, DEMO, Sample
-from headgate.cli.sample_billing import DOWN
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.cli.web import make_web, read_or_stopped
 from headgate.config import Config, load
-from headgate.gateway.server import Gateway
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, Patience, StartGivenUpError
+from headgate.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, Patience, StartGivenUpError
+from headgate.proxy.server import Gateway
+from headgate.sample.billing import DOWN
+from headgate.sample.programs import APPLICATION, DEMO, Sample
 
 
 # argparse gives the type of add_subparsers() no public name.

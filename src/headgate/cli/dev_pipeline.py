@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.config import Config
-from headgate.kafka.embedded.spawn import start_tethered
+from headgate.embedded.spawn import start_tethered
 
 _END_S: Final = 15.0  # a batch under way may end, and that takes ten at most
 _LOOK_S: Final = 1.0

@@ -16,8 +16,8 @@ from headgate.cli.logs import escaped
 from headgate.config.loading import load
 from headgate.config.model import Config
 from headgate.config.problems import ConfigError
-from headgate.kafka.diagnosis import Check, Finding, Verdict, count, examine
-from headgate.kafka.diagnosis.findings import problem
+from headgate.doctor import Check, Finding, Verdict, count, examine
+from headgate.doctor.findings import problem
 
 _MARKS = {Verdict.OK: "ok", Verdict.WARNING: "WARNING", Verdict.PROBLEM: "PROBLEM"}
 _MARK_WIDTH = max(map(len, _MARKS.values()))

@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from headgate.activity.feature import ActivityFeature
 from headgate.config.model import Config
-from headgate.gateway.activity.feature import ActivityFeature
-from headgate.gateway.features import Feature
-from headgate.gateway.principals import Principals, PrincipalsFeature
-from headgate.gateway.share_groups.feature import ShareGroupFeature
-from headgate.gateway.share_groups.leaving import LeftShareGroups
-from headgate.gateway.share_groups.service import ShareGroupService
-from headgate.gateway.topologies.cleanup import DescribeGroups
-from headgate.gateway.topologies.feature import HiddenTopologies, TopologyFeature
-from headgate.gateway.topologies.service import TopologyService
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
 from headgate.kafka.service_account import dialler_of
-from headgate.stores.loading import make_store
+from headgate.proxy.features import Feature
+from headgate.proxy.principals import Principals, PrincipalsFeature
+from headgate.share_groups.feature import ShareGroupFeature
+from headgate.share_groups.limit_restore import LeftShareGroups
+from headgate.share_groups.service import ShareGroupService
+from headgate.topologies.cleanup import DescribeGroups
+from headgate.topologies.feature import HiddenTopologies, TopologyFeature
+from headgate.topologies.service import TopologyService
+from headgate.topologies.stores.loading import make_store
 
 
 def check_features(config: Config) -> None:

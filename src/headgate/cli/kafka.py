@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 from headgate.base.errors import ClusterError, UsageError
-from headgate.kafka.embedded import ClusterSpec, EmbeddedKafka, Patience, StartGivenUpError
-from headgate.kafka.embedded.properties import parse_setting
+from headgate.embedded import ClusterSpec, EmbeddedKafka, Patience, StartGivenUpError
+from headgate.embedded.properties import parse_setting
 
 _POLL_S = 0.1
 

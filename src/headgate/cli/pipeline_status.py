@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headgate.config.addresses import Address
-from headgate.gateway.status import StatusPages
+from headgate.proxy.status import StatusPages
 
 if TYPE_CHECKING:
     from headgate.pipeline.health import Health

@@ -18,7 +18,7 @@ from headgate.cli import logs
 from headgate.cli.features import check_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.config import Config, load
-from headgate.gateway.supervisor import Supervisor
+from headgate.proxy.supervisor import Supervisor
 
 _WORKER = (sys.executable, "-m", "headgate.cli.worker")
 

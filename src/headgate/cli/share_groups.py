@@ -11,9 +11,9 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.logs import escaped
-from headgate.domain.share_configs import MOST_REASON_CHARACTERS, PAUSE, RESUME
 from headgate.kafka.connections import Connections, Dialler
-from headgate.kafka.share_group_admin import BreakerStatus, breaker_status, dlq_topology, steer
+from headgate.share_groups.admin import BreakerStatus, breaker_status, dlq_topology, steer
+from headgate.share_groups.model.group_configs import MOST_REASON_CHARACTERS, PAUSE, RESUME
 
 _PAUSE_S = 0.1
 # The gateway that took the change has it; another that minds the group reads it a moment later.

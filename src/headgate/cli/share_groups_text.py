@@ -10,8 +10,8 @@ from typing import Any
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
-from headgate.domain.share_state import OPERATOR
-from headgate.kafka.share_group_admin import BreakerStatus, DlqTopology
+from headgate.share_groups.admin import BreakerStatus, DlqTopology
+from headgate.share_groups.model.group_state import OPERATOR
 
 _BREAKER = (
     "GROUP",

@@ -11,11 +11,11 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.logs import escaped
-from headgate.domain.topology import Description, Refusal, from_wire
+from headgate.facts.topology import Description, Refusal, from_wire
 from headgate.kafka.connections import Connections, Dialler
 from headgate.kafka.coordinators import GroupError, find_coordinators
 from headgate.kafka.group_admin import TopologyStatus, delete_group, describe_group, list_streams_groups
-from headgate.kafka.group_offsets import group_offsets
+from headgate.topologies.group_offsets import group_offsets
 from headgate.wire.messages.streams import DescribedStreamsGroup
 
 _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")

@@ -13,12 +13,12 @@ from typing import Any
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
-from headgate.domain.topology import Description, content_hash
-from headgate.domain.topology_text import fetch_failed_text, not_stored_text, render
 from headgate.facts.descriptions import DESCRIPTION
+from headgate.facts.topology import Description, content_hash
 from headgate.kafka.coordinators import Coordinator, GroupError
 from headgate.kafka.group_admin import DEAD, EMPTY, GroupListing, TopologyStatus
-from headgate.kafka.group_offsets import PartitionOffsets
+from headgate.topologies.group_offsets import PartitionOffsets
+from headgate.topologies.model.text import fetch_failed_text, not_stored_text, render
 from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
 
 _COORDINATOR_WIDTH = 25

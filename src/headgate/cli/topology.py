@@ -16,10 +16,10 @@ from pathlib import Path
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs
 from headgate.config import Config, load
-from headgate.domain.topology import Description, content_hash, findings
-from headgate.domain.topology_text import Unreadable, parse, render
 from headgate.facts.descriptions import DESCRIPTION
-from headgate.gateway.topologies.service import TopologyService
+from headgate.facts.topology import Description, content_hash, findings
+from headgate.topologies.model.text import Unreadable, parse, render
+from headgate.topologies.service import TopologyService
 
 _LARGEST_TEXT = 64 * 1024 * 1024
 _MOST_FINDINGS = 20

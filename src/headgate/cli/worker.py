@@ -18,10 +18,10 @@ import uvloop
 from headgate.base.errors import HeadgateError
 from headgate.cli import logs
 from headgate.cli.features import make_features
-from headgate.gateway.caps import Caps
-from headgate.gateway.ports import Ports
-from headgate.gateway.server import Gateway
-from headgate.gateway.supervisor import Inheritance, encode_report
+from headgate.proxy.caps import Caps
+from headgate.proxy.ports import Ports
+from headgate.proxy.server import Gateway
+from headgate.proxy.supervisor import Inheritance, encode_report
 
 _REPORT_SECONDS = 0.5
 _LAST_WORD_SECONDS = 1.0

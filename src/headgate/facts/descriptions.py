@@ -7,7 +7,9 @@ are rules of the domain.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from headgate.domain.topology import (
+from headgate.facts.forms import AT, COMMON, GROUP, Fact, Form
+from headgate.facts.shapes import INT32_MAX, Many, Member, Nullable, OneOf, Struct, Text, Variant, Whole
+from headgate.facts.topology import (
     Description,
     GlobalStore,
     ProcessorNode,
@@ -15,8 +17,6 @@ from headgate.domain.topology import (
     SourceNode,
     Subtopology,
 )
-from headgate.facts.forms import AT, COMMON, GROUP, Fact, Form
-from headgate.facts.shapes import INT32_MAX, Many, Member, Nullable, OneOf, Struct, Text, Variant, Whole
 
 Provenance = Literal["pushed", "assignment", "pasted", "spark"]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from headgate.domain.topology import Description
+from headgate.facts.topology import Description
 from headgate.pipeline.parsing import description_of, plain
 from headgate.pipeline.reduction import versions
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.domain.topology_flow import MOST_PAIRS
+from headgate.topologies.model.flow import MOST_PAIRS
 
 LARGEST = 64 * 1024 * 1024
 _ROW = 300  # what a row's own columns take beside names: numbers, hashes, kinds

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.base.errors import HeadgateError
-from headgate.domain.topology import (
+from headgate.facts.topology import (
     Description,
     Node,
     ProcessorNode,

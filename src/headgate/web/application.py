@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp
 
 import headgate
-from headgate.ports.connect_status import WireStatus
+from headgate.activity.connect_status import WireStatus
 from headgate.web.access import Access
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
 from headgate.web.errors import install_errors

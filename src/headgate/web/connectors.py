@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Response
 
-from headgate.ports.connect_status import ConnectStatus, WireStatus
+from headgate.activity.connect_status import ConnectStatus, WireStatus
 from headgate.web.access import Access
 
 _MOST: Final = 10_000

@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 import uvicorn
 
+from headgate.activity.connect_follower import ConnectFollower
 from headgate.base.clock import SystemClock
 from headgate.base.errors import PlatformError, UsageError
 from headgate.config.addresses import is_loopback, is_wildcard
 from headgate.config.model import Config, Connect
-from headgate.kafka.connect_follower import ConnectFollower
 from headgate.kafka.topics import Settings, client_settings
 from headgate.web.access import Access
 from headgate.web.application import make_application

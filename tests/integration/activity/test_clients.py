@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from tests.support.activity_facts import ActivityFacts, total
 from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import USERS, Cluster

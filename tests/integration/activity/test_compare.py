@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.domain.connect_topics import TopicUsed, status_key, status_value
+from headgate.activity.model.connect_topics import TopicUsed, status_key, status_value
 from headgate.facts import ActivityObserved, Actor
 from headgate.facts.observations import ActorKind
 from headgate.kafka.fact_writer import FactWriter

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
 
+from headgate.activity.connect_follower import ConnectFollower
+from headgate.activity.model.connect_topics import TopicUsed, status_key, status_value
 from headgate.base.errors import ClusterError
-from headgate.domain.connect_topics import TopicUsed, status_key, status_value
-from headgate.kafka.connect_follower import ConnectFollower
 from tests.support.cluster import Cluster
 
 _DEADLINE_S = 60.0

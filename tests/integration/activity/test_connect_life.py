@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.domain.connect_topics import TopicUsed, read_status, status_key, status_value
-from headgate.kafka.connect_follower import ConnectFollower
+from headgate.activity.connect_follower import ConnectFollower
+from headgate.activity.model.connect_topics import TopicUsed, read_status, status_key, status_value
 from headgate.web.tokens import Scope, add_token
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster

@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from headgate.activity.coverage import CoverageTask
+from headgate.activity.end_offsets import end_offsets
 from headgate.base.clock import SystemClock
 from headgate.config.addresses import parse_address
-from headgate.gateway.activity.coverage import CoverageTask
 from headgate.kafka.connections import Dialler
-from headgate.kafka.end_offsets import end_offsets
 from tests.support.cluster import Cluster
 
 

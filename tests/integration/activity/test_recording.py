@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.kafka.connect_follower import ConnectFollower
+from headgate.activity.connect_follower import ConnectFollower
 from tests.support.activity_facts import ActivityFacts
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster

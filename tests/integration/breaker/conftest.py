@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.coroutine_tests import pytest_pyfunc_call
 from tests.support.share_consumers import Commit, LibrdkafkaMember, ShareJvm, share_jvm
 from tests.support.share_outages import Endured
 from tests.support.share_scene import ShareScene, share_scene
-
-__all__ = ["pytest_pyfunc_call"]
 
 # Every client library, every way in which acknowledgements reach the broker.
 KINDS = ("4.3.1 sync", "4.3.1 none", "4.4.0 async", "4.4.0 none", "librdkafka sync")

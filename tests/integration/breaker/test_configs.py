@@ -17,8 +17,8 @@ from headgate.config.model import Config
 from headgate.config.model import Gateway as GatewayConfig
 from headgate.config.model import Metrics as MetricsConfig
 from headgate.config.model import Upstream as UpstreamConfig
-from headgate.gateway.share_groups.configs import AlterConfigsInterceptor
-from headgate.kafka.java import JARS, class_path, find_java
+from headgate.embedded.java import JARS, class_path, find_java
+from headgate.share_groups.configs import AlterConfigsInterceptor
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
     AlterableConfig,
@@ -53,7 +53,7 @@ from tests.support.share_scene import (
     kafka,
     until,
 )
-from tests.unit.gateway.share_groups.config_scene import Groups
+from tests.unit.share_groups.config_scene import Groups
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC, GROUP = 2, 32

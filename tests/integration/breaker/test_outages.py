@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from tests.integration.breaker.conftest import Report
 from tests.support.cluster import USERS, Cluster
 from tests.support.share_consumers import ShareJvm

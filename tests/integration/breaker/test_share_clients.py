@@ -27,19 +27,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import parse_address
-from headgate.domain.dead_letters import Cause, DeadLetter
-from headgate.domain.share_configs import LIMIT
+from headgate.embedded import SecurityProtocol
 from headgate.facts import BreakerTripped, DispositionsCounted, decode
 from headgate.kafka.connections import Dialler
-from headgate.kafka.dead_letter_writer import DeadLetterWriter, Trouble
-from headgate.kafka.embedded import SecurityProtocol
 from headgate.kafka.fact_reader import Record
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.group_configs import ConfigRefusedError, broker_values, most_limit, set_limit
 from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import Origin, Settings, ensure_topics
-from headgate.kafka.trip_writer import FencedError, TripWriter
+from headgate.share_groups.config_client import ConfigRefusedError, broker_values, most_limit, set_limit
+from headgate.share_groups.dead_letter_writer import DeadLetterWriter, Trouble
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
+from headgate.share_groups.model.group_configs import LIMIT
+from headgate.share_groups.trip_writer import FencedError, TripWriter
 from tests.integration.breaker.leading import trip
 from tests.support.cluster import Cluster
 

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.kafka.embedded import Access, ClusterSpec, EmbeddedKafka
-from headgate.kafka.embedded.properties import QUICK_SETTINGS
+from headgate.embedded import Access, ClusterSpec, EmbeddedKafka
+from headgate.embedded.properties import QUICK_SETTINGS
 from tests.support.compare_across import Run, compare_across
 from tests.support.compare_calls import Conversation, Frame, frames, read
 from tests.support.compare_diff import Difference, report

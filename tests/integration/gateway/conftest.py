@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic

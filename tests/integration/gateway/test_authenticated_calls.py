@@ -20,9 +20,9 @@ from headgate.config.addresses import Address
 from headgate.config.model import Config, Upstream
 from headgate.config.model import Gateway as GatewayConfig
 from headgate.config.model import Metrics as MetricsConfig
-from headgate.gateway.interceptor import Forward, Hold, Interceptor, OnRequest, Outcome, RequestFrame, Session
-from headgate.kafka.embedded import EmbeddedKafka, SecurityProtocol
-from headgate.kafka.java import class_path, find_java
+from headgate.embedded import EmbeddedKafka, SecurityProtocol
+from headgate.embedded.java import class_path, find_java
+from headgate.proxy.interceptor import Forward, Hold, Interceptor, OnRequest, Outcome, RequestFrame, Session
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from headgate.wire.messages.sasl import SaslAuthenticateRequest

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from headgate.wire.codec import encode
 from headgate.wire.messages.sasl import SaslHandshakeRequest
 from tests.integration.gateway.exercise import new_topic, round_trip, until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from tests.integration.gateway.exercise import assert_whole, new_topic, round_trip, until
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.cluster import Cluster

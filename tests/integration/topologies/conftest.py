@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 
 from headgate.base.clock import SystemClock
-from headgate.domain.group_events import Event
 from headgate.facts.topics import message_limit
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, Settings, ensure_topics
-from headgate.stores.kafka import KafkaStore
-from headgate.testing.topology_store import settings_in
+from headgate.plugin.conformance import settings_in
+from headgate.topologies.model.group_events import Event
+from headgate.topologies.stores.kafka_store import KafkaStore
 from tests.support.cluster import Cluster
-from tests.support.coroutine_tests import pytest_pyfunc_call
 
-__all__ = ["pytest_pyfunc_call"]
 MAX_BYTES = 4 * 1024 * 1024
 
 

@@ -13,7 +13,7 @@ from itertools import count
 
 import pytest
 
-from headgate.domain.topology import Description
+from headgate.facts.topology import Description
 from headgate.wire.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
 from headgate.wire.messages.streams import TopologyDescription
 from tests.integration.gateway.exercise import until

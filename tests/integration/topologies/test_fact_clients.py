@@ -10,8 +10,8 @@ import pytest
 
 from headgate.config.addresses import Address
 from headgate.config.model import Upstream
+from headgate.embedded import SecurityProtocol
 from headgate.facts import GroupPaused, GroupPauseEnded, decode
-from headgate.kafka.embedded import SecurityProtocol
 from headgate.kafka.fact_reader import FactReader, Record
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.topics import Origin, Settings, client_settings, ensure_topics

@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headgate.base.errors import UsageError
-from headgate.domain.group_events import DeletionRead, DescriptionRead
 from headgate.facts import decode
 from headgate.facts.topics import message_limit
 from headgate.kafka.topics import ensure_topics
-from headgate.ports.topology_store import PermanentFailure, TopologyStore, TransientFailure
-from headgate.stores.kafka import KafkaStore
-from headgate.stores.kafka_records import pack, unpack
-from headgate.testing.topology_store import TopologyStoreContract, pushed, topology
+from headgate.plugin.conformance import TopologyStoreContract, pushed, topology
+from headgate.plugin.topology_store import PermanentFailure, TopologyStore, TransientFailure
+from headgate.topologies.model.group_events import DeletionRead, DescriptionRead
+from headgate.topologies.stores.kafka_records import pack, unpack
+from headgate.topologies.stores.kafka_store import KafkaStore
 from tests.integration.topologies.conftest import MAX_BYTES, Place
 from tests.support.cluster import Cluster
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.domain.topology import Description
 from headgate.facts import TopologyDescribed
+from headgate.facts.topology import Description
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.kafka.embedded import SecurityProtocol
+from headgate.embedded import SecurityProtocol
 from tests.support.cluster import Cluster
 from tests.support.gateway import running_gateway
 from tests.support.member_topologies import chain

@@ -26,11 +26,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headgate.config.addresses import parse_address
-from headgate.domain.topology import Description
+from headgate.doctor.commands import Resource
+from headgate.doctor.rights import RIGHTS
 from headgate.facts import TopologyDeleted, TopologyDescribed
+from headgate.facts.topology import Description
 from headgate.kafka.connections import Dialler
-from headgate.kafka.diagnosis.commands import Resource
-from headgate.kafka.diagnosis.rights import RIGHTS
 from headgate.kafka.group_admin import describe_streams_groups
 from headgate.kafka.sasl import Credentials
 from headgate.wire.messages.groups import (

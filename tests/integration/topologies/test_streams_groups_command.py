@@ -15,11 +15,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
-from headgate.domain.topology import Description, content_hash
+from headgate.embedded import SecurityProtocol
 from headgate.facts.descriptions import DESCRIPTION
+from headgate.facts.topology import Description, content_hash
 from headgate.kafka.connections import Connections, Dialler, Link
 from headgate.kafka.coordinators import GroupError, group_error, on_coordinators
-from headgate.kafka.embedded import SecurityProtocol
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
 from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
@@ -41,7 +41,7 @@ from tests.support.cluster import MECHANISMS, USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import streams_groups
 from tests.unit.cli.test_streams_groups import wire
-from tests.unit.domain.topologies import FIXTURES, golden
+from tests.unit.topologies.model.topologies import FIXTURES, golden
 
 HEARTBEAT, PUSH, ALTER_CONFIGS, GROUP_RESOURCE = 88, 93, 44, 32
 RECORDS, COMMITTED = 10, 4

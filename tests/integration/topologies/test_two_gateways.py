@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from headgate.domain.topology import Description, content_hash
 from headgate.facts import TopologyDeleted, TopologyDescribed
+from headgate.facts.topology import Description, content_hash
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from headgate.kafka.java import ClassPath, class_path, find_java
+from headgate.embedded.java import ClassPath, class_path, find_java
 from tests.support.calling_jvm import end_jvm
 
 _LOG4J = Path(__file__).with_name("log4j2.xml")

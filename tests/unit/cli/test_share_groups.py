@@ -12,8 +12,14 @@ from headgate.cli import main as cli
 from headgate.cli import share_groups as command
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome
-from headgate.domain.share_configs import BREAKER_ENABLE, DLQ_TOPIC, MOST_REASON_CHARACTERS, OWN, STRICT_ISOLATION
-from headgate.kafka.share_group_admin import STATUS_TAG, BreakerStatus, DlqTopic, DlqTopology
+from headgate.share_groups.admin import STATUS_TAG, BreakerStatus, DlqTopic, DlqTopology
+from headgate.share_groups.model.group_configs import (
+    BREAKER_ENABLE,
+    DLQ_TOPIC,
+    MOST_REASON_CHARACTERS,
+    OWN,
+    STRICT_ISOLATION,
+)
 from headgate.wire.messages.configs import (
     AlterConfigsResourceResponse,
     ConfigResource,

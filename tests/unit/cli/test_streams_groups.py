@@ -20,11 +20,11 @@ from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, dialler_of
 from headgate.cli.columns import json_text
 from headgate.config.addresses import Address
-from headgate.domain.topology import Description, content_hash, to_wire
 from headgate.facts.descriptions import DESCRIPTION
+from headgate.facts.topology import Description, content_hash, to_wire
 from headgate.kafka.coordinators import Coordinator
 from headgate.kafka.group_admin import GroupListing
-from headgate.kafka.group_offsets import PartitionOffsets
+from headgate.topologies.group_offsets import PartitionOffsets
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import DeletedGroup, DeleteGroupsResponse, ListedGroup, ListGroupsResponse
 from headgate.wire.messages.streams import (
@@ -40,7 +40,7 @@ from headgate.wire.schema import Message
 from tests.contract.test_golden import opened
 from tests.support.fake_upstream import BROKER_VERSIONS
 from tests.support.scripted_cluster import NEWEST, ScriptedCluster
-from tests.unit.domain.topologies import FIXTURES, GOLDEN, golden
+from tests.unit.topologies.model.topologies import FIXTURES, GOLDEN, golden
 
 LIST, DELETE, DESCRIBE = 16, 42, 89
 NOT_REQUESTED, NOT_STORED, ERROR, AVAILABLE = range(4)

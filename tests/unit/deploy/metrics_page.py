@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from headgate.activity import activity_metrics as activity
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.config import Config
-from headgate.gateway.activity import meter as activity
-from headgate.gateway.metrics import Metrics, add, page
-from headgate.gateway.routes import Route
-from headgate.gateway.share_groups.meter import ShareMeter
-from headgate.gateway.supervisor import Supervisor
-from headgate.gateway.topologies.meter import TopologyMeter
+from headgate.proxy.metrics import Metrics, add, page
+from headgate.proxy.routes import Route
+from headgate.proxy.supervisor import Supervisor
+from headgate.share_groups.share_metrics import ShareMeter
+from headgate.topologies.topology_metrics import TopologyMeter
 
 Labels = dict[str, set[str]]
 # Prometheus itself adds these to everything that it collects.

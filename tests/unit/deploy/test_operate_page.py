@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.gateway.interceptor import CloseCause
+from headgate.proxy.interceptor import CloseCause
 
 ROOT = Path(__file__).parents[3]
 OPERATE = (ROOT / "docs" / "operate.md").read_text("utf-8")
@@ -19,8 +19,9 @@ def section(title: str) -> str:
 
 
 def log_lines() -> Iterator[tuple[str, str]]:
-    """Text and level of every `log.<level>("text", ...)` in the gateway."""
-    for file in sorted((ROOT / "src" / "headgate" / "gateway").rglob("*.py")):
+    """Text and level of every `log.<level>("text", ...)` of the gateway: the proxy, the three features, their clients."""
+    folders = [ROOT / "src" / "headgate" / name for name in ("kafka", "proxy", "topologies", "share_groups", "activity")]
+    for file in sorted(file for folder in folders for file in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             match node:
                 case ast.Call(

@@ -11,8 +11,8 @@ import pytest
 
 from headgate.cli.main import parser
 from headgate.config import Config
-from headgate.gateway import supervisor
-from headgate.kafka.diagnosis.machine import descriptors_needed
+from headgate.doctor.machine import descriptors_needed
+from headgate.proxy import supervisor
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 UNIT = (DEPLOY / "headgate.service").read_text("utf-8")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from headgate.domain.topology import Description, GlobalStore, ProcessorNode, SourceNode, Subtopology
 from headgate.facts import TopologyDescribed, encode
 from headgate.facts.codec import FORMS
 from headgate.facts.topics import DAY_MS, TOPICS, message_limit, replication_of, suffix_of, topic_specs
+from headgate.facts.topology import Description, GlobalStore, ProcessorNode, SourceNode, Subtopology
 
 
 def test_the_table_is_the_contracts() -> None:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.domain.topology import Description, SinkNode, SourceNode, Subtopology
-from headgate.domain.topology_flow import app_io
-from headgate.domain.topology_rows import edge_rows, node_rows
+from headgate.facts.topology import Description, SinkNode, SourceNode, Subtopology
 from headgate.pipeline.parsing import description_text
 from headgate.pipeline.parts import Record, description_weight, halves
-from tests.unit.domain.topologies import descriptions, patient
+from headgate.topologies.model.flow import app_io
+from headgate.topologies.model.rows import edge_rows, node_rows
+from tests.unit.topologies.model.topologies import descriptions, patient
 
 
 def records(*weights: int) -> list[Record]:

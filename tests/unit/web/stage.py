@@ -8,8 +8,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
+from headgate.activity.model.connect_topics import ActiveTopics, TopicReset, TopicUsed
 from headgate.base.errors import ClusterError
-from headgate.domain.connect_topics import ActiveTopics, TopicReset, TopicUsed
 from headgate.web.access import Access
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster

@@ -3,10 +3,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.domain.topology import Description
-from headgate.domain.topology_flow import Pair, app_io
+from headgate.facts.topology import Description
 from headgate.pipeline.explosion import exploded
 from headgate.pipeline.parsing import DELETED, DESCRIBED
+from headgate.topologies.model.flow import Pair, app_io
 
 KINDS = (DESCRIBED, DELETED)
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from headgate.domain.topology_changes import element_changes
 from headgate.facts import EventHappened
 from headgate.pipeline.parsing import DELETED, DESCRIBED, description_of
+from headgate.topologies.model.changes import element_changes
 
 KINDS = (DESCRIBED, DELETED, EventHappened.__name__)
 _MOST_LISTED = 100

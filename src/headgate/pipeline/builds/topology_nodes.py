@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.domain.topology_rows import node_rows
 from headgate.pipeline.explosion import exploded
 from headgate.pipeline.parsing import DELETED, DESCRIBED
+from headgate.topologies.model.rows import node_rows
 
 KINDS = (DESCRIBED, DELETED)
 

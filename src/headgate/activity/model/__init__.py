@@ -1,0 +1,1 @@
+"""The rules of topic usage: pure, without I/O and without a clock."""

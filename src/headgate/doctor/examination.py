@@ -1,0 +1,158 @@
+"""The whole examination, in order: this machine, the addresses, the cluster, then what the account finds there.
+
+One rule: one failure never hides another. What needs a broker is skipped only when none answers, and that is said by
+the findings on the addresses. Nothing here changes the cluster, and every step has an end.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from headgate.base.clock import Clock, SystemClock
+from headgate.base.errors import ClusterError
+from headgate.config.addresses import MAX_NODES, Address
+from headgate.config.model import Config
+from headgate.doctor import certificates, clock, dead_letter_probing, features, machine, nodes, probing, rights, topics
+from headgate.doctor.broker import Broker, close
+from headgate.doctor.certificates import now_utc
+from headgate.doctor.commands import KafkaTools
+from headgate.doctor.dialling import Dialler, Visit
+from headgate.doctor.findings import Check, Finding, warning
+
+LONGEST_STEP_S = 10.0
+_SILENCE_S = 2.0
+_AT_ONCE = 16
+
+
+@dataclass(slots=True)
+class Progress:
+    """Tells what is being waited for, every two seconds while a step takes that long."""
+
+    tell: Callable[[str], None]
+    _steps: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self._steps[name] = asyncio.get_running_loop().time()
+        try:
+            yield
+        finally:
+            del self._steps[name]
+
+    async def watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_SILENCE_S / 4)
+            now = loop.time()
+            slow = [name for name, began in self._steps.items() if now - began >= _SILENCE_S]
+            if slow:
+                more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
+                self.tell(f"still {slow[0]}{more} ({now - self._steps[slow[0]]:.0f} s)")
+                await asyncio.sleep(_SILENCE_S)
+
+
+async def examine(config: Config, tell: Callable[[str], None], time: Clock | None = None) -> AsyncIterator[Finding]:
+    """Every finding, as soon as it is made."""
+    progress = Progress(tell)
+    watching = asyncio.create_task(progress.watch())
+    try:
+        async for finding in _Examination(config, progress, time or SystemClock()).run():
+            yield finding
+    finally:
+        watching.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
+    config: Config
+    progress: Progress
+    time: Clock
+
+    @property
+    def _step_s(self) -> float:
+        return min(self.config.gateway.connect_timeout_ms / 1000, LONGEST_STEP_S)
+
+    async def run(self) -> AsyncIterator[Finding]:
+        with self.progress.step("looking at this machine"):
+            async for finding in machine.examine(self.config, deadline_s=self._step_s):
+                yield finding
+        brokers: list[Broker] = []
+        try:
+            async for visit in self._visits():
+                yield visit.finding
+                if visit.broker is not None:
+                    brokers.append(visit.broker)
+            now = now_utc(self.time.epoch_ms())
+            for finding in (*certificates.examine(self.config, now), *certificates.of_brokers(brokers, now)):
+                yield finding
+            if brokers:
+                async for finding in self._ask(brokers):
+                    yield finding
+        finally:
+            for broker in brokers:
+                await close(broker.writer)
+
+    async def _visits(self) -> AsyncIterator[Visit]:
+        """The bootstrap addresses, then the addresses that nodes of the cluster announce: the gateway dials both."""
+        bootstrap = {address: f"{address}" for address in self.config.upstream.bootstrap}
+        first = await self._visit_all(bootstrap, "upstream.bootstrap")
+        for visit in first:
+            yield visit
+        announced: dict[Address, str] = {}
+        for visit in first:
+            if visit.broker is not None:
+                for node, address in visit.broker.nodes.items():
+                    if address not in bootstrap and len(announced) < MAX_NODES:
+                        announced[address] = f"node {node} ({address})"
+        for visit in await self._visit_all(announced, "the broker's advertised.listeners"):
+            yield visit
+
+    async def _visit_all(self, addresses: dict[Address, str], source: str) -> list[Visit]:
+        dialler = Dialler(upstream=self.config.upstream, deadline_s=self._step_s)
+        crowd = asyncio.Semaphore(_AT_ONCE)
+
+        async def visit(address: Address, label: str) -> Visit:
+            async with crowd:
+                with self.progress.step(f"asking {label}"):
+                    return await dialler.visit(address, label=label, source=source)
+
+        return await asyncio.gather(*(visit(address, label) for address, label in addresses.items()))
+
+    async def _ask(self, brokers: list[Broker]) -> AsyncIterator[Finding]:
+        broker = brokers[0]
+        tools = KafkaTools.of(self.config.upstream, str(broker.address))
+        for finding in (*nodes.same_cluster(brokers), *nodes.ports_of(broker.nodes, self.config)):
+            yield finding
+        for each in brokers:
+            for finding in features.examine(str(each.address), each.versions, each.levels, self.config, tools):
+                yield finding
+        with self.progress.step("asking for the rights of the service account"):
+            async for finding in self._own_topics(broker, tools):
+                yield finding
+        if self.config.share_groups.enable:
+            with self.progress.step("asking what dead letters need"):
+                async for finding in dead_letter_probing.examine(broker, self.config, tools, deadline_s=self._step_s):
+                    yield finding
+        with self.progress.step("reading the cluster's clock"):
+            yield await clock.examine(broker, self.time, tools)
+
+    async def _own_topics(self, broker: Broker, tools: KafkaTools) -> AsyncIterator[Finding]:
+        """What the account may do, and the topics that it is there for."""
+        prefix = self.config.facts.prefix
+        specs = topics.wanted(self.config, len(broker.nodes))
+        try:
+            described = await probing.described(broker, [spec.name for spec in specs])
+            operations = await probing.cluster_operations(broker)
+            answers = await probing.ask_all(broker, described, operations, prefix)
+            for finding in rights.judge(answers, tools, prefix):
+                yield finding
+            for finding in rights.excess(operations, tools, anonymous=self.config.upstream.service_user is None):
+                yield finding
+            for finding in await topics.examine(broker, self.config, described, tools):
+                yield finding
+        except ClusterError as failure:
+            text = f"cannot be looked at: {failure}"
+            yield warning(
+                Check.TOPICS, f"{prefix}*", text, mend="run headgate doctor again; look into the broker's log"
+            )

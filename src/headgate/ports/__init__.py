@@ -1,1 +1,0 @@
-"""What the core needs from the world: Protocol classes, and the contracts that go with them."""

@@ -1,0 +1,108 @@
+"""ApiVersions: clients are told what the broker has *and* we carry, and, from version 5 on, whether they dialled right.
+
+Version 5 (KIP-1242) carries the cluster and node that the client believes to have dialled. Brokers up to 4.3 do not
+have it, so the gateway checks both itself and asks the broker in the version that it has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.interceptor import (
+    Answer,
+    Forward,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    RequestFrame,
+    ResponseFrame,
+    Rewritten,
+    Session,
+    at_once,
+)
+from headgate.proxy.routes import Routes, Versions
+from headgate.wire.apis import APIS
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
+from headgate.wire.registry import API_VERSIONS
+
+_OURS: Final = APIS[API_VERSIONS]
+_UNSUPPORTED_VERSION: Final = 35
+_REBOOTSTRAP_REQUIRED: Final = 129
+_CHECKED_FROM: Final = 5
+_MOST_ANSWERS: Final = 64
+_LARGEST: Final = 64 * 1024  # Kafka's own requests have a hundred bytes, and answers a thousand
+
+
+class ApiVersionsInterceptor(Interceptor):
+    """Answers ApiVersions as a broker would that has exactly the calls that this gateway carries to it."""
+
+    api_keys = frozenset((ApiKey(API_VERSIONS),))
+    fail_closed = True
+    max_bytes = _LARGEST
+
+    def __init__(self) -> None:
+        self._routes: Routes | None = None
+        self._answers: dict[tuple[bytes, int, int], tuple[Versions, bytes]] = {}
+
+    def attach(self, routes: Routes) -> None:
+        """The routes know all interceptors, this one too, so they come second."""
+        self._routes = routes
+
+    def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:
+        return {API_VERSIONS: (_OURS.min_version, _OURS.max_version)} if API_VERSIONS in broker else {}
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+        version = request.api_version
+        if not _OURS.carries(version):
+            return Answer(at_once(_refusal()))
+        asked = decode(ApiVersionsRequest, version, request.body)
+        if version >= _CHECKED_FROM and not _dialled_right(asked, session):
+            return Answer(at_once(encode(ApiVersionsResponse(error_code=_REBOOTSTRAP_REQUIRED), version)))
+        known = session.broker_versions().get(API_VERSIONS, (0, 0))[1]
+        sent = ApiVersion(min(version, known))
+        if sent == version:
+            return Forward(context=version)
+        return Rewritten(encode(asked, sent), context=version, api_version=sent)
+
+    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
+        assert isinstance(context, int)
+        if int.from_bytes(response.body[:2], "big") == _UNSUPPORTED_VERSION:
+            return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
+        # Every new connection brings this answer, and the brokers of a cluster give few different ones.
+        key = (bytes(response.body), response.api_version, context)
+        known = self._answers.get(key)
+        if known is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            known = self._answers[key] = self._announce(*key)
+        broker, body = known
+        if broker:
+            session.set_broker_versions(broker)
+        return Rewritten(body)
+
+    def _announce(self, body: bytes, version: int, asked: int) -> tuple[Versions, bytes]:
+        """What a broker said that it has, nothing if it refused, and what its client is told."""
+        assert self._routes is not None
+        answer = decode(ApiVersionsResponse, version, body)
+        broker = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        announced = tuple(
+            ApiVersionRange(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(self._routes.announce(broker).items())
+        )
+        told = encode(replace(answer, api_keys=announced), asked)
+        return ({} if answer.error_code else broker), told
+
+
+def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:
+    """True when the client asks for no certain node, or for the one whose port it dialled."""
+    if asked.cluster_id is None and asked.node_id < 0:
+        return True
+    return asked.cluster_id == session.cluster_id and asked.node_id == session.node_id
+
+
+def _refusal() -> bytes:
+    """The answer to a version that we do not know: version 0's form with our own range (KIP-511)."""
+    ours = ApiVersionRange(api_key=API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
+    return encode(ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(ours,)), 0)

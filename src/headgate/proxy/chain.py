@@ -1,0 +1,222 @@
+"""Asking the interceptors of one call, in their order, and of its answer, in the opposite order.
+
+A chain runs until an interceptor wants to wait; then it says so, and is run on with the outcome. So calls that no
+interceptor holds, nearly all, never leave the wake-up in which they came.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar, assert_never
+
+import structlog
+
+from headgate.base.errors import HeadgateError
+from headgate.proxy.interceptor import (
+    Answer,
+    Forward,
+    Hold,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    Outcome,
+    RequestFrame,
+    ResponseFrame,
+    Rewritten,
+    Session,
+    Split,
+)
+
+log = structlog.get_logger()
+
+ANSWER_SECONDS: Final = 60.0  # what an interceptor may take to answer a call itself
+Contexts = list[tuple[Interceptor, object]]
+T = TypeVar("T")
+
+
+class ChainMeter:
+    """How often interceptors failed; one WARN for each interceptor and kind of error, then only the count."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._warned: set[tuple[str, str]] = set()
+
+    def failed(self, interceptor: Interceptor, call: str, failure: BaseException) -> None:
+        self.failures += 1
+        kind = (type(interceptor).__name__, type(failure).__name__)
+        if kind not in self._warned:
+            self._warned.add(kind)
+            log.warning("interceptor failed, call passed", interceptor=kind[0], call=call, error=repr(failure))
+
+
+class _NotInTimeError(HeadgateError):
+    """The deadline that an interceptor named has passed."""
+
+
+async def _outcome(work: Awaitable[T], deadline: float) -> T:
+    """What an interceptor's work comes to; that it was cancelled, and not by us, is an error like any other."""
+    try:
+        async with asyncio.timeout(deadline) as limit:
+            return await work
+    except TimeoutError as failure:
+        if limit.expired():
+            raise _NotInTimeError(f"not decided within {deadline:g} s") from failure
+        raise
+    except asyncio.CancelledError as failure:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the awaited work was cancelled") from failure
+
+
+def discard(work: object) -> None:
+    """End an interceptor's work that nobody will await any more."""
+    if asyncio.iscoroutine(work):
+        work.close()
+    elif isinstance(work, asyncio.Future):
+        work.cancel()
+
+
+def watch(
+    interceptors: tuple[Interceptor, ...], request: RequestFrame, session: Session, meter: ChainMeter
+) -> Contexts:
+    """The interceptors that want to see the bytes of this call's answer; the call itself passes in any case."""
+    contexts: Contexts = []
+    for interceptor in interceptors:
+        try:
+            outcome = interceptor.on_request(request, session)
+            if not isinstance(outcome, Forward):
+                raise TypeError(f"{type(outcome).__name__} for a call in stream_keys, which can only pass")  # noqa: TRY301
+        except Exception as failure:  # noqa: BLE001 - see RequestChain.run
+            meter.failed(interceptor, "on_request", failure)
+        else:
+            if outcome.context is not None:
+                contexts.append((interceptor, outcome.context))
+    return contexts
+
+
+class RequestChain:
+    """One request on its way through its interceptors: what became of it, and who wants to see the answer."""
+
+    __slots__ = ("_asked", "_interceptors", "_meter", "answer", "contexts", "request", "split")
+
+    def __init__(self, interceptors: tuple[Interceptor, ...], request: RequestFrame, meter: ChainMeter) -> None:
+        self._interceptors = interceptors
+        self._asked = 0
+        self._meter = meter
+        self.request = request
+        self.contexts: Contexts = []
+        self.answer: Answer | None = None
+        self.split: Split | None = None
+
+    def run(self, session: Session) -> Hold | None:
+        """Ask the interceptors that are left; a `Hold` when one of them wants to wait."""
+        while self._asked < len(self._interceptors) and self.answer is None and self.split is None:
+            interceptor = self._interceptors[self._asked]
+            self._asked += 1
+            try:
+                outcome: OnRequest = interceptor.on_request(self.request, session)
+                if isinstance(outcome, Hold):
+                    return outcome
+                self._apply(interceptor, outcome)
+            except Exception as failure:
+                if interceptor.fail_closed:
+                    raise
+                self._meter.failed(interceptor, "on_request", failure)
+        return None
+
+    async def wait(self, hold: Hold) -> None:
+        """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
+        interceptor = self._interceptors[self._asked - 1]
+        try:
+            self._apply(interceptor, await _outcome(hold.outcome, hold.deadline))
+        except _NotInTimeError:
+            pass
+        except Exception as failure:
+            if interceptor.fail_closed:
+                raise
+            self._meter.failed(interceptor, "hold of a request", failure)
+
+    async def answer_body(self, answer: Answer) -> bytes | None:
+        """The body that the interceptor that was asked last gives; None when it fails: then the call passes."""
+        interceptor = self._interceptors[self._asked - 1]
+        try:
+            return await _outcome(answer.body, ANSWER_SECONDS)
+        except Exception as failure:
+            if interceptor.fail_closed:
+                raise
+            self._meter.failed(interceptor, "answer", failure)
+            return None
+
+    def _apply(self, interceptor: Interceptor, outcome: Outcome) -> None:
+        match outcome:
+            case Forward(context):
+                pass
+            case Rewritten(body, context, api_version):
+                was = self.request
+                self.request = RequestFrame(  # not by `replace`, which costs as much as all the rest
+                    api_key=was.api_key,
+                    api_version=was.api_version if api_version is None else api_version,
+                    correlation_id=was.correlation_id,
+                    client_id=was.client_id,
+                    body=body,
+                    size=was.size,
+                    is_cut=was.is_cut,
+                )
+            case Split():
+                self.split = outcome
+                return
+            case Answer():
+                self.answer = outcome
+                return
+            case _:
+                assert_never(outcome)
+        if context is not None:
+            self.contexts.append((interceptor, context))
+
+
+class ResponseChain:
+    """One answer on its way back: the interceptors that gave a context are asked, the last of them first."""
+
+    __slots__ = ("_asked", "_left", "_meter", "response")
+
+    def __init__(self, contexts: Contexts, response: ResponseFrame, meter: ChainMeter) -> None:
+        self._left = list(contexts)
+        self._asked = Interceptor()
+        self._meter = meter
+        self.response = response
+
+    def run(self, session: Session) -> Hold | None:
+        while self._left:
+            interceptor, context = self._left.pop()
+            try:
+                outcome: OnResponse = interceptor.on_response(self.response, context, session)
+                if isinstance(outcome, Hold):
+                    self._asked = interceptor
+                    return outcome
+                self._apply(outcome)
+            except Exception as failure:
+                if interceptor.fail_closed:
+                    raise
+                self._meter.failed(interceptor, "on_response", failure)
+        return None
+
+    async def wait(self, hold: Hold) -> None:
+        """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
+        try:
+            self._apply(await _outcome(hold.outcome, hold.deadline))
+        except Exception as failure:
+            if self._asked.fail_closed:
+                raise
+            if not isinstance(failure, _NotInTimeError):
+                self._meter.failed(self._asked, "hold of an answer", failure)
+
+    def _apply(self, outcome: Outcome) -> None:
+        match outcome:
+            case Forward():
+                pass
+            case Rewritten(body, _, api_version):
+                was = self.response
+                version = was.api_version if api_version is None else api_version
+                self.response = ResponseFrame(api_key=was.api_key, api_version=version, body=body)
+            case _:
+                raise TypeError(f"{type(outcome).__name__} cannot be the outcome of an answer")

@@ -1,0 +1,319 @@
+"""One client with its own upstream connection: its life from accept to close, and the session interceptors see.
+
+The two directions are `RequestStream` and `ResponseStream`; this is what they share: the pending calls, who may read
+when (back-pressure), the tasks of held calls, draining, and the one place where a connection ends.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from headgate.base.errors import ClusterError, HeadgateError
+from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
+from headgate.proxy.chain import discard
+from headgate.proxy.ends import End
+from headgate.proxy.interceptor import CloseCause, Familiar, Interceptor
+from headgate.proxy.pending import MOST_PENDING, Entry, Private
+from headgate.proxy.requests import RequestStream
+from headgate.proxy.responses import ResponseStream
+from headgate.proxy.routes import Route, Versions
+from headgate.wire import frames
+from headgate.wire.registry import API_VERSIONS
+
+if TYPE_CHECKING:
+    from headgate.proxy.server import Gateway
+
+log = structlog.get_logger()
+
+_CLIENT_ID: Final = b"headgate"
+_BEFORE_CLOSE_SECONDS: Final = 2.0
+_BEFORE_PROOF_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
+_LARGEST_BACKLOG: Final = 1024 * 1024  # of answers that the client does not take: then its requests are not read
+# Behind these the broker's answers cannot be told apart any more, or do not come.
+_UPSTREAM_IS_LOST: Final = frozenset(
+    (
+        CloseCause.UPSTREAM_CLOSED,
+        CloseCause.UPSTREAM_RESET,
+        CloseCause.BAD_ANSWER,
+        CloseCause.INTERNAL,
+    )
+)
+
+
+_NUMBERS: Final = count(1)
+
+
+class Connection:
+    """A client's connection; a `Session` for interceptors."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        client: End,
+        upstream: End,
+        *,
+        node_id: NodeId | None,
+        versions: Versions,
+    ) -> None:
+        loop = gateway.loop
+        self.number = next(_NUMBERS)
+        self.gateway = gateway
+        self.routes = gateway.routes
+        self.table = gateway.routes.table(versions)
+        self.lookup = gateway.addresses.lookup
+        self.chain_meter = gateway.metrics.chain_meter
+        self.max_frame_bytes = gateway.config.gateway.max_frame_bytes
+        self.is_proved = False  # the broker has answered more than the handshake: it knows who this is
+        self.max_gathered_bytes = min(_BEFORE_PROOF_BYTES, self.max_frame_bytes)
+        self.pending: deque[Entry] = deque()
+        self.familiars: dict[Route, Familiar] = {}
+        self.draining = False
+        self.closed: CloseCause | None = None
+        self.was_active = True  # since somebody last looked; then `last_active` is brought up to date
+        self.last_active = loop.time()
+        self.is_calm = False  # both sides are read and nothing waits: there is nothing to regulate
+        self._versions = versions
+        self._peer = client.host
+        self._node_id = node_id
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._correlation_id = 0
+        self._closing: tuple[CloseCause, str] | None = None  # upstream is gone, the client still has to get its bytes
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self.requests = RequestStream(self)
+        self.responses = ResponseStream(self)
+        self.client = client.link(loop, self.requests, gateway.metrics.client_meter)
+        self.upstream = upstream.link(loop, self.responses, gateway.metrics.upstream_meter)
+
+    def start(self) -> None:
+        for interceptor in self.routes.interceptors:
+            try:
+                interceptor.on_open(self)
+            except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                self.chain_meter.failed(interceptor, "on_open", failure)
+        for link in (self.client, self.upstream):
+            link.watch_for_hangup(self.gateway.hangups)
+            link.resume()
+
+    def prove(self) -> None:
+        """The broker has answered a call that it answers only to clients that it knows."""
+        self.is_proved = True
+        self.max_gathered_bytes = self.max_frame_bytes
+
+    # What interceptors see.
+
+    @property
+    def node_id(self) -> NodeId | None:
+        return self._node_id
+
+    @property
+    def cluster_id(self) -> ClusterId | None:
+        return self.gateway.cluster.cluster_id
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    def know(self, api_key: ApiKey, api_version: ApiVersion, familiar: Familiar) -> None:
+        route = self.routes.route(api_key, api_version)
+        if len(route.watchers) == 1:
+            self.familiars[route] = familiar
+
+    def broker_versions(self) -> Versions:
+        return self._versions
+
+    def set_broker_versions(self, versions: Versions) -> None:
+        self._versions = versions
+        self.table = self.routes.table(versions)
+
+    def carries(self, api_key: int, api_version: int) -> bool:
+        """True when the broker has this call: it closes the socket at one that it has not."""
+        low, high = self._versions.get(api_key, (0, -1))
+        return low <= api_version <= high or api_key == API_VERSIONS
+
+    async def call(self, api_key: ApiKey, api_version: ApiVersion, body: bytes, *, deadline: float = 5.0) -> bytes:
+        if self.upstream.closed or self.upstream.ended:
+            raise ClusterError("the connection to the broker has ended")
+        if not self.carries(api_key, api_version):
+            raise ClusterError(f"the broker does not have api key {api_key} version {api_version}")
+        route = self.routes.route(api_key, api_version)
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        header = frames.RequestHeader(
+            api_key=api_key,
+            api_version=api_version,
+            correlation_id=self._correlation_id,
+            client_id=_CLIENT_ID,
+            tags=b"\x00" if route.flexible_request else b"",
+        )
+        private = Private(self._loop.create_future())
+        self.requests.inject(route, frames.frame(header.encode(), body), private)
+        try:
+            async with asyncio.timeout(deadline):
+                return await private.body
+        except TimeoutError:
+            raise ClusterError(f"the broker did not answer {route.name} within {deadline:g} s") from None
+
+    # Who may read when.
+
+    def drained(self) -> None:
+        """One of the sides took what it had not taken."""
+        self.was_active = True
+        self.regulate()
+
+    def regulate(self) -> None:
+        """Decide who is read; called whenever a backlog, the pending calls or the held answers may have changed.
+
+        A side is not read while what it sends cannot go on. An end that waited for this comes now.
+        """
+        if self.closed is not None:
+            return
+        client, upstream = self.client, self.upstream
+        if self._closing is not None:
+            if not client.backlog and self.responses.is_released:
+                self.close(*self._closing)
+            return
+        if self.draining and self.is_drained:
+            self.close(CloseCause.DRAINED)
+            return
+        if self._is_clogged:
+            client.pause()
+        else:
+            client.resume()
+            if client.held and not self.requests.blocked:
+                self.request_decided()
+        if client.backlog or self.responses.is_crowded:
+            upstream.pause()
+        else:
+            upstream.resume()
+        waiting = client.held or self.draining or not self.responses.is_released
+        self.is_calm = client.is_reading and upstream.is_reading and not waiting
+
+    @property
+    def _is_clogged(self) -> bool:
+        """True when no more requests can be taken, because of what became of those before."""
+        too_many = len(self.pending) >= self.requests.most_pending
+        return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
+
+    def request_decided(self) -> None:
+        """A held request is through: those behind it are next, from a fresh stack."""
+        self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.closed is None and not self.requests.blocked:
+            if self.client.held and not self._is_clogged:
+                self.requests.most_pending = MOST_PENDING
+                self.client.release_input()
+            self.regulate()
+
+    def spawn(self, work: Coroutine[object, object, None], awaited: object) -> None:
+        """Run a held call's work; it ends with the connection, and with it what it awaits, even before it began."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._done, awaited))
+
+    def _done(self, awaited: object, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        discard(awaited)
+        if not task.cancelled() and (failure := task.exception()) is not None and self.closed is None:
+            if isinstance(failure, HeadgateError | TimeoutError):
+                self.close(CloseCause.BAD_ANSWER, detail=str(failure))
+            else:
+                self.close_on_bug(failure)
+
+    # The end.
+
+    @property
+    def is_idle(self) -> bool:
+        """No call is under way. Half a request is none: it may never become one."""
+        nothing_pending = len(self.pending) == self.requests.unfinished_calls
+        return nothing_pending and not self.requests.blocked and self.responses.is_quiet
+
+    @property
+    def is_abandoned(self) -> bool:
+        """The client has gone away, and its end was not read because the broker does not take what came before it."""
+        return not self.client.is_reading and self.client.peer_has_left
+
+    @property
+    def is_drained(self) -> bool:
+        """Nothing is under way in either direction."""
+        nothing_to_send = not self.client.backlog and not self.upstream.backlog
+        return self.is_idle and self.requests.between_requests and nothing_to_send
+
+    def drain(self) -> None:
+        """Take no more requests; end when those under way are answered. The client is read on, for its end."""
+        self.draining = True
+        self.is_calm = False
+        self.regulate()
+
+    def close_when_flushed(self, cause: CloseCause, detail: str = "") -> None:
+        """The broker is gone: the client still gets what the broker had said."""
+        if self.closed is None and self._closing is None:
+            self._closing = (cause, detail)
+            self.is_calm = False
+            self.client.pause()
+            self._flush_timer = self._loop.call_later(self.gateway.config.gateway.drain_ms / 1000, self.close, cause)
+            self.regulate()
+        else:
+            self._close_upstream()
+
+    def close_on_bug(self, failure: BaseException) -> None:
+        log.error("connection ended by a defect of the gateway", peer=self.peer, exc_info=failure)
+        self.close(CloseCause.INTERNAL)
+
+    def close(self, cause: CloseCause, detail: str = "") -> None:
+        """End it; the first cause counts."""
+        if self.closed is not None:
+            self._close_upstream()  # it was still open for farewells
+            return
+        if self._closing is not None:
+            cause, detail = self._closing
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        self.closed = cause
+        if detail and cause is not CloseCause.CLIENT_RESET:
+            log.info("connection ended", cause=cause.value, peer=self.peer, node=self.node_id, detail=detail)
+        self.client.close()
+        for task in list(self._tasks):
+            task.cancel()
+        for interceptor in self.routes.interceptors:
+            try:
+                interceptor.on_close(self)
+            except Exception as failure:  # noqa: BLE001 - a feature that fails must not keep a socket open
+                self.chain_meter.failed(interceptor, "on_close", failure)
+        farewells = [one for one in self.routes.interceptors if _has_farewell(one)]
+        if farewells and cause not in _UPSTREAM_IS_LOST:
+            self.gateway.see_off(self._say_farewell(farewells, cause))
+        else:
+            self._close_upstream()
+        self.gateway.forget(self, cause)
+
+    async def _say_farewell(self, interceptors: list[Interceptor], cause: CloseCause) -> None:
+        self.upstream.resume()
+        try:
+            for interceptor in interceptors:
+                try:
+                    async with asyncio.timeout(_BEFORE_CLOSE_SECONDS):
+                        await interceptor.before_upstream_close(self, cause, _BEFORE_CLOSE_SECONDS)
+                except Exception as failure:  # noqa: BLE001 - a feature that fails must not keep a socket open
+                    self.chain_meter.failed(interceptor, "before_upstream_close", failure)
+        finally:
+            self._close_upstream()
+
+    def _close_upstream(self) -> None:
+        self.upstream.close()
+        ended = ClusterError("the connection to the broker has ended")
+        for _, _, purpose in self.pending:
+            if isinstance(purpose, Private) and not purpose.body.done():
+                purpose.body.set_exception(ended)
+        self.requests.abandon(ended)
+        self.responses.abandon(ended)
+        self.pending.clear()
+
+
+def _has_farewell(interceptor: Interceptor) -> bool:
+    return type(interceptor).before_upstream_close is not Interceptor.before_upstream_close

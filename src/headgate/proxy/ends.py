@@ -1,0 +1,141 @@
+"""The two ends of a connection before it is one: a client that has arrived, a broker that has been dialled.
+
+Arriving is the PROXY protocol's header, if one is expected, and the TLS handshake; dialling is the broker's address
+and its handshake. Both have one deadline, and an end that fails leaves no socket behind.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from headgate.base.errors import WireError
+from headgate.config.addresses import Address
+from headgate.config.model import Config
+from headgate.proxy.link import Link, LinkMeter, LinkOwner
+from headgate.proxy.proxy_protocol import read_source
+from headgate.proxy.tls import Certificates, TlsLink, TlsSession
+
+log = structlog.get_logger()
+
+_MOST_COMPLAINTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A connected socket, encrypted when it has a TLS session."""
+
+    sock: socket.socket
+    host: str  # who is at the other side
+    tls: TlsSession | None = None
+
+    def link(self, loop: asyncio.AbstractEventLoop, owner: LinkOwner, meter: LinkMeter) -> Link:
+        if self.tls is None:
+            return Link(loop, self.sock, owner, meter)
+        return TlsLink(loop, self.sock, owner, meter, self.tls)
+
+
+class Ends:
+    """Makes ends, with the certificates of both sides."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timeout = config.gateway.connect_timeout_ms / 1000
+        self._patience_ms = config.gateway.idle_ms
+        self._proxy_protocol = config.gateway.proxy_protocol
+        self._complaints: dict[Address, str] = {}  # what was last said of brokers that cannot be reached
+        gateway, upstream = config.gateway, config.upstream
+        self.listener_tls: Certificates | None = None
+        if gateway.tls_cert is not None and gateway.tls_key is not None:
+            files = (gateway.tls_cert, gateway.tls_key)
+            self.listener_tls = Certificates("gateway.tls_cert", files, server=True, ca=gateway.tls_client_ca)
+        self.upstream_tls: Certificates | None = None
+        if upstream.tls:
+            self.upstream_tls = Certificates("upstream.tls_ca", (), server=False, ca=upstream.tls_ca)
+
+    def refresh(self) -> None:
+        """Read certificates that have changed."""
+        for certificates in (self.listener_tls, self.upstream_tls):
+            if certificates is not None:
+                certificates.refresh()
+
+    async def arrive(self, client: socket.socket, host: str) -> End:
+        """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
+        if not self._proxy_protocol and self.listener_tls is None:
+            return End(client, host)
+        async with asyncio.timeout(self._timeout):
+            if self._proxy_protocol:
+                host = await read_source(client, self._loop) or host
+            if self.listener_tls is None:
+                return End(client, host)
+            tls = TlsSession(self.listener_tls.context, server_hostname=None)
+            await tls.handshake(client, self._loop)
+            return End(client, host, tls)
+
+    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> End | None:
+        """The first of these brokers that can be reached."""
+        for address in addresses:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    end = await self._dial_one(address)
+            except UNREACHABLE as failure:
+                self._complain(address, str(failure) or "no answer")
+                on_failure()
+            else:
+                self._complaints.pop(address, None)
+                return end
+        return None
+
+    def _complain(self, address: Address, problem: str) -> None:
+        """Say it once: clients of a broker that is away dial again and again."""
+        if self._complaints.get(address) != problem:
+            if len(self._complaints) >= _MOST_COMPLAINTS:
+                self._complaints.clear()
+            self._complaints[address] = problem
+            log.warning("broker cannot be reached", address=str(address), problem=problem)
+
+    async def _dial_one(self, address: Address) -> End:
+        upstream = await self._connect(address)
+        try:
+            if self.upstream_tls is None:
+                return End(upstream, address.host)
+            tls = TlsSession(self.upstream_tls.context, server_hostname=address.host)
+            await tls.handshake(upstream, self._loop)
+        except BaseException:
+            upstream.close()
+            raise
+        return End(upstream, address.host, tls)
+
+    async def _connect(self, address: Address) -> socket.socket:
+        """A connected socket: a name may have several addresses, and the broker listen on one of them."""
+        problem: OSError | None = None
+        found = await self._loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, target in found:
+            upstream = socket.socket(family, kind, protocol)
+            try:
+                prepare(upstream, patience_ms=self._patience_ms)
+                await self._loop.sock_connect(upstream, target)
+            except OSError as failure:
+                upstream.close()
+                problem = problem or failure
+            except BaseException:
+                upstream.close()
+                raise
+            else:
+                return upstream
+        raise problem or OSError(f"{address.host} has no address")
+
+
+def prepare(sock: socket.socket, *, patience_ms: int) -> None:
+    """What every socket of the data plane has; a peer that takes nothing for `patience_ms` is cut off by the kernel."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience_ms)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+ARRIVAL_FAILURES = (OSError, TimeoutError, WireError)
+# A broker may advertise a name that no resolver takes, or a port that is none: ValueError and OverflowError.
+UNREACHABLE = (OSError, TimeoutError, ValueError, OverflowError)

@@ -1,0 +1,213 @@
+"""Who a connection has proved to be, and what its client calls itself: read from the log-in while it passes.
+
+The mechanism stands in SaslHandshake (17), the user's name in the first SaslAuthenticate (36) of PLAIN and SCRAM, and
+that it is true in the broker's last answer, error 0. A connection that never logs in is `User:ANONYMOUS`, as at the
+broker. None is said where the wire does not tell: OAUTHBEARER, GSSAPI, delegation tokens, while the log-in is going
+on, and when the name did not come in one piece. A broker with a principal builder of its own may call users otherwise.
+
+One rule: a name is told only after the broker has accepted it; it may then serve to allow something. It must never
+keep or log a password, a proof or a token: nothing behind the name is looked at, and nothing is kept but the name.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.base.errors import WireError
+from headgate.base.ids import ApiKey
+from headgate.proxy.answer_codes import AnswerCode
+from headgate.proxy.features import Feature
+from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
+from headgate.proxy.routes import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from headgate.wire.primitives import Buffer, read_uvarint
+from headgate.wire.registry import API_VERSIONS, response_header_version
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+_LONGEST_MECHANISM: Final = 32
+_LONGEST_START: Final = 1024  # of a token: what is looked at for a name
+_LONGEST_NAME: Final = 255
+_ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}  # of SaslAuthenticate, until it is proved
+_ILLEGAL_SASL_STATE: Final = 34
+_SOFTWARE_FROM: Final = 3
+_LONGEST_SOFTWARE: Final = 128
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # what a broker takes (KIP-511)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSoftware:
+    """What a client calls itself in ApiVersions, from version 3 on; nobody checks it."""
+
+    name: str
+    version: str
+
+
+class _LogIn:
+    """How far one connection has come."""
+
+    __slots__ = ("awaits", "is_tangled", "mechanism", "name", "proved", "rounds")
+
+    def __init__(self) -> None:
+        self.mechanism: str | None = None
+        self.name: str | None = None  # as the client says, not proved
+        self.proved: str | None = None
+        self.rounds = 0
+        self.awaits = False  # the answer to a call of the log-in
+        # Another such call came before that answer. No client does so; whom the answers then speak of nobody can say.
+        self.is_tangled = False
+
+
+class _Awaited:
+    """A call of the log-in whose answer decides something."""
+
+    __slots__ = ("code", "log_in", "mechanism")
+
+    def __init__(self, log_in: _LogIn, code: AnswerCode, mechanism: str | None = None) -> None:
+        self.log_in = log_in
+        self.code = code
+        self.mechanism = mechanism  # of a handshake
+
+
+class Principals(Interceptor):
+    """A watcher of every connection's log-in; one for each worker, shared by all features that ask it."""
+
+    stream_keys = frozenset((ApiKey(SASL_HANDSHAKE), ApiKey(SASL_AUTHENTICATE), ApiKey(API_VERSIONS)))
+
+    def __init__(self) -> None:
+        self._log_ins: dict[int, _LogIn] = {}
+        self._software: dict[int, ClientSoftware] = {}
+
+    def principal_of(self, session: Session) -> str | None:
+        """`User:name` as the broker has accepted it; None when it cannot be told.
+
+        `User:ANONYMOUS` is a proof only together with an answer that the broker gives to nobody whom it does not know.
+        """
+        log_in = self._log_ins.get(session.number)
+        if log_in is None:
+            return ANONYMOUS
+        return None if log_in.is_tangled else log_in.proved
+
+    def software_of(self, session: Session) -> ClientSoftware | None:
+        return self._software.get(session.number)
+
+    # The watcher.
+
+    def on_request(self, request: RequestFrame, session: Session) -> Forward:
+        if request.api_key == API_VERSIONS:
+            if request.api_version >= _SOFTWARE_FROM and (software := _software(request.body)) is not None:
+                self._software[session.number] = software
+            return Forward()
+        log_in = self._log_ins.get(session.number)
+        if log_in is None:
+            log_in = self._log_ins[session.number] = _LogIn()
+        if log_in.awaits:
+            log_in.is_tangled = True
+        log_in.awaits = True
+        flexible = response_header_version(request.api_key, request.api_version) == 1
+        code = AnswerCode(flexible=flexible)
+        if request.api_key == SASL_HANDSHAKE:
+            return Forward(_Awaited(log_in, code, _mechanism(request.body)))
+        if log_in.rounds == 0 and log_in.mechanism in _ROUNDS:
+            log_in.name = _name(log_in.mechanism, request.body, flexible=flexible)
+        return Forward(_Awaited(log_in, code))
+
+    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
+        assert isinstance(context, _Awaited)
+        error_code = context.code.feed(view)
+        if error_code is None:
+            return
+        log_in = context.log_in
+        log_in.awaits = False
+        if context.mechanism is not None:
+            self._handshaken(log_in, context.mechanism, error_code, session)
+        elif error_code:
+            log_in.proved = log_in.name = log_in.mechanism = None
+        elif log_in.mechanism in _ROUNDS:
+            log_in.rounds += 1
+            if log_in.rounds == _ROUNDS[log_in.mechanism] and log_in.name is not None:
+                log_in.proved = f"User:{log_in.name}"
+
+    def _handshaken(self, log_in: _LogIn, mechanism: str, error_code: int, session: Session) -> None:
+        """A log-in begins, perhaps anew. What was proved stays: a broker lets no other user in then (58)."""
+        if error_code == _ILLEGAL_SASL_STATE:
+            # Where there is no SASL, or no second time: everything is as if it had not been asked.
+            if log_in.proved is None and not log_in.is_tangled:
+                self._log_ins.pop(session.number, None)
+            return
+        log_in.mechanism = None if error_code else mechanism
+        log_in.name = None
+        log_in.rounds = 0
+
+    def on_close(self, session: Session) -> None:
+        self._log_ins.pop(session.number, None)
+        self._software.pop(session.number, None)
+
+
+class PrincipalsFeature(Feature):
+    """The watcher as a feature of its own, so that it stands on a connection once, whoever asks it."""
+
+    def __init__(self, principals: Principals) -> None:
+        self.interceptors = (principals,)
+
+
+# Reading, of bytes that anybody may have sent: None for whatever does not fit.
+
+
+def _mechanism(body: Buffer) -> str:
+    """The mechanism that a SaslHandshake asks for; "" is none that is known."""
+    size = int.from_bytes(body[:2], "big")
+    name = bytes(body[2 : 2 + size]) if size <= _LONGEST_MECHANISM else b""
+    return name.decode("ascii", errors="replace")
+
+
+def _name(mechanism: str, body: Buffer, *, flexible: bool) -> str | None:
+    """The user's name in the first SaslAuthenticate, whose bytes may not all be here."""
+    try:
+        size, at = read_uvarint(body, 0) if flexible else (int.from_bytes(body[:4], "big") + 1, 4)
+    except WireError:
+        return None
+    token = body[at : at + min(size - 1, _LONGEST_START)]
+    name = _plain_name(token) if mechanism == "PLAIN" else _scram_name(bytes(token), whole=len(token) == size - 1)
+    if name is None or not 0 < len(name) <= _LONGEST_NAME:
+        return None
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _plain_name(token: Buffer) -> bytes | None:
+    """Of "authorization id NUL name NUL password" the name (RFC 4616); the password is not even cut out."""
+    ends = []
+    for at in range(len(token)):
+        if not token[at]:
+            ends.append(at)
+            if len(ends) == 2:
+                return bytes(token[ends[0] + 1 : at])
+    return None
+
+
+def _scram_name(token: bytes, *, whole: bool) -> bytes | None:
+    """Of "n,authorization id,n=name,r=nonce" the name (RFC 5802), if it is a user's and not a delegation token's."""
+    parts = token.split(b",")
+    if not whole or len(parts) < 4 or not parts[2].startswith(b"n=") or b"tokenauth=true" in parts[4:]:
+        return None
+    return parts[2][2:].replace(b"=2C", b",").replace(b"=3D", b"=")
+
+
+def _software(body: Buffer) -> ClientSoftware | None:
+    """ClientSoftwareName and ClientSoftwareVersion, which an ApiVersions request begins with."""
+    texts = []
+    at = 0
+    for _ in range(2):
+        try:
+            size, at = read_uvarint(body, at)
+        except WireError:
+            return None
+        if not 1 < size <= _LONGEST_SOFTWARE or at + size - 1 > len(body):
+            return None
+        text = bytes(body[at : at + size - 1]).decode("ascii", errors="replace")
+        if _SOFTWARE.fullmatch(text) is None:
+            return None
+        texts.append(text)
+        at += size - 1
+    return ClientSoftware(*texts)

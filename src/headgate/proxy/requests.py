@@ -1,0 +1,368 @@
+"""From the client to the broker: requests are counted, passed, or opened for the interceptors.
+
+Follow `on_bytes`: it walks the headers in the received bytes, and everything that nobody opens goes on in one send.
+While an opened request is held or answered by ourselves, the requests behind it wait, as they would in a broker,
+which handles one request of a connection at a time.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.base.errors import ClusterError, WireError
+from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
+from headgate.proxy.chain import ANSWER_SECONDS, Contexts, RequestChain, watch
+from headgate.proxy.interceptor import CloseCause, Hold, RequestFrame
+from headgate.proxy.pending import MOST_BEFORE_OPENED, MOST_PENDING, Opened, Private, Purpose, Watched
+from headgate.proxy.routes import HANDSHAKE_KEYS, PRODUCE, Route
+from headgate.wire import frames
+from headgate.wire.primitives import Buffer
+from headgate.wire.registry import API_VERSIONS
+
+if TYPE_CHECKING:
+    from headgate.proxy.connection import Connection
+
+
+class RequestStream:
+    """The client's side of a connection; the owner of its link."""
+
+    __slots__ = (
+        "_connection",
+        "_gathered",
+        "_injected",
+        "_keep",
+        "_last_key",
+        "_needed",
+        "_passing",
+        "_passing_is_pending",
+        "_route",
+        "blocked",
+        "most_pending",
+    )
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._passing = 0  # bytes still to come of a request that passes
+        self._passing_is_pending = False
+        self._gathered: bytearray | None = None  # a request that is opened, as far as it is here
+        self._needed = 0  # bytes of it that are still to come
+        self._keep = 0  # how much of it is kept
+        self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
+        self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
+        self._last_key = API_VERSIONS
+        self.blocked = False  # a request is held, or we are answering it
+        self.most_pending = MOST_PENDING  # the next request waits while there are so many
+
+    @property
+    def between_requests(self) -> bool:
+        """True when no request is partly through: the place where calls of our own may stand."""
+        return not self._passing and self._gathered is None and not self.blocked
+
+    @property
+    def unfinished_calls(self) -> int:
+        """Of the pending calls, those whose request is only partly here, so that no answer can be on its way."""
+        return int(self._passing > 0 and self._passing_is_pending)
+
+    # The link's owner.
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        connection = self._connection
+        connection.was_active = True
+        try:
+            used = self._walk(view, size)
+        except WireError as problem:
+            connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
+            return size
+        except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
+            connection.close_on_bug(failure)
+            return size
+        if self._injected:
+            self._flush_injected()
+        if not connection.is_calm or connection.upstream.backlog:
+            connection.regulate()
+        return used
+
+    def on_end(self) -> None:
+        self._connection.close(CloseCause.CLIENT_CLOSED)
+
+    def on_error(self, error: OSError) -> None:
+        self._connection.close(CloseCause.CLIENT_RESET, detail=str(error))
+
+    on_unwritable = on_error
+
+    def on_drained(self) -> None:
+        self._connection.drained()
+
+    # The walk.
+
+    def _walk(self, view: memoryview, size: int) -> int:
+        connection = self._connection
+        table = connection.table
+        pending = connection.pending
+        familiars = connection.familiars
+        pos = begin = 0
+        if self._passing:
+            if self._passing >= size:
+                self._passing -= size
+                connection.upstream.write(view[:size])
+                return size
+            pos = self._passing
+            self._passing = 0
+        elif self._gathered is not None:
+            pos = begin = self._gather(view, size)
+        while size - pos >= frames.REQUEST_START.size and not self.blocked and not connection.draining:
+            length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(view, pos)
+            if length < frames.SMALLEST_REQUEST:
+                raise WireError(f"a request of {length} bytes")
+            route = table.get(key << 16 | version)
+            if route is None:
+                if key != API_VERSIONS:
+                    connection.close(CloseCause.UNSUPPORTED_CALL, detail=f"api key {key} version {version}")
+                    return size
+                route = connection.routes.api_versions()
+            end = pos + 4 + length
+            most = connection.max_frame_bytes
+            is_opened = False
+            if route.interceptors:
+                is_opened = True
+                if route.glance is not None:
+                    body_at = frames.plain_body(view, pos, size, client_id_size, flexible=route.flexible_request)
+                    is_opened = not body_at or route.glance(view, body_at, min(end, size))
+                if is_opened:  # it is gathered; one that passes costs no memory
+                    most = min(connection.max_gathered_bytes, route.max_bytes)
+            is_cut = length > most
+            if is_cut and (route.cut_bytes is None or length > connection.max_frame_bytes):
+                connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
+                return size
+            if is_opened:
+                if len(pending) >= MOST_BEFORE_OPENED:
+                    self._wait_for_answers(MOST_BEFORE_OPENED)
+                    break
+                if pos > begin:
+                    connection.upstream.write(view[begin:pos])
+                if end > size or is_cut:
+                    self._gathered = bytearray()
+                    self._needed = 4 + length
+                    self._keep = 4 + (route.cut_bytes if is_cut and route.cut_bytes else length)
+                    self._route = route
+                    pos = begin = pos + self._gather(view[pos:size], size - pos)
+                    if self._gathered is not None:
+                        return size
+                else:
+                    pos = begin = end
+                    self._open(route, bytes(view[end - length - 4 : end]))
+                if connection.closed is not None:
+                    return size
+                table = connection.table  # an ApiVersions answer that we gave ourselves may have changed it
+                continue
+            if len(pending) >= MOST_PENDING:
+                self._wait_for_answers(MOST_PENDING)
+                break
+            is_answered = True
+            if key == PRODUCE:
+                acks = frames.produce_acks(view, pos, min(end, size), flexible=route.flexible_request)
+                if acks is None:
+                    if end <= size:
+                        raise WireError("a Produce request that ends before its acks")
+                    break
+                is_answered = acks != 0
+            purpose: Purpose = None
+            familiar = familiars.get(route) if familiars else None
+            if familiar is not None:
+                try:
+                    purpose = familiar.asked(view, pos, size, length)
+                except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                    connection.chain_meter.failed(route.watchers[0], "asked", failure)
+            if purpose is None and route.watchers:
+                if pos + frames.REQUEST_START.size + client_id_size > size < end:
+                    break  # who it is has not come yet
+                watchers = self._watch(route, view[pos : min(end, size)], is_answered=is_answered)
+                purpose = Watched(watchers) if watchers else None
+            if is_answered:
+                pending.append((route, correlation_id, purpose))
+            route.calls += 1
+            self._last_key = key
+            pos = end
+            if pos > size:
+                self._passing = pos - size
+                self._passing_is_pending = is_answered
+                pos = size
+        if pos > begin:
+            connection.upstream.write(view[begin:pos])
+        return pos
+
+    def _wait_for_answers(self, most: int) -> None:
+        """Leave the next request with the link until fewer calls are pending."""
+        self.most_pending = most
+        self._connection.client.hold_input()
+        self._connection.is_calm = False
+
+    def _gather(self, view: memoryview, size: int) -> int:
+        """Add to the request that is being gathered; the result is where the next one begins."""
+        gathered = self._gathered
+        assert gathered is not None
+        taken = min(self._needed, size)
+        gathered += view[: min(taken, self._keep - len(gathered))]
+        self._needed -= taken
+        if not self._needed:
+            self._gathered = None
+            assert self._route is not None
+            self._open(self._route, bytes(gathered))
+        return taken
+
+    def _watch(self, route: Route, frame: Buffer, *, is_answered: bool) -> Contexts:
+        """Who wants to see the bytes of this call's answer; `frame` is as much of the request as is here."""
+        length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(frame, 0)
+        client_id_at = frames.REQUEST_START.size
+        body_at = frames.plain_body(frame, 0, len(frame), client_id_size, flexible=route.flexible_request)
+        client_id = None
+        if client_id_size >= 0:
+            client_id = bytes(frame[client_id_at : client_id_at + client_id_size]).decode(errors="backslashreplace")
+        request = RequestFrame(
+            api_key=ApiKey(key),
+            api_version=ApiVersion(version),
+            correlation_id=CorrelationId(correlation_id),
+            client_id=client_id,
+            body=memoryview(frame)[body_at:] if body_at else b"",
+            size=length,
+            is_answered=is_answered,
+        )
+        return watch(route.watchers, request, self._connection, self._connection.chain_meter)
+
+    # Opened requests.
+
+    def _open(self, route: Route, frame: bytes) -> None:
+        connection = self._connection
+        length, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
+        header, body_at = frames.request_header(frame, flexible=route.flexible_request)
+        request = RequestFrame(
+            api_key=ApiKey(key),
+            api_version=ApiVersion(version),
+            correlation_id=CorrelationId(header.correlation_id),
+            client_id=None if header.client_id is None else header.client_id.decode(errors="backslashreplace"),
+            body=memoryview(frame)[body_at:],
+            size=length,
+            is_cut=len(frame) < 4 + length,
+        )
+        route.calls += 1
+        route.opened_calls += 1
+        self._last_key = key
+        chain = RequestChain(route.interceptors, request, connection.chain_meter)
+        watchers: Contexts = []
+        if route.watchers:
+            watchers = watch(route.watchers, request, connection, connection.chain_meter)
+        opened = _OpenedRequest(route, request, header, frame, watchers)
+        hold = chain.run(connection)
+        if hold is None and chain.answer is None and chain.split is None:
+            self._forward(chain, opened)
+            return
+        self.blocked = True
+        connection.is_calm = False
+        connection.client.hold_input()
+        awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
+        connection.spawn(self._decide(chain, hold, opened), awaited)
+
+    async def _decide(self, chain: RequestChain, hold: Hold | None, opened: "_OpenedRequest") -> None:
+        """See a request through that did not pass at once, then go on with those behind it."""
+        connection = self._connection
+        while hold is not None:
+            await chain.wait(hold)
+            hold = chain.run(connection)
+        body: bytes | None = None
+        if chain.split is not None:
+            calls = [
+                connection.call(one.api_key, one.api_version, one.body, deadline=ANSWER_SECONDS)
+                for one in chain.split.calls
+            ]
+            body = chain.split.merge(await asyncio.gather(*calls))
+        elif chain.answer is not None:
+            try:
+                body = await chain.answer_body(chain.answer)
+            except WireError as problem:  # an interceptor that fails closed could not read the request
+                connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
+                return
+        if connection.closed is not None:
+            return  # an interceptor may have swallowed that it was cancelled
+        if body is None:
+            self._forward(chain, opened)
+        elif _is_answered(opened.route, opened.frame):
+            connection.responses.answer(opened.route, opened.header.correlation_id, body, chain.contexts)
+        self.blocked = False
+        connection.request_decided()
+
+    def _forward(self, chain: RequestChain, opened: "_OpenedRequest") -> None:
+        """Send an opened request on: as it came when nothing changed, else put together again."""
+        connection = self._connection
+        request, header = chain.request, opened.header
+        route, frame = opened.route, opened.frame
+        if request.is_cut:
+            connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name}, which nobody answers")
+            return
+        if not connection.carries(request.api_key, request.api_version):
+            text = f"{route.name} version {request.api_version}, which only an interceptor has"
+            connection.close(CloseCause.UNSUPPORTED_CALL, detail=text)
+            return
+        if request is not opened.request:
+            route = connection.routes.route(request.api_key, request.api_version)
+            tags = b"" if not route.flexible_request else header.tags or b"\x00"
+            start = frames.RequestHeader(
+                api_key=request.api_key,
+                api_version=request.api_version,
+                correlation_id=header.correlation_id,
+                client_id=header.client_id,
+                tags=tags,
+            )
+            frame = frames.frame(start.encode(), request.body)
+        if _is_answered(route, frame):
+            purpose: Purpose = None
+            if chain.contexts:
+                purpose = Opened(opened.route, chain.contexts, opened.watchers)
+            elif opened.watchers:
+                purpose = Watched(opened.watchers)
+            connection.pending.append((route, header.correlation_id, purpose))
+        connection.upstream.write(frame)
+
+    # Calls of our own.
+
+    def inject(self, route: Route, frame: bytes, private: Private) -> None:
+        """Send a call of ours as soon as the connection is between two requests and not authenticating."""
+        self._injected.append((route, frame, private))
+        self._flush_injected()
+
+    def abandon(self, reason: ClusterError) -> None:
+        """The upstream has ended: calls that were still waiting for their turn fail."""
+        for _, _, private in self._injected:
+            if not private.body.done():
+                private.body.set_exception(reason)
+        self._injected.clear()
+
+    def _flush_injected(self) -> None:
+        if self._passing or self._last_key in HANDSHAKE_KEYS:
+            return
+        waiting, self._injected = self._injected, []
+        for route, frame, private in waiting:
+            if not private.body.done():  # its caller may have given up
+                (correlation_id,) = frames.CORRELATION_ID.unpack_from(frame, frames.CORRELATION_ID_AT)
+                self._connection.pending.append((route, correlation_id, private))
+                self._connection.upstream.write(frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedRequest:
+    """A request as it came from the client."""
+
+    route: Route
+    request: RequestFrame
+    header: frames.RequestHeader
+    frame: bytes
+    watchers: Contexts
+
+
+def _is_answered(route: Route, frame: bytes) -> bool:
+    """False for Produce with acks=0, the one call that has no answer."""
+    if route.api_key != PRODUCE:
+        return True
+    acks = frames.produce_acks(frame, 0, len(frame), flexible=route.flexible_request)
+    if acks is None:
+        raise WireError("a Produce request that ends before its acks")
+    return acks != 0

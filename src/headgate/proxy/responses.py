@@ -1,0 +1,381 @@
+"""From the broker to the client: each answer belongs to the oldest pending call, and passes, is walked, or opened.
+
+Follow `on_bytes`. Large answers are cut through: what has been walked goes on at once, and only the tail, where
+broker addresses may stand, is held back. Answers for interceptors are gathered whole. Everything reaches the client
+in the order of its requests: while an answer is held, what comes after it waits in `Behind`.
+"""
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from headgate.base.errors import ClusterError, WireError
+from headgate.proxy.chain import Contexts, ResponseChain
+from headgate.proxy.interceptor import CloseCause, Familiar, Hold, ResponseFrame
+from headgate.proxy.pending import Behind, Local, Opened, Private, Purpose, Slot, Watched
+from headgate.proxy.routes import HANDSHAKE_KEYS, Route
+from headgate.wire import frames
+from headgate.wire.primitives import Buffer
+from headgate.wire.walk import Walker
+
+if TYPE_CHECKING:
+    from headgate.proxy.connection import Connection
+
+_SIZE = Struct(">i")
+_SMALL_ANSWER: Final = 64 * 1024  # a split answer up to here is gathered: then a new address may have another length
+_LARGEST_TAIL: Final = 1024 * 1024
+_LARGEST_BEHIND: Final = 1024 * 1024  # then the broker is not read until the held answer is decided
+_HELD_ANSWER: Final = 1024  # what holding an answer costs beside its body
+
+
+class ResponseStream:
+    """The broker's side of a connection; the owner of its link."""
+
+    __slots__ = (
+        "_behind",
+        "_connection",
+        "_gathered",
+        "_needed",
+        "_passing",
+        "_purpose",
+        "_route",
+        "_tail",
+        "_walker",
+    )
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._route: Route | None = None  # of the answer that is partly through
+        self._purpose: Purpose = None
+        self._passing = 0  # bytes still to come of an answer that passes
+        self._gathered: bytearray | None = None  # an answer that is opened, as far as it is here, and room for more
+        self._needed = 0
+        self._walker: Walker | None = None
+        self._tail: bytearray | None = None
+        self._behind: Behind | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """No answer is partly through, and none is held."""
+        return self._is_between_answers() and self.is_released
+
+    @property
+    def is_released(self) -> bool:
+        """No answer is held."""
+        return self._behind is None
+
+    @property
+    def is_crowded(self) -> bool:
+        """So much waits behind a held answer that no more should come."""
+        return self._behind is not None and self._behind.size > _LARGEST_BEHIND
+
+    def _is_between_answers(self) -> bool:
+        return not self._passing and self._gathered is None and self._walker is None
+
+    # The link's owner.
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        connection = self._connection
+        connection.was_active = True
+        try:
+            used = self._walk(view, size)
+        except WireError as problem:
+            connection.close(CloseCause.BAD_ANSWER, detail=str(problem))
+            return size
+        except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
+            connection.close_on_bug(failure)
+            return size
+        if not connection.is_calm or connection.client.backlog:
+            connection.regulate()
+        return used
+
+    def on_end(self) -> None:
+        self._connection.close_when_flushed(CloseCause.UPSTREAM_CLOSED)
+
+    def on_error(self, error: OSError) -> None:
+        self._connection.close_when_flushed(CloseCause.UPSTREAM_RESET, detail=str(error))
+
+    def on_unwritable(self, error: OSError) -> None:
+        """What the broker had said is still to be read: its end comes behind it."""
+
+    def on_drained(self) -> None:
+        self._connection.drained()
+
+    # The walk.
+
+    def _walk(self, view: memoryview, size: int) -> int:
+        connection = self._connection
+        pending = connection.pending
+        pos = begin = 0
+        if self._passing:
+            pos = min(self._passing, size)
+            self._passing -= pos
+            self._show(view[:pos])
+            if not self._passing:
+                self._finish()
+        elif self._walker is not None:
+            pos = begin = self._walk_on(self._walker, view, size)
+            if self._walker is not None:
+                return pos
+        elif self._gathered is not None:
+            self._gather(self._gathered)
+        while True:
+            if pending and type(pending[0][2]) is Local and self._is_between_answers():
+                self._emit(view[begin:pos])
+                begin = pos
+                self._answer_local()
+            if size - pos < frames.ANSWER_START.size:
+                break
+            length, correlation_id = frames.ANSWER_START.unpack_from(view, pos)
+            if not pending:
+                raise WireError("the broker sent an answer that nobody waits for")
+            route, expected, purpose = pending[0]
+            if correlation_id != expected or route is None:
+                raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
+            if length < frames.SMALLEST_ANSWER:
+                raise WireError(f"an answer of {length} bytes")
+            pending.popleft()
+            if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
+                connection.prove()
+            end = pos + 4 + length
+            if purpose is not None and isinstance(purpose, Familiar):
+                try:
+                    context = purpose.answered(view, pos, size, length)
+                except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                    connection.chain_meter.failed(route.watchers[0], "answered", failure)
+                    context = None
+                purpose = None if context is None else Watched([(route.watchers[0], context)])
+            self._route = route
+            self._purpose = purpose
+            if purpose is not None and type(purpose) is not Watched:
+                self._emit(view[begin:pos])
+                pos = begin = self._begin_gathering(view, pos, end, size)
+            elif route.tail_program is None:
+                self._show(view[pos : min(end, size)])
+                self._passing = max(0, end - size)
+                pos = min(end, size)
+                if not self._passing:
+                    self._finish()
+            elif end <= size:
+                changed = self._splice(view[pos:end])
+                if changed is not None:
+                    self._emit(view[begin:pos])
+                    self._emit(changed)
+                    begin = end
+                self._show(view[pos:end])
+                pos = end
+                self._finish()
+            elif length <= _SMALL_ANSWER:
+                self._emit(view[begin:pos])
+                pos = begin = self._begin_gathering(view, pos, end, size)
+            else:
+                self._walker = Walker(route.tail_program, length)
+                at = self._walker.feed(view, pos + 4, size)
+                self._show(view[pos:at])
+                self._emit(view[begin:at])
+                return self._hold_tail(self._walker, view, at, size)
+        if pos > begin:
+            self._emit(view[begin:pos])
+        return pos
+
+    def _walk_on(self, walker: Walker, view: memoryview, size: int) -> int:
+        """Go on with a large answer; the result is how many bytes were used."""
+        if self._tail is None:
+            end = min(size, walker.left)
+            at = walker.feed(view, 0, end)
+            self._show(view[:at])
+            self._emit(view[:at])
+            return self._hold_tail(walker, view, at, size)
+        return self._hold_tail(walker, view, 0, size)
+
+    def _hold_tail(self, walker: Walker, view: memoryview, at: int, size: int) -> int:
+        """Keep the tail back until all of it is here; its size has gone out, so it must keep its length."""
+        if not walker.at_tail:
+            return at
+        if self._tail is None:
+            if walker.left > _LARGEST_TAIL:
+                raise WireError(f"an answer whose last field has {walker.left} bytes")
+            self._tail = bytearray()
+        taken = min(walker.left - len(self._tail), size - at)
+        self._tail += view[at : at + taken]
+        if len(self._tail) == walker.left:
+            tail, route = self._tail, self._route
+            assert route is not None
+            self._walker = self._tail = None
+            changed = route.tail_splice(tail, self._connection.lookup, keep_length=True)
+            assert len(changed) == len(tail)
+            if changed != tail:
+                route.spliced_calls += 1
+            self._show(memoryview(tail))
+            self._emit(changed)
+            self._finish()
+        return at + taken
+
+    def _splice(self, frame: memoryview) -> bytes | None:
+        """A whole answer with the addresses in its tail replaced; None when there are none."""
+        route = self._route
+        assert route is not None
+        assert route.tail_program is not None
+        walker = Walker(route.tail_program, len(frame) - 4)
+        at = walker.feed(frame, 4, len(frame))
+        if not walker.at_tail:
+            raise WireError(f"a {route.name} answer that ends before its last field")
+        tail = frame[at:]
+        changed = route.tail_splice(tail, self._connection.lookup, keep_length=False)
+        if changed == tail:
+            return None
+        route.spliced_calls += 1
+        return frames.frame(frame[4:at], changed)
+
+    def _show(self, piece: memoryview) -> None:
+        """Let the watchers of this answer see a piece of it."""
+        if type(self._purpose) is Watched or type(self._purpose) is Opened:
+            for interceptor, context in self._purpose.watchers:
+                try:
+                    interceptor.on_chunk(piece.toreadonly(), context, self._connection)
+                except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                    self._connection.chain_meter.failed(interceptor, "on_chunk", failure)
+
+    # Gathered answers.
+
+    def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
+        assert self._route is not None
+        if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_answer_bytes):
+            raise WireError(f"an answer of {end - pos - 4} bytes to a call that is opened")
+        if end > size:
+            self._needed = end - pos
+            self._gather_behind(view[pos:size])
+            return size
+        frame = view[pos:end]
+        self._gathered_whole(frame if len(frame) <= _SMALL_ANSWER else memoryview(bytes(frame)))
+        return end
+
+    def _gather_behind(self, come: Buffer) -> None:
+        """Have the next bytes received behind these; for no more than came yet, or a length alone would take memory."""
+        size = len(come)
+        self._gathered = bytearray(min(self._needed, max(2 * size, _SMALL_ANSWER)))
+        self._gathered[:size] = come
+        self._connection.upstream.fill(memoryview(self._gathered)[size:])
+
+    def _gather(self, gathered: bytearray) -> None:
+        """What there was room for has come."""
+        if len(gathered) < self._needed:
+            self._gather_behind(gathered)
+        else:
+            self._gathered = None
+            self._gathered_whole(memoryview(gathered))
+
+    def _gathered_whole(self, frame: memoryview) -> None:
+        """All of an answer is here; the bytes of a large one stay, and are not copied again unless it is changed."""
+        route = self._route
+        purpose = self._purpose
+        assert route is not None
+        if isinstance(purpose, Private):
+            if not purpose.body.done():
+                content = frame[4:]
+                purpose.body.set_result(bytes(content[frames.answer_body(content, flexible=route.flexible_answer) :]))
+        else:
+            self._show(frame)
+            changed = self._splice(frame) if route.tail_program is not None else None
+            frame = frame if changed is None else memoryview(changed)
+            if isinstance(purpose, Opened):
+                content = frame[4:]
+                body_at = frames.answer_body(content, flexible=route.flexible_answer)
+                head = bytes(content[:body_at])
+                body: Buffer = content[body_at:].toreadonly()
+                if len(frame) <= _SMALL_ANSWER:
+                    body = bytes(body)  # read quicker
+                as_it_came: Buffer | None = frame
+                if route.flexible_answer != purpose.asked.flexible_answer:
+                    head = frames.answer_header(head[:4], flexible=purpose.asked.flexible_answer)
+                    as_it_came = None
+                self._open(route, head, body, purpose.contexts, as_it_came)
+            else:
+                self._emit(frame)
+        self._finish()
+
+    def answer(self, route: Route, correlation_id: int, body: bytes, contexts: Contexts) -> None:
+        """An answer of our own, behind those that are still to come from the broker."""
+        pending = self._connection.pending
+        idle = not pending and self._is_between_answers()
+        head = frames.answer_header(_SIZE.pack(correlation_id), flexible=route.flexible_answer)
+        pending.append((None, correlation_id, Local(route, head, body, contexts)))
+        if idle:
+            self._answer_local()
+
+    def _answer_local(self) -> None:
+        pending = self._connection.pending
+        while pending and isinstance(local := pending[0][2], Local):
+            pending.popleft()
+            self._open(local.route, local.head, local.body, local.contexts)
+
+    def _open(
+        self, route: Route, head: bytes, body: Buffer, contexts: Contexts, as_it_came: Buffer | None = None
+    ) -> None:
+        """Ask the interceptors about an answer; `head` is the header that the client gets.
+
+        `as_it_came` is the whole frame, if the client may have it should nobody change the body.
+        """
+        response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
+        chain = ResponseChain(contexts, response, self._connection.chain_meter)
+        hold = chain.run(self._connection)
+        if hold is None:
+            if as_it_came is None or chain.response is not response:
+                as_it_came = frames.frame(head, chain.response.body)
+            self._emit(as_it_came)
+            return
+        slot = Slot(_HELD_ANSWER + len(body))
+        if self._behind is None:
+            self._behind = Behind()
+            self._connection.is_calm = False
+        self._behind.pieces.append(slot)
+        self._behind.size += slot.size
+        self._connection.spawn(self._decide(chain, hold, slot, head), hold.outcome)
+
+    async def _decide(self, chain: ResponseChain, hold: Hold | None, slot: Slot, head: bytes) -> None:
+        while hold is not None:
+            await chain.wait(hold)
+            hold = chain.run(self._connection)
+        slot.frame = frames.frame(head, chain.response.body)
+        self._release()
+
+    def abandon(self, reason: ClusterError) -> None:
+        """The upstream has ended: a call of ours whose answer was partly here fails."""
+        if isinstance(self._purpose, Private) and not self._purpose.body.done():
+            self._purpose.body.set_exception(reason)
+
+    # Output, in order.
+
+    def _emit(self, data: Buffer) -> None:
+        if not len(data):
+            return
+        if self._behind is None:
+            self._connection.client.write(data)
+        else:
+            self._behind.pieces.append(bytes(data))
+            self._behind.size += len(data)
+
+    def _release(self) -> None:
+        """Send what is decided, up to the next answer that is not."""
+        behind = self._behind
+        assert behind is not None
+        client = self._connection.client
+        while behind.pieces:
+            piece = behind.pieces[0]
+            if isinstance(piece, Slot):
+                if piece.frame is None:
+                    break
+                client.write(piece.frame)
+                behind.size -= piece.size
+            else:
+                client.write(piece)
+                behind.size -= len(piece)
+            behind.pieces.popleft()
+        else:
+            self._behind = None
+        self._connection.regulate()
+
+    def _finish(self) -> None:
+        """An answer is through: an empty piece tells its watchers."""
+        if self._purpose is not None:
+            self._show(memoryview(b""))
+            self._purpose = None

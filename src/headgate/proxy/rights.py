@@ -1,0 +1,112 @@
+"""May this client do that? The broker is asked, on the client's own connection, by calls that change nothing.
+
+When Headgate answers a call itself, the right that the broker would have checked must be checked all the same. Each
+right has a probe whose answer is GROUP_AUTHORIZATION_FAILED (30) exactly when it is missing, also for groups that do
+not exist; any other code is yes, for the right is checked first. A probe that gets no answer proves nothing: it is no.
+
+Verdicts are kept for a few seconds for each connection: behind a long poll a probe waits for it. Rights on topics are
+asked for rarely, and each time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from headgate.base.clock import Clock
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.interceptor import Session
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+
+GROUP_AUTHORIZATION_FAILED: Final = 30
+ABOUT_ITSELF: Final = frozenset((14, 15, 16))  # the coordinator loads, is away or is another: no verdict to keep
+_KEPT_SECONDS: Final = 5.0
+_MOST_KEPT: Final = 64  # for each connection
+_LONGEST_NAME: Final = 1024  # longer ones are nobody's, and are asked about each time
+_METADATA, _METADATA_VERSION = ApiKey(3), ApiVersion(13)
+_UNKNOWN_TOPIC: Final = 3
+_WRITE: Final = 1 << 4  # of authorized operations; what they are when nothing is told does not have it
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    api_key: ApiKey
+    api_version: ApiVersion
+    request: Callable[[str], bytes]
+    error_code: Callable[[bytes], int]
+
+
+class Right(Enum):
+    """A right on a group, and the call that shows whether a client has it."""
+
+    READ = _Probe(
+        ApiKey(12),
+        ApiVersion(4),
+        lambda group: encode(HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe"), 4),
+        lambda body: decode(HeartbeatResponse, 4, body).error_code,
+    )
+    DELETE = _Probe(
+        ApiKey(47),
+        ApiVersion(0),
+        lambda group: encode(OffsetDeleteRequest(group_id=group), 0),
+        lambda body: decode(OffsetDeleteResponse, 0, body).error_code,
+    )
+
+
+class Rights:
+    """What the broker said about the clients of this worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: WeakKeyDictionary[Session, OrderedDict[tuple[Right, str], tuple[float, int]]] = WeakKeyDictionary()
+
+    async def ask(self, session: Session, right: Right, group: str) -> int:
+        """The broker's error code: 30 when the client lacks the right. `ClusterError` when the broker did not say."""
+        kept = self._kept.setdefault(session, OrderedDict())
+        now = self._clock.monotonic()
+        found = kept.get((right, group))
+        if found is not None and now - found[0] < _KEPT_SECONDS:
+            return found[1]
+        probe = right.value
+        answer = await session.call(probe.api_key, probe.api_version, probe.request(group))
+        code = probe.error_code(answer)
+        if code in ABOUT_ITSELF or len(group) > _LONGEST_NAME:
+            return code
+        kept[right, group] = (now, code)
+        kept.move_to_end((right, group))
+        if len(kept) > _MOST_KEPT:
+            kept.popitem(last=False)
+        return code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRight:
+    """What a client may do with a topic, there or not; `exists` says nothing when it may not even know that."""
+
+    may_write: bool
+    exists: bool
+
+
+async def topic_rights(session: Session, topics: Sequence[str]) -> dict[str, TopicRight]:
+    """What the broker says of these topics; `ClusterError` when it does not. Of one that it leaves out: nothing."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=topic) for topic in topics),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    answer = await session.call(_METADATA, _METADATA_VERSION, encode(request, _METADATA_VERSION))
+    rights = dict.fromkeys(topics, TopicRight(may_write=False, exists=False))
+    for topic in decode(MetadataResponse, _METADATA_VERSION, answer).topics:
+        if topic.name is not None and topic.name in rights:
+            may_write = bool(topic.topic_authorized_operations & _WRITE)
+            rights[topic.name] = TopicRight(may_write=may_write, exists=topic.error_code != _UNKNOWN_TOPIC)
+    return rights

@@ -1,0 +1,146 @@
+"""Which calls the gateway carries to a certain broker, and how each is treated on its way.
+
+A `Route` is one (api key, version): passed as it is, walked for its tail, or opened for interceptors. A table of them
+is made once for each set of versions that brokers announce, so that a call that a broker does not have, which it
+would answer by closing the socket, has no route.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.interceptor import Interceptor
+from headgate.wire import splice, walk
+from headgate.wire.apis import APIS
+from headgate.wire.registry import API_VERSIONS, request_header_version, response_header_version
+
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
+SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+# Calls that a client may make before the broker knows who it is.
+HANDSHAKE_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
+
+Versions = Mapping[int, tuple[int, int]]  # api key to lowest and highest version
+_MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
+
+
+class Route:
+    """How one version of one call goes through; the counters are read by the metrics page."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "calls",
+        "cut_bytes",
+        "flexible_answer",
+        "flexible_request",
+        "glance",
+        "interceptors",
+        "max_answer_bytes",
+        "max_bytes",
+        "name",
+        "opened_calls",
+        "spliced_calls",
+        "tail_program",
+        "tail_splice",
+        "watchers",
+    )
+
+    def __init__(self, api_key: ApiKey, api_version: ApiVersion, interceptors: Sequence[Interceptor]) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.name = APIS[api_key].name
+        self.flexible_request = request_header_version(api_key, api_version) == 2
+        self.flexible_answer = response_header_version(api_key, api_version) == 1
+        self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
+        self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
+        self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)
+        self.max_answer_bytes = min(
+            (one.max_bytes if one.max_answer_bytes is None else one.max_answer_bytes for one in self.interceptors),
+            default=Interceptor.max_bytes,
+        )
+        self.glance = self.interceptors[0].glance(api_version) if len(self.interceptors) == 1 else None
+        self.cut_bytes = min((one.cut_bytes for one in self.interceptors if one.cut_bytes is not None), default=None)
+        self.tail_program, self.tail_splice = _tail(api_key, api_version)
+        self.calls = 0
+        self.opened_calls = 0
+        self.spliced_calls = 0
+
+
+def _tail(api_key: int, version: int) -> tuple[walk.Program | None, splice.TailSplice]:
+    """The walk to the tail, where NodeEndpoints stands, for the calls that have one (KIP-951)."""
+    if api_key == PRODUCE and version >= 10:
+        return walk.produce_response(version), splice.tagged_endpoints
+    if api_key == FETCH and version >= 16:
+        return walk.fetch_response(version), splice.tagged_endpoints
+    if api_key == SHARE_FETCH:
+        return walk.share_fetch_response(version), splice.plain_endpoints
+    if api_key == SHARE_ACKNOWLEDGE:
+        return walk.share_acknowledge_response(version), splice.plain_endpoints
+    return None, splice.tagged_endpoints
+
+
+RouteTable = Mapping[int, Route]  # by api key << 16 | version
+
+
+class Routes:
+    """All routes of a process, and the table for each set of versions."""
+
+    def __init__(self, interceptors: Sequence[Interceptor], denied: Iterable[int] = ()) -> None:
+        self.interceptors = tuple(interceptors)
+        self.denied = frozenset(denied)
+        self._routes: dict[int, Route] = {}
+        self._tables: dict[tuple[tuple[int, tuple[int, int]], ...], RouteTable] = {}
+
+    def announce(self, broker: Versions) -> dict[int, tuple[int, int]]:
+        """What a client is told: the versions that the broker has and we carry, and those that we add ourselves."""
+        announced: dict[int, tuple[int, int]] = {}
+        for key, (lowest, highest) in broker.items():
+            api = APIS.get(key)
+            if api is None or key in self.denied:
+                continue
+            # Brokers announce Produce from 0, which they refuse: old librdkafka looks for it. Stay equal to them.
+            low = lowest if key == PRODUCE else max(lowest, api.min_version)
+            high = min(highest, api.max_version)
+            if low <= high:
+                announced[key] = (low, high)
+        if announced.pop(SASL_HANDSHAKE, (0, 0))[1]:
+            announced[SASL_HANDSHAKE] = (1, 1)  # behind version 0 come tokens without headers
+        for interceptor in self.interceptors:
+            for key, (low, high) in interceptor.adds(broker).items():
+                if key not in self.denied:
+                    was = announced.get(key, (low, high))
+                    announced[key] = (min(was[0], low), max(was[1], high))
+            for key, highest in interceptor.hides(broker).items():
+                if key in announced:
+                    low, high = announced.pop(key)
+                    if low <= highest:
+                        announced[key] = (low, min(high, highest))
+        return announced
+
+    def table(self, broker: Versions) -> RouteTable:
+        """The routes to a broker that has these versions."""
+        signature = tuple(sorted(broker.items()))
+        table = self._tables.get(signature)
+        if table is None:
+            table = {}
+            for key, (low, high) in self.announce(broker).items():
+                for version in range(max(low, APIS[key].min_version), high + 1):
+                    table[key << 16 | version] = self.route(ApiKey(key), ApiVersion(version))
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
+            self._tables[signature] = table
+        return table
+
+    def route(self, api_key: ApiKey, api_version: ApiVersion) -> Route:
+        number = api_key << 16 | api_version
+        route = self._routes.get(number)
+        if route is None:
+            route = self._routes[number] = Route(api_key, api_version, self.interceptors)
+        return route
+
+    def api_versions(self) -> Route:
+        """The route of an ApiVersions request of any version: it must be answered, never refused (KIP-511)."""
+        return self.route(ApiKey(API_VERSIONS), ApiVersion(APIS[API_VERSIONS].max_version))
+
+    def used(self) -> Iterable[Route]:
+        return [route for route in self._routes.values() if route.calls]

@@ -1,0 +1,289 @@
+"""The gateway process: its connections, from the port that they came to, to their end.
+
+Follow `_accept`: a client is admitted (`caps`), arrives (`ends`), gets an upstream (`cluster`, `ends`) and becomes a
+`Connection`. `running` is the life of all of it; at its end the calls under way are answered before anything closes.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import structlog
+
+from headgate.base.ids import NodeId
+from headgate.config.model import Config
+from headgate.proxy.addresses import AddressInterceptor, AddressMap
+from headgate.proxy.api_versions import ApiVersionsInterceptor
+from headgate.proxy.caps import ANYBODY, Caps
+from headgate.proxy.cluster import Cluster
+from headgate.proxy.connection import Connection
+from headgate.proxy.ends import ARRIVAL_FAILURES, Ends, prepare
+from headgate.proxy.features import Feature
+from headgate.proxy.hangups import Hangups
+from headgate.proxy.interceptor import CloseCause, Interceptor
+from headgate.proxy.metrics import Metrics, Snapshot, page
+from headgate.proxy.ports import Ports, bind_all
+from headgate.proxy.routes import Routes
+from headgate.proxy.status import StatusPages
+
+log = structlog.get_logger()
+
+_ACCEPTS_A_WAKE_UP = 64
+_FAREWELL_SECONDS = 5.0
+_ABANDONED_SECONDS = 5.0  # so long the broker may take nothing of what a client left behind
+
+
+class Gateway:
+    """One process; `async with gateway.running()` serves clients and, at the end, drains them.
+
+    Without `ports` and `caps`, which workers are given by their supervisor, it has its own.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        interceptors: Sequence[Interceptor] = (),
+        *,
+        features: Sequence[Feature] = (),
+        ports: Ports | None = None,
+        caps: Caps | None = None,
+    ) -> None:
+        self.config = config
+        self._features = features
+        self.loop = asyncio.get_running_loop()
+        self.metrics = Metrics()
+        self.addresses = AddressMap(config.gateway, self._open_node)
+        versions = ApiVersionsInterceptor()
+        # Ours come first: they see requests as clients sent them, and answers as clients will get them.
+        ours = (versions, AddressInterceptor(self.addresses))
+        theirs = [one for feature in features for one in feature.interceptors]
+        self.routes = Routes((*ours, *interceptors, *theirs), denied=config.gateway.deny_api_keys)
+        versions.attach(self.routes)
+        self._ends = Ends(config, self.loop)
+        self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
+        self._ports = ports
+        self._caps = caps or Caps(config.gateway)
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._farewells: set[asyncio.Task[None]] = set()  # those of them that are about connections that have ended
+        self._draining = False
+        self._empty = asyncio.Event()  # no connection is left of a gateway that drains
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Bind, serve, and drain at the end."""
+        async with AsyncExitStack() as stack:
+            self.hangups = Hangups(self.loop)
+            stack.callback(self.hangups.close)
+            if self._ports is None:
+                self._ports = Ports(self.config.gateway, bind_all(self.config.gateway))
+                stack.callback(self._stop_listening)
+                await stack.enter_async_context(self._status_pages().serving(self.config.metrics.listen))
+            stack.push_async_callback(self._end_tasks)
+            self._spawn(self.cluster.watch())
+            self._spawn(self._close_idle_ones())
+            for feature in self._features:
+                await stack.enter_async_context(feature.running())
+            for node, listener in self._ports.listeners.items():
+                self._listen(node, listener)
+            stack.push_async_callback(self._drain)
+            yield
+
+    def problems(self) -> Mapping[str, str]:
+        """Why a client that comes now may not be served; what `/readyz` shows."""
+        unreachable = {} if self._ports is None else self._ports.unreachable
+        problems = {f"node {node}": why for node, why in unreachable.items()}
+        if self.cluster.problem is not None:
+            problems["upstream"] = self.cluster.problem
+        for certificates in (self._ends.listener_tls, self._ends.upstream_tls):
+            if certificates is not None and certificates.problem is not None:
+                problems[certificates.section] = certificates.problem
+        for feature in self._features:
+            problems |= feature.problems()
+        if self._draining:
+            problems["gateway"] = "is draining"
+        return problems
+
+    def snapshot(self) -> Snapshot:
+        """What has been counted so far; what `/metrics` shows."""
+        tls = self._ends.listener_tls
+        samples = self.metrics.snapshot(
+            open_connections=len(self._connections),
+            connections_limit=self.config.gateway.max_connections,
+            routes=self.routes.used(),
+            certificate_expires_at=None if tls is None else tls.expires_at,
+        )
+        for feature in self._features:
+            samples.update(feature.samples())
+        return samples
+
+    def _status_pages(self) -> StatusPages:
+        return StatusPages(lambda: page(self.snapshot(), ready=not self.problems()), self.problems)
+
+    # Ports.
+
+    def _listen(self, node: NodeId | None, listener: socket.socket) -> None:
+        self.loop.add_reader(listener.fileno(), self._accept, node, listener)
+
+    def _open_node(self, node: NodeId) -> bool:
+        """A node that is not in `gateway.nodes` has appeared: give it a port; False when it cannot have one."""
+        if self._draining or self._ports is None:
+            return False
+        known_problem = self._ports.unreachable.get(node)
+        listener = self._ports.open_node(node)
+        problem = self._ports.unreachable.get(node)
+        if listener is not None:
+            self._listen(node, listener)
+            log.warning("node outside gateway.nodes, port opened", node=node)
+        elif problem is not None and problem != known_problem:
+            log.warning("node has no port, its clients wait", node=node, problem=problem)
+        return problem is None
+
+    def _on_cluster_seen(self) -> None:
+        """Give new nodes their ports; those that could not have one may have it now."""
+        self.addresses.forget_unopened()
+        for node in self.cluster.nodes:
+            self.addresses.lookup(node)
+        if self._ports is not None:
+            for node in self._ports.unreachable.keys() - self.cluster.nodes.keys():
+                del self._ports.unreachable[node]
+
+    def _stop_listening(self) -> None:
+        if self._ports is not None:
+            for listener in self._ports.listeners.values():
+                self.loop.remove_reader(listener.fileno())
+            self._ports.close()
+
+    # Connections.
+
+    def _accept(self, node: NodeId | None, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTS_A_WAKE_UP):
+            try:
+                client, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as failure:
+                log.warning("cannot accept, pausing", problem=failure.strerror)
+                self.loop.remove_reader(listener.fileno())
+                self.loop.call_later(0.1, self._accept_again, node, listener)
+                return
+            self._admit(node, client, str(peer[0]))
+
+    def _accept_again(self, node: NodeId | None, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            self._listen(node, listener)
+
+    def _admit(self, node: NodeId | None, client: socket.socket, peer: str) -> None:
+        self.metrics.accepted += 1
+        # Behind a balancer the peer is the balancer: who the client is, and so its own cap, is known on arrival.
+        host = ANYBODY if self.config.gateway.proxy_protocol else peer
+        if self._caps.admit(host):
+            self._spawn(self._connect(node, client, peer, host))
+        else:
+            self.metrics.ended[CloseCause.TOO_MANY_CONNECTIONS] += 1
+            client.close()
+
+    async def _connect(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
+        """See a client in and give it its upstream; without one it is closed, and tries again."""
+        cause: CloseCause | None = CloseCause.INTERNAL
+        upstream = None
+        try:
+            prepare(client, patience_ms=self.config.gateway.idle_ms)
+            arrived = await self._ends.arrive(client, peer)
+            if counted == ANYBODY:
+                self._caps.leave(counted)
+                counted = arrived.host if self._caps.admit(arrived.host) else ""
+            addresses = await self.cluster.addresses(node) if counted else ()
+            if not counted:
+                cause = CloseCause.TOO_MANY_CONNECTIONS
+            elif self.cluster.is_wrong:
+                cause = CloseCause.WRONG_CLUSTER
+            elif (upstream := await self._ends.dial(addresses, self.cluster.refresh_soon)) is None:
+                cause = CloseCause.UPSTREAM_UNREACHABLE
+            elif self._draining:
+                cause = CloseCause.DRAINED
+            else:
+                versions = self.cluster.versions(node)
+                connection = Connection(self, arrived, upstream, node_id=node, versions=versions)
+                self._connections.add(connection)
+                cause = None
+                connection.start()
+        except asyncio.CancelledError:
+            cause = CloseCause.DRAINED
+            raise
+        except ARRIVAL_FAILURES as failure:
+            cause = CloseCause.HANDSHAKE_FAILED
+            log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
+        finally:
+            if cause is not None:
+                client.close()
+                if upstream is not None:
+                    upstream.sock.close()
+                if counted:
+                    self._caps.leave(counted)
+                self.metrics.ended[cause] += 1
+
+    def forget(self, connection: Connection, cause: CloseCause) -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+        if self._draining and not self._connections:
+            self._empty.set()
+        self._caps.leave(connection.peer)
+        self.metrics.ended[cause] += 1
+
+    def see_off(self, farewell: Coroutine[object, object, None]) -> None:
+        """What interceptors still do for a connection that has ended."""
+        self._farewells.add(self._spawn(farewell))
+
+    # The end.
+
+    async def _close_idle_ones(self) -> None:
+        limit = self.config.gateway.idle_ms / 1000
+        while True:
+            await asyncio.sleep(min(1.0, limit / 4))
+            self._ends.refresh()
+            now = self.loop.time()
+            for connection in list(self._connections):
+                if connection.was_active:
+                    connection.was_active = False
+                    connection.last_active = now
+                elif connection.last_active < now - limit and connection.is_idle:
+                    connection.close(CloseCause.IDLE)
+                elif connection.last_active < now - _ABANDONED_SECONDS and connection.is_abandoned:
+                    connection.close(CloseCause.CLIENT_CLOSED)
+
+    async def _drain(self) -> None:
+        """Stop listening, let the calls under way be answered, then end what is left."""
+        self._draining = True
+        self._stop_listening()
+        for connection in list(self._connections):
+            connection.drain()
+        if self._connections:
+            try:
+                async with asyncio.timeout(self.config.gateway.drain_ms / 1000):
+                    await self._empty.wait()
+            except TimeoutError:
+                log.warning("calls are still under way, ending them", connections=len(self._connections))
+        for connection in list(self._connections):
+            connection.close(CloseCause.DRAIN_TIMEOUT)
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=_FAREWELL_SECONDS)
+        log.info("drained", ended={cause.value: count for cause, count in self.metrics.ended.items() if count})
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._farewells.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("task of the gateway failed", exc_info=failure)
+
+    async def _end_tasks(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,297 @@
+"""The supervisor: holds the ports, starts the workers, starts a dead one again, and adds up what they count.
+
+It carries no client bytes. Each worker is a process of its own that inherits the listening sockets and a piece of
+shared memory for the caps, and reports over a socket pair what it counts and what is wrong with it. Workers are
+replaced one after the other: the new one serves before the old one drains, so that no client is refused, and one that
+cannot serve takes nobody's place.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from mmap import mmap
+
+import structlog
+
+from headgate.base.ids import NodeId
+from headgate.config.model import Config
+from headgate.proxy.caps import Caps, table_bytes
+from headgate.proxy.ends import Ends
+from headgate.proxy.metrics import Snapshot, add, counters_of, page
+from headgate.proxy.ports import belongs, bind_all
+from headgate.proxy.status import StatusPages
+
+log = structlog.get_logger()
+
+_LARGEST_REPORT = 1024 * 1024
+_FIRST_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 5.0
+_SILENT_SECONDS = 5.0  # a worker that has not reported for so long is stuck
+_READY_SECONDS = 30.0  # how long a replacement may take
+_KILL_AFTER_DRAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inheritance:
+    """What a worker is given at birth; file descriptors keep their numbers."""
+
+    config: Config
+    worker: int
+    caps_row: int
+    listeners: Mapping[NodeId | None, int]  # its own ones: a port is free when all who hold it are gone
+    caps: int
+    reports: int
+
+
+def encode_report(samples: Snapshot, problems: Mapping[str, str]) -> bytes:
+    """What a worker tells its supervisor: one line of JSON."""
+    rows = [[name, labels, value] for (name, labels), value in samples.items()]
+    return json.dumps({"samples": rows, "problems": dict(problems)}).encode() + b"\n"
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One worker process and what it last reported."""
+
+    index: int
+    caps_row: int
+    process: asyncio.subprocess.Process
+    heard_at: float  # of its last report
+    samples: Snapshot = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    serves: asyncio.Event = field(default_factory=asyncio.Event)  # it has reported that nothing is wrong
+    leaves: bool = False  # it was told to end: another has its place, or all end
+
+    def take(self, line: bytes, now: float) -> None:
+        self.heard_at = now
+        report = json.loads(line)
+        self.samples = {(name, tuple(labels)): value for name, labels, value in report["samples"]}
+        self.problems = report["problems"]
+        if not self.problems:
+            self.serves.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place among the workers: `turn` asks for another worker there, `exchanged` says that this is over."""
+
+    index: int
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    exchanged: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Supervisor:
+    """The life of all workers; `run` ends when `stopped` is set and every worker has drained."""
+
+    def __init__(self, config: Config, command: Sequence[str]) -> None:
+        self._config = config
+        self._command = command  # starts a worker, which reads its `Inheritance` from standard input
+        self._listeners: dict[NodeId | None, socket.socket] = {}
+        self._caps_fd = -1
+        self._caps_memory: mmap | None = None
+        self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
+        self._workers: set[_Worker] = set()
+        self._retired: Snapshot = {("headgate_worker_restarts", ()): 0}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._loop = asyncio.get_running_loop()
+
+    def problems(self) -> Mapping[str, str]:
+        """Why a client that comes now may not be served: workers that are missing, and what those say that serve.
+
+        A worker that is being replaced, or starts beside the one that it will replace, keeps nobody waiting.
+        """
+        if self._stopping:
+            return {"gateway": "is draining"}
+        problems: dict[str, str] = {}
+        for index in range(self._config.gateway.workers):
+            here = [worker for worker in self._workers if worker.index == index and not worker.leaves]
+            serving = [worker for worker in here if worker.serves.is_set()]
+            if not serving:
+                problems[f"worker {index}"] = "does not serve yet"
+            for worker in serving or here:
+                problems |= worker.problems
+                if (silent := self._loop.time() - worker.heard_at) > _SILENT_SECONDS:
+                    problems[f"worker {index}"] = f"has not reported for {silent:.0f} s"
+        return problems
+
+    def snapshot(self) -> Snapshot:
+        return add([self._retired, *(worker.samples for worker in self._workers)])
+
+    async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
+        """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
+        Ends(self._config, self._loop)  # certificates that no worker could use are refused before anything starts
+        async with AsyncExitStack() as stack:
+            self._listeners = bind_all(self._config.gateway)
+            stack.callback(self._let_go)
+            self._share_memory()
+            pages = StatusPages(lambda: page(self.snapshot(), ready=not self.problems()), self.problems)
+            await stack.enter_async_context(pages.serving(self._config.metrics.listen))
+            async with asyncio.TaskGroup() as group:
+                places = [_Place(index) for index in range(self._config.gateway.workers)]
+                tasks = [group.create_task(self._keep(place)) for place in places]
+                tasks.append(group.create_task(_take_turns(replace, places)))
+                await stopped.wait()
+                self._stopping = True
+                for task in tasks:
+                    task.cancel()
+            await asyncio.gather(*self._tasks)  # last words of workers that have ended
+
+    # One place among the workers, and who holds it.
+
+    async def _keep(self, place: _Place) -> None:
+        """Keep a worker at a place, and exchange it when its turn comes."""
+        pause = _FIRST_RETRY_SECONDS
+        try:
+            worker = await self._start(place.index)
+            while True:
+                if await _happens_first(place.turn.wait(), worker.process.wait()):
+                    place.turn.clear()
+                    worker = await self._exchange(worker, place)
+                    continue
+                log.error("worker ended, starting another", worker=place.index, exit_code=worker.process.returncode)
+                self._retired["headgate_worker_restarts", ()] += 1
+                # One that has served is back at once; one that cannot even start is not tried all the time.
+                served = worker.serves.is_set()
+                pause = _FIRST_RETRY_SECONDS if served else min(pause * 2, _LONGEST_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                worker = await self._start(place.index)
+        finally:
+            here = [self._end(worker) for worker in self._workers if worker.index == place.index]
+            await asyncio.shield(asyncio.gather(*here))
+
+    async def _exchange(self, old: _Worker, place: _Place) -> _Worker:
+        """Start a worker beside the old one; the one that serves stays, the other one drains."""
+        new = await self._start(old.index)
+        serves_or_ends = _happens_first(new.serves.wait(), new.process.wait())
+        await _happens_first(serves_or_ends, asyncio.sleep(_READY_SECONDS))
+        staying, leaving = new, old
+        # One that does not serve is no worse than an old one that does not either: the cluster may be away.
+        if new.process.returncode is not None or not (new.serves.is_set() or old.problems):
+            staying, leaving = old, new
+            why = "; ".join(f"{what}: {text}" for what, text in new.problems.items())
+            log.error("replacement does not serve, the old worker stays", worker=old.index, problem=why or "it ended")
+        leaving.leaves = True
+        self._spawn(self._end(leaving)).add_done_callback(lambda _: place.exchanged.set())
+        return staying
+
+    async def _start(self, index: int) -> _Worker:
+        ours, theirs = socket.socketpair()
+        try:
+            reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_REPORT)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        # From here on nothing is awaited but the process itself: a worker that is there is listened to.
+        row = self._free_rows.pop()
+        listeners = {
+            node: listener.fileno()
+            for node, listener in self._listeners.items()
+            if belongs(node, index, self._config.gateway.workers)
+        }
+        inheritance = Inheritance(
+            config=self._config,
+            worker=index,
+            caps_row=row,
+            listeners=listeners,
+            caps=self._caps_fd,
+            reports=theirs.fileno(),
+        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(*listeners.values(), self._caps_fd, theirs.fileno()),
+            )
+        except BaseException:
+            writer.close()
+            self._free_rows.add(row)
+            raise
+        finally:
+            theirs.close()
+        worker = _Worker(index, row, process, self._loop.time())
+        self._workers.add(worker)
+        assert process.stdin is not None
+        process.stdin.write(pickle.dumps(inheritance))
+        process.stdin.close()
+        self._spawn(self._listen_to(worker, reader, writer))
+        return worker
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _listen_to(self, worker: _Worker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a worker's reports until it ends."""
+        try:
+            while line := await reader.readline():
+                worker.take(line, self._loop.time())
+        except (OSError, ValueError) as failure:
+            log.warning("report of a worker cannot be read", worker=worker.index, problem=str(failure))
+        finally:
+            writer.close()
+            await worker.process.wait()
+            self._workers.discard(worker)
+            self._retired = add([self._retired, counters_of(worker.samples)])
+            Caps(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
+            self._free_rows.add(worker.caps_row)
+
+    async def _end(self, worker: _Worker) -> None:
+        """Let it drain, and end it by force when it does not."""
+        if worker.process.returncode is None:
+            worker.process.send_signal(signal.SIGTERM)
+        patience = self._config.gateway.drain_ms / 1000 + _KILL_AFTER_DRAIN_SECONDS
+        if not await _happens_first(worker.process.wait(), asyncio.sleep(patience)):
+            log.error("worker does not end, killing it", worker=worker.index)
+            worker.process.kill()
+            await worker.process.wait()
+
+    # What they share.
+
+    def _share_memory(self) -> None:
+        size = table_bytes(self._config.gateway, rows=len(self._free_rows))
+        self._caps_fd = os.memfd_create("headgate-caps")
+        os.ftruncate(self._caps_fd, size)
+        self._caps_memory = mmap(self._caps_fd, size)
+
+    def _memory(self) -> memoryview:
+        assert self._caps_memory is not None
+        return memoryview(self._caps_memory)
+
+    def _let_go(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        if self._caps_fd >= 0:
+            os.close(self._caps_fd)
+
+
+async def _take_turns(replace: asyncio.Event, places: Sequence[_Place]) -> None:
+    """Exchange all workers, one after the other, whenever it is asked for."""
+    while True:
+        await replace.wait()
+        replace.clear()
+        for place in places:
+            place.exchanged.clear()
+            place.turn.set()
+            await place.exchanged.wait()
+        log.info("all workers replaced")
+
+
+async def _happens_first(one: Awaitable[object], other: Awaitable[object]) -> bool:
+    """Wait for whichever comes first; True when it is `one`."""
+    first, second = asyncio.ensure_future(one), asyncio.ensure_future(other)
+    try:
+        await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+        return first.done()
+    finally:
+        first.cancel()
+        second.cancel()

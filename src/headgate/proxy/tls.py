@@ -1,0 +1,233 @@
+"""TLS on either side of the gateway: a link that encrypts, and certificates that are read again when they change.
+
+A `TlsLink` is a `Link` whose bytes go through an SSL object in memory, so that pausing, holding and flushing are the
+plain link's own. New certificates are for new connections; files that cannot be used leave the old ones in place,
+and the problem is shown.
+"""
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from headgate.base.errors import UsageError
+from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner
+from headgate.wire.primitives import Buffer
+
+log = structlog.get_logger()
+
+# Half of what a link shows at once: plaintext is never longer than its ciphertext, so it always fits.
+_CIPHERTEXT: Final = memoryview(bytearray(BUFFER_BYTES // 2))
+
+
+class TlsSession:
+    """An SSL object between two memory buffers: the state of one encrypted connection."""
+
+    __slots__ = ("incoming", "object", "outgoing")
+
+    def __init__(self, context: ssl.SSLContext, *, server_hostname: str | None) -> None:
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.object = context.wrap_bio(
+            self.incoming, self.outgoing, server_side=server_hostname is None, server_hostname=server_hostname
+        )
+
+    def read_into(self, into: memoryview) -> int:
+        """Decrypted bytes into `into`; 0 at the peer's end, `ssl.SSLWantReadError` when no record is whole."""
+        # With a buffer, `read` returns a count; typeshed knows only the form without one.
+        return self.object.read(len(into), into)  # type: ignore[return-value]
+
+    async def handshake(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        """Shake hands; every failure is an `OSError` (`ssl.SSLError` is one). The caller sets the deadline."""
+        while True:
+            try:
+                self.object.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush(sock, loop)
+            except ssl.SSLError:
+                with suppress(OSError):  # the alert that tells the peer why, if the peer still listens
+                    await self._flush(sock, loop)
+                raise
+            else:
+                await self._flush(sock, loop)
+                return
+            received = await loop.sock_recv(sock, 16 * 1024)
+            if not received:
+                raise ConnectionResetError("the peer closed during the TLS handshake")
+            self.incoming.write(received)
+
+    async def _flush(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        if self.outgoing.pending:
+            await loop.sock_sendall(sock, self.outgoing.read())
+
+
+class TlsLink(Link):
+    """An encrypted link, after its handshake."""
+
+    __slots__ = ("_fault", "_more", "_tls", "_woken")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        owner: LinkOwner,
+        meter: LinkMeter,
+        tls: TlsSession,
+    ) -> None:
+        super().__init__(loop, sock, owner, meter)
+        self._tls = tls
+        self._more = True  # there may be bytes that the socket knows nothing of: the handshake may have brought some
+        self._woken = False
+        self._fault: ssl.SSLError | None = None  # of a record behind those that were shown
+
+    def write(self, data: Buffer) -> None:
+        if self.closed or self._failure is not None:
+            return
+        view = memoryview(data)
+        done = 0
+        try:
+            while done < len(view):
+                done += self._tls.object.write(view[done:])
+        except ssl.SSLError as failure:
+            self._fail(failure)
+            return
+        sealed = self._tls.outgoing.read()
+        self._meter.sent_bytes += len(view) - len(sealed)  # what is counted is Kafka's bytes, both ways
+        super().write(sealed)
+
+    def resume(self) -> None:
+        super().resume()
+        if self._more and self.is_reading:
+            self._look_again()
+
+    def close(self) -> None:
+        """Say goodbye, if that needs no waiting: without it the peer cannot tell an end from a cut."""
+        if not self.closed and self._failure is None and not self.backlog:
+            with suppress(OSError):  # the peer has not said goodbye yet, and we do not wait for it
+                self._tls.object.unwrap()
+            with suppress(OSError):
+                self._sock.send(self._tls.outgoing.read())
+        super().close()
+
+    def _look_again(self) -> None:
+        """There are bytes, or an end, behind those that were read, and the socket will not tell of them."""
+        self._more = True
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._on_woken)
+
+    def _on_woken(self) -> None:
+        self._woken = False
+        if self._more:
+            self._on_readable()
+
+    def _on_readable(self) -> None:
+        if self.is_reading and not self.closed:
+            super()._on_readable()
+
+    def _receive(self, into: memoryview) -> int:
+        """Plaintext into `into`; 0 at the peer's end, `BlockingIOError` when there is no whole record yet."""
+        if self._fault is not None:
+            raise self._fault
+        if not self._more:
+            size = self._sock.recv_into(_CIPHERTEXT)
+            if not size:
+                return 0
+            self._tls.incoming.write(_CIPHERTEXT[:size])
+        total = 0
+        self._more = False
+        try:
+            while total < len(into) and (size := self._tls.read_into(into[total:])):
+                total += size
+        except ssl.SSLWantReadError:
+            if self._tls.outgoing.pending:  # a key update is answered
+                super().write(self._tls.outgoing.read())
+            if not total:
+                if self.peer_has_left:
+                    self._loop.call_soon(self._read_on)
+                raise BlockingIOError from None
+        except ssl.SSLError as fault:
+            if not total:
+                raise
+            self._fault = fault
+            self._look_again()
+        else:
+            if total:
+                self._look_again()
+        return total
+
+
+class Certificates:
+    """The files of one side, and the context made from them; `refresh` reads them again when they have changed."""
+
+    def __init__(self, section: str, files: tuple[Path, ...], *, server: bool, ca: Path | None) -> None:
+        self.section = section
+        self._files = files  # certificate and key, or nothing
+        self._server = server
+        self._ca = ca
+        self._stamp = self._stamps()
+        self.problem: str | None = None
+        self.expires_at: float | None = None  # epoch seconds
+        self.context = self._load()
+
+    def refresh(self) -> None:
+        """Read changed files; what cannot be used is a problem and changes nothing."""
+        stamp = self._stamps()
+        if stamp == self._stamp and self.problem is None:
+            return
+        try:
+            self.context = self._load()
+        except UsageError as problem:
+            if self.problem != str(problem):
+                log.warning("certificates cannot be used, the old ones stay", problem=str(problem))
+            self.problem = str(problem)
+        else:
+            self.problem = None
+            self._stamp = stamp
+            log.info("certificates read again", section=self.section)
+
+    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
+        """What changes with a file, also with one that keeps the time of the one that it replaces."""
+        stamps = []
+        for file in (*self._files, *([self._ca] if self._ca else [])):
+            try:
+                now = file.stat()
+                stamps.append((now.st_mtime_ns, now.st_ino, now.st_size))
+            except OSError:
+                stamps.append((-1, -1, -1))
+        return tuple(stamps)
+
+    def _load(self) -> ssl.SSLContext:
+        try:
+            if self._server:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                if self._ca is not None:
+                    context.verify_mode = ssl.CERT_REQUIRED
+                    context.load_verify_locations(self._ca)
+            else:
+                context = ssl.create_default_context(cafile=self._ca)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.options |= ssl.OP_NO_RENEGOTIATION
+            if self._files:
+                context.load_cert_chain(self._files[0], self._files[1], password=_no_password)
+                self.expires_at = _expiry(self._files[0])
+        except (OSError, ValueError) as failure:
+            names = ", ".join(str(file) for file in (*self._files, *([self._ca] if self._ca else [])))
+            raise UsageError(f"{self.section}: these files cannot be used: {names}: {failure}") from None
+        return context
+
+
+def _no_password() -> str:
+    """Without this OpenSSL would ask for it at the terminal, and wait."""
+    raise ValueError("the private key is encrypted: store it without a password, readable by this user only")
+
+
+def _expiry(certificate: Path) -> float:
+    """When the first certificate of the file ends: it is ours, the others are its issuers."""
+    from cryptography import x509  # noqa: PLC0415 - 8 MB that a worker without TLS does without
+
+    return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc.timestamp()

@@ -1,0 +1,1 @@
+"""The rules of share groups: pure, without I/O and without a clock."""

@@ -1,0 +1,70 @@
+"""Which Java and which jars, and what is said when they are missing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import PlatformError
+from headgate.embedded.java import class_path, find_java
+
+
+def runtime(home: Path, *, release: str | None = None, says: str = "") -> Path:
+    """A folder that looks like a Java runtime."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\n")
+    java.chmod(0o755)
+    if release is not None:
+        (home / "release").write_text(release)
+    return java
+
+
+def test_java_home_counts_before_path(tmp_path: Path) -> None:
+    java = runtime(tmp_path / "home", release='IMPLEMENTOR="x"\nJAVA_VERSION="21.0.2"\n')
+    other = runtime(tmp_path / "other", release='JAVA_VERSION="17.0.1"\n')
+    found = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)})
+    assert (found.command, found.version) == (java, 21)
+    assert find_java({"PATH": str(other.parent)}).version == 17
+
+
+def test_a_runtime_without_a_release_file_is_asked(tmp_path: Path) -> None:
+    runtime(tmp_path, says='openjdk version "17.0.15" 2025-04-15')
+    assert find_java({"JAVA_HOME": str(tmp_path)}).version == 17
+
+
+@pytest.mark.parametrize(
+    ("release", "says", "text"),
+    [
+        ('JAVA_VERSION="11.0.2"\n', "", "is Java 11, and Kafka needs 17"),
+        (None, 'java version "1.8.0_392"', "is Java 8, and Kafka needs 17"),
+        (None, "hello", "does not say which Java it is"),
+    ],
+)
+def test_an_old_or_odd_java_is_refused(tmp_path: Path, release: str | None, says: str, text: str) -> None:
+    runtime(tmp_path, release=release, says=says)
+    with pytest.raises(PlatformError, match=text):
+        find_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_no_java_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="`make system`"):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match=f"JAVA_HOME is {tmp_path}"):
+        find_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_our_own_jars_come_first_and_the_rest_in_order(tmp_path: Path) -> None:
+    for name in ("headgate-oracle.jar", "clients/b.jar", "clients/a.jar", "clients/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = ["headgate-oracle.jar", "clients/a.jar", "clients/b.jar"]
+    assert class_path("clients", "oracle", jars=tmp_path) == os.pathsep.join(str(tmp_path / name) for name in names)
+
+
+def test_missing_jars_say_make_setup(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="run `make setup`"):
+        class_path("broker", jars=tmp_path)

@@ -1,5 +1,0 @@
-"""Tests of our own clients may be coroutines."""
-
-from tests.support.coroutine_tests import pytest_pyfunc_call
-
-__all__ = ["pytest_pyfunc_call"]

@@ -1,0 +1,192 @@
+"""Clients are told exactly what the broker has and the gateway carries, and whether they dialled the right node."""
+
+from dataclasses import replace
+
+import pytest
+
+from headgate.base.ids import ApiKey
+from headgate.proxy.interceptor import CloseCause
+from headgate.wire.apis import APIS
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.cluster import (
+    ApiVersionRange,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeature,
+    SupportedFeature,
+)
+from tests.support.fake_upstream import (
+    BROKER_VERSIONS,
+    CLUSTER_ID,
+    UNKNOWN_KEY,
+    Broker,
+    Client,
+    FakeUpstream,
+    body_of,
+    request,
+)
+from tests.unit.proxy.stage import stage, until
+from tests.unit.proxy.test_order import heartbeat
+
+KEY = 18
+ASKED = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+UNSUPPORTED_VERSION, INVALID_REQUEST, REBOOTSTRAP_REQUIRED = 35, 42, 129
+
+
+def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+
+def answered(frame: bytes, version: int) -> ApiVersionsResponse:
+    return decode(ApiVersionsResponse, version, body_of(frame, KEY, version))
+
+
+async def ask(client: Client, broker: Broker, version: int, answer: ApiVersionsResponse) -> ApiVersionsResponse:
+    """One exchange: what the client gets when the broker answers so."""
+    await client.send(request(KEY, version, ASKED))
+    await broker.reply(answer)
+    return answered(await client.frame(), version)
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_the_intersection_is_exact(version: int) -> None:
+    async with stage() as on:
+        client, broker = await on.pair()
+        told = ranges(await ask(client, broker, version, on.upstream.api_versions()))
+    expected = {
+        key: (max(low, APIS[key].min_version), min(high, APIS[key].max_version))
+        for key, (low, high) in BROKER_VERSIONS.items()
+        if key in APIS
+    }
+    expected[0] = (0, 13)  # the broker's own lowest: old librdkafka looks for it
+    expected[17] = (1, 1)  # behind version 0 come tokens without headers
+    expected[18] = (0, 5)  # which the gateway answers itself
+    assert told == expected
+    assert UNKNOWN_KEY not in told
+    assert not told.keys() & {93, 94}
+    assert list(told) == sorted(told)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_version_that_the_broker_has_is_forwarded_as_it_came(version: int) -> None:
+    frame = request(KEY, version, ASKED, correlation_id=5)
+    async with stage() as on:
+        client, broker = await on.pair()
+        await client.send(frame)
+        assert (await broker.request()).frame == frame
+
+
+async def test_version_5_is_asked_in_the_highest_version_that_the_broker_has() -> None:
+    async with stage() as on:
+        client, broker = await on.pair()
+        await client.send(request(KEY, 5, ASKED, correlation_id=9))
+        asked = await broker.reply(on.upstream.api_versions())
+        assert (asked.version, asked.header.correlation_id, asked.header.client_id) == (4, 9, b"test")
+        assert decode(ApiVersionsRequest, 4, asked.body) == ASKED
+        assert answered(await client.frame(), 5).error_code == 0
+
+
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
+async def test_a_version_that_nobody_has_is_answered_in_the_form_of_version_0(version: int) -> None:
+    async with stage() as on:
+        client, broker = await on.pair()
+        body = encode(ASKED, 5)
+        await client.send(request(KEY, 5, body, correlation_id=3)[:6])
+        await client.send(version.to_bytes(2, "big", signed=True), request(KEY, 5, body, correlation_id=3)[8:])
+        answer = answered(await client.frame(), 0)
+        assert answer.error_code == UNSUPPORTED_VERSION
+        assert ranges(answer) == {KEY: (0, 5)}
+        assert await broker.is_quiet()
+        again = await ask(client, broker, 3, on.upstream.api_versions())  # as clients then do
+        assert again.error_code == 0
+
+
+BELIEFS = [
+    # cluster id, node id, listener (None: bootstrap), is it right
+    (None, -1, None, True),
+    (None, -1, 0, True),
+    (CLUSTER_ID, 0, 0, True),
+    (CLUSTER_ID, 1, 1, True),
+    (CLUSTER_ID, 1, 0, False),
+    (CLUSTER_ID, 0, 1, False),
+    ("another", 0, 0, False),
+    (CLUSTER_ID, -1, 0, False),
+    (None, 0, 0, False),
+    (CLUSTER_ID, 0, None, False),  # the bootstrap port is no node's
+    ("another", 0, None, False),
+]
+
+
+@pytest.mark.parametrize(("cluster_id", "node_id", "listener", "is_right"), BELIEFS)
+async def test_a_client_that_dialled_wrong_is_told_to_bootstrap_again(
+    cluster_id: str | None, node_id: int, listener: int | None, is_right: bool
+) -> None:
+    async with stage(upstream=FakeUpstream(nodes=(0, 1))) as on:
+        client = await on.client(listener)
+        await client.send(request(KEY, 5, replace(ASKED, cluster_id=cluster_id, node_id=node_id)))
+        if is_right:
+            await until(lambda: on.upstream.has_connection(0) or on.upstream.has_connection(1))
+            broker = await on.upstream.accept(int(on.upstream.has_connection(1)))
+            await broker.reply(on.upstream.api_versions())
+            assert answered(await client.frame(), 5).error_code == 0
+        else:
+            answer = answered(await client.frame(), 5)
+            assert answer.error_code == REBOOTSTRAP_REQUIRED
+            assert answer.api_keys == ()
+
+
+async def test_a_denied_call_is_hidden() -> None:
+    async with stage(deny_api_keys=frozenset((ApiKey(12), ApiKey(88)))) as on:
+        client, broker = await on.pair()
+        told = ranges(await ask(client, broker, 4, on.upstream.api_versions()))
+    assert told.keys() == (BROKER_VERSIONS.keys() & APIS.keys()) - {12, 88}
+
+
+async def test_what_else_the_broker_says_stays() -> None:
+    said = ApiVersionsResponse(
+        throttle_time_ms=7,
+        supported_features=(SupportedFeature(name="kraft.version", min_version=0, max_version=1),),
+        finalized_features_epoch=3,
+        finalized_features=(FinalizedFeature(name="share.version", max_version_level=1, min_version_level=1),),
+        unknown_tags=((10_000, b"kept"),),
+    )
+    async with stage() as on:
+        client, broker = await on.pair()
+        answer = await ask(client, broker, 4, replace(said, api_keys=on.upstream.api_versions().api_keys))
+    assert replace(answer, api_keys=()) == said
+
+
+async def test_from_its_own_answer_on_a_connection_carries_what_its_own_broker_has() -> None:
+    older = ApiVersionsResponse(api_keys=(ApiVersionRange(api_key=12, min_version=0, max_version=3),))
+    async with stage() as on:
+        client, broker = await on.pair()
+        assert ranges(await ask(client, broker, 3, older)) == {12: (0, 3)}
+        await client.send(heartbeat(1))  # version 4, which the other brokers have
+        await on.ends_with(CloseCause.UNSUPPORTED_CALL)
+
+
+async def test_an_answer_with_an_error_changes_nothing() -> None:
+    async with stage() as on:
+        client, broker = await on.pair()
+        assert (await ask(client, broker, 3, ApiVersionsResponse(error_code=INVALID_REQUEST))).error_code == 42
+        await client.send(heartbeat(1))
+        assert (await broker.request()).key == 12
+
+
+async def test_a_broker_that_refuses_the_version_is_passed_on_as_it_is() -> None:
+    """A node that was replaced by an older one; it answers in the form of version 0, which every client reads."""
+    only = ApiVersionRange(api_key=KEY, min_version=0, max_version=2)
+    async with stage() as on:
+        client, broker = await on.pair()
+        await client.send(request(KEY, 4, ASKED))
+        asked = await broker.request()
+        await broker.send(asked.answer(encode(ApiVersionsResponse(error_code=35, api_keys=(only,)), 0)))
+        answer = answered(await client.frame(), 0)
+        assert (answer.error_code, ranges(answer)) == (35, {KEY: (0, 2)})
+
+
+async def test_a_broker_that_only_has_the_old_sasl_handshake_is_told_without_it() -> None:
+    versions = tuple(ApiVersionRange(api_key=key, min_version=0, max_version=0) for key in (17, 18))
+    async with stage() as on:
+        client, broker = await on.pair()
+        assert ranges(await ask(client, broker, 3, ApiVersionsResponse(api_keys=versions))) == {18: (0, 5)}

@@ -1,0 +1,234 @@
+"""What the hostile campaign found once, each in its smallest form: `tests/support/hostile.py` is the whole."""
+
+import socket
+import time
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import pytest
+
+from headgate.base.errors import WireError
+from headgate.base.ids import NodeId
+from headgate.proxy import server
+from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.pending import MOST_BEFORE_OPENED, MOST_PENDING
+from headgate.wire import frames, splice, walk
+from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataRequest
+from headgate.wire.messages.groups import HeartbeatRequest
+from headgate.wire.primitives import write_uvarint
+from tests.support.fake_upstream import HOST, Client, FakeUpstream, request
+from tests.unit.proxy.stage import stage, turns, until
+
+METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
+LONGEST_SECONDS = 0.1  # that the event loop may be kept, in processor time: a busy machine is no defect
+
+
+def heartbeat(number: int) -> bytes:
+    return request(HEARTBEAT, 4, HeartbeatRequest(group_id="g", member_id="m"), correlation_id=number)
+
+
+def metadata(number: int) -> bytes:
+    return request(METADATA, 12, MetadataRequest(topics=()), correlation_id=number)
+
+
+async def prove(client: Client, broker: Any) -> None:
+    """One honest call: behind it the higher caps hold."""
+    await client.send(heartbeat(1))
+    await broker.reply()
+    await client.frame()
+
+
+# uvloop stops watching a socket at its first error, and what had come before the error hid it.
+
+
+@pytest.mark.parametrize("size", [1, 400_000], ids=["a byte", "more than one read"])
+async def test_a_client_that_resets_behind_its_last_bytes_is_noticed(size: int) -> None:
+    async with stage() as on:
+        client, _ = await on.pair()
+        await on.connection()
+        frame = request(HEARTBEAT, 4, bytes(size))
+        client.sock.send(frame)  # both before the gateway's turn
+        client.reset()
+        await until(lambda: not on.gateway._connections)
+        assert sum(on.ended.values()) == 1
+
+
+async def test_a_broker_that_resets_behind_its_last_bytes_is_noticed_and_they_reach_the_client() -> None:
+    async with stage() as on:
+        client, broker = await on.pair()
+        await client.send(heartbeat(1))
+        answer = (await broker.request()).answer()
+        broker.sock.send(answer)
+        broker.reset()
+        assert await client.rest() == answer
+        await on.ends_with(CloseCause.UPSTREAM_RESET)
+
+
+# Calls of 14 bytes, each of which is opened, decoded, queued and sent by itself.
+
+
+@pytest.mark.parametrize(("call", "most"), [(metadata, MOST_BEFORE_OPENED), (heartbeat, MOST_PENDING)])
+async def test_a_client_that_sends_thousands_of_calls_waits_for_its_answers(
+    call: Callable[[int], bytes], most: int
+) -> None:
+    count = 3000
+    async with stage() as on:
+        client, broker = await on.pair()
+        connection = await on.connection()
+        await client.send(*(call(number) for number in range(count)))
+        deepest = 0
+        for number in range(count):
+            asked = await broker.request()
+            assert asked.header.correlation_id == number
+            deepest = max(deepest, len(connection.pending))
+            await broker.send(asked.answer(on.upstream.metadata() if asked.key == METADATA else None))
+        for number in range(count):
+            assert int.from_bytes((await client.frame())[4:8], "big") == number
+        assert deepest <= most
+
+
+# ApiVersions is decoded whole, and a tag section of megabytes took seconds.
+
+
+async def test_an_api_versions_request_over_64_kib_is_refused() -> None:
+    async with stage() as on:
+        client, broker = await on.pair()
+        await prove(client, broker)
+        tags = write_uvarint(30_000) + b"".join(write_uvarint(tag) + b"\x00" for tag in range(1, 30_001))
+        await client.send(request(API_VERSIONS, 3, b"\x02a\x021" + tags))
+        assert await client.rest() == b""
+        await on.ends_with(CloseCause.FRAME_TOO_LARGE)
+
+
+async def test_an_api_versions_answer_over_64_kib_ends_the_connection() -> None:
+    many = tuple(ApiVersionRange(api_key=key % 2**15) for key in range(10_000))
+    async with stage() as on:
+        client, broker = await on.pair()
+        await client.send(request(API_VERSIONS, 3, b"\x02a\x021\x00"))
+        await broker.reply(ApiVersionsResponse(api_keys=many))
+        assert await client.rest() == b""
+        await on.ends_with(CloseCause.BAD_ANSWER)
+
+
+async def test_a_request_stays_what_it_is_when_the_brokers_versions_change_while_it_comes() -> None:
+    """It used to be taken for ApiVersions, and answered with that call's refusal."""
+    without_metadata = tuple(
+        ApiVersionRange(api_key=key, min_version=0, max_version=4) for key in (HEARTBEAT, API_VERSIONS)
+    )
+    async with stage() as on:
+        client, broker = await on.pair()
+        await client.send(request(API_VERSIONS, 3, b"\x02a\x021\x00"), metadata(2)[:20])
+        await broker.reply(ApiVersionsResponse(api_keys=without_metadata))
+        await client.frame()
+        await client.send(metadata(2)[20:])
+        assert await client.rest() == b""
+        await on.ends_with(CloseCause.UNSUPPORTED_CALL)
+
+
+# A broker that reads nothing: its clients are not read either, so nobody saw that they had gone.
+
+
+async def test_a_client_that_left_a_broker_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_ABANDONED_SECONDS", 0.2)
+    async with stage(idle_ms=60_000) as on:
+        client, _ = await on.pair()
+        connection = await on.connection()
+        while connection.client.is_reading:
+            client.sock.send(request(HEARTBEAT, 4, bytes(100_000)))
+            await turns()
+        client.reset()
+        await on.ends_with(CloseCause.CLIENT_CLOSED)
+
+
+async def test_a_broker_that_takes_nothing_for_as_long_as_a_connection_may_be_idle_is_given_up() -> None:
+    async with stage(idle_ms=1000) as on:
+        client, _ = await on.pair()
+        connection = await on.connection()
+        while connection.client.is_reading:
+            client.sock.send(request(HEARTBEAT, 4, bytes(100_000)))
+            await turns()
+        patience = connection.upstream._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        assert patience == 1000
+        await on.ends_with(CloseCause.UPSTREAM_RESET)
+
+
+# A broker that names nodes at addresses where nobody answers: they used to be asked one after the other.
+
+
+async def test_nodes_that_never_answer_delay_the_others_once_and_not_each_for_itself() -> None:
+    with socket.socket() as hole:
+        hole.bind((HOST, 0))
+        hole.listen(1)  # it never accepts: two calls wait for an answer, the others for a connection
+        port = hole.getsockname()[1]
+        upstream = FakeUpstream()
+        upstream.extra_brokers = tuple(MetadataBroker(node_id=70_000 + one, host=HOST, port=port) for one in range(10))
+        began = time.monotonic()
+        async with stage(upstream=upstream, connect_timeout_ms=500) as on:
+            assert on.gateway.cluster.problem is None
+            assert time.monotonic() - began < 2.0
+            client, broker = await on.pair(0)
+            await prove(client, broker)
+
+
+# Answers of a hostile broker: small numbers of bytes, large numbers in them.
+
+
+def lookup(_node: NodeId) -> splice.Address:
+    return splice.Address.of("gateway.example", 9092)
+
+
+NODE = pack(">i", 1) + b"\x01" + pack(">i", 9092) + b"\x00\x00"
+TAGS = write_uvarint(500_000) + b"\x01\x00" * 500_000
+REFUSED: dict[str, Callable[[], object]] = {
+    "a tail of tagged fields": lambda: splice.tagged_endpoints(TAGS, lookup, keep_length=False),
+    "a tail of tagged fields, length kept": lambda: splice.tagged_endpoints(TAGS, lookup, keep_length=True),
+    "a tail of nodes": lambda: splice.plain_endpoints(
+        write_uvarint(90_001) + NODE * 90_000 + b"\x00", lookup, keep_length=False
+    ),
+    "Metadata with too many nodes": lambda: splice.metadata(
+        bytes(4) + write_uvarint(90_001) + NODE * 90_000, 12, lookup
+    ),
+    "Metadata with too many tagged fields": lambda: splice.metadata(
+        bytes(4) + write_uvarint(2) + NODE[:-1] + TAGS, 12, lookup
+    ),
+    "a header of tagged fields": lambda: frames.answer_body(bytes(4) + TAGS, flexible=True),
+}
+
+
+@pytest.mark.parametrize("answer", REFUSED.values(), ids=REFUSED)
+def test_an_answer_of_more_parts_than_any_cluster_has_is_refused_at_once(answer: Callable[[], object]) -> None:
+    began = time.thread_time()
+    with pytest.raises(WireError):
+        answer()
+    assert time.thread_time() - began < LONGEST_SECONDS / 10
+
+
+def test_as_many_nodes_as_are_allowed_do_not_keep_the_event_loop() -> None:
+    body = bytes(4) + write_uvarint(splice.MOST_PARTS + 1) + NODE * splice.MOST_PARTS
+    began = time.thread_time()
+    assert len(splice.metadata(body, 12, lookup)) > len(body)
+    assert time.thread_time() - began < 2 * LONGEST_SECONDS  # 70 ms where it was measured; slow machines are slower
+
+
+def test_a_frame_of_nothing_but_tagged_fields_does_not_keep_the_event_loop() -> None:
+    walker = walk.Walker(walk.fetch_response(17), 1 << 30)
+    start = bytes(4) + write_uvarint(100_000_000)
+    assert walker.feed(start, 0, len(start)) == len(start)
+    piece = b"\x01\x00" * (128 * 1024)
+    for _ in range(3):  # the second and the third begin inside the section
+        began = time.thread_time()
+        assert walker.feed(piece, 0, len(piece)) == len(piece)
+        assert time.thread_time() - began < LONGEST_SECONDS
+
+
+def test_a_tag_section_that_is_cut_anywhere_is_walked_as_when_it_is_whole() -> None:
+    fields = b"".join(
+        write_uvarint(tag) + write_uvarint(size) + bytes(size) for tag, size in ((1, 0), (300, 5), (2, 200))
+    )
+    frame = bytes(4) + b"\x03" + fields + bytes(4 + 6) + b"\x01" + b"\x00"
+    for cut in range(len(frame)):
+        walker = walk.Walker(walk.fetch_response(17), len(frame))
+        kept = walker.feed(frame, 0, cut)
+        assert walker.feed(frame, kept, len(frame)) == len(frame) - 1
+        assert walker.at_tail

@@ -1,0 +1,343 @@
+"""A link loses no byte, stops when it is told to, and says once that its peer is gone, whatever state it is in."""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from struct import pack
+
+import pytest
+
+from headgate.proxy import link as link_module
+from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter
+from tests.unit.proxy.stage import turns, until
+
+
+@dataclass
+class Owner:
+    """Uses what it gets, `most` bytes at a time, and writes down what happens."""
+
+    most: int = BUFFER_BYTES
+    received: bytearray = field(default_factory=bytearray)
+    events: list[str] = field(default_factory=list)
+    close_after: int | None = None
+    link: Link | None = None
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        used = min(self.most, size)
+        self.received += view[:used]
+        if self.close_after is not None and len(self.received) >= self.close_after:
+            assert self.link is not None
+            self.link.close()
+        return used
+
+    def on_end(self) -> None:
+        self.events.append("end")
+
+    def on_error(self, error: OSError) -> None:
+        self.events.append(f"error {type(error).__name__}")
+
+    def on_unwritable(self, error: OSError) -> None:
+        self.events.append(f"unwritable {type(error).__name__}")
+
+    def on_drained(self) -> None:
+        self.events.append("drained")
+
+
+@asynccontextmanager
+async def linked(owner: Owner | None = None) -> AsyncIterator[tuple[Link, Owner, socket.socket]]:
+    """A link over TCP, and the socket at its other end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    peer = socket.create_connection(listener.getsockname())
+    sock, _ = listener.accept()
+    listener.close()
+    for one in (sock, peer):
+        one.setblocking(False)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    owner = owner or Owner()
+    link = owner.link = Link(asyncio.get_running_loop(), sock, owner, LinkMeter(lambda _: None))
+    try:
+        yield link, owner, peer
+    finally:
+        link.close()
+        peer.close()
+
+
+def fill(link: Link) -> int:
+    """Write until the socket takes no more; how many bytes were written."""
+    written = 0
+    while not link.backlog:
+        link.write(bytes(100_000))
+        written += 100_000
+    return written
+
+
+async def test_bytes_that_were_not_used_come_again_in_front_of_the_next() -> None:
+    async with linked(Owner(most=3)) as (link, owner, peer):
+        link.resume()
+        for piece in (b"abcd", b"efgh", b"ij"):
+            peer.send(piece)
+            await until(lambda: link._meter.received_bytes >= len(owner.received))
+            await turns()
+        peer.send(b"!")
+        await until(lambda: len(owner.received) >= 11)
+        assert owner.received == b"abcdefghij!"
+
+
+async def test_a_paused_link_reads_nothing_and_goes_on_where_it_stopped() -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        link.pause()
+        peer.send(b"later")
+        await turns()
+        assert not owner.received
+        link.resume()
+        link.resume()
+        await until(lambda: bytes(owner.received) == b"later")
+        assert link._meter.times_paused == 1
+
+
+async def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
+    async with linked() as (link, owner, peer):
+        data = memoryview(bytearray(range(256)) * 40_000)  # more than the kernel takes
+        link.write(data)
+        assert link.backlog
+        link.write(b"behind it")
+        received = bytearray()
+        while not received.endswith(b"behind it"):
+            await asyncio.sleep(0)
+            try:
+                received += peer.recv(1 << 20)
+            except BlockingIOError:
+                continue
+        assert received == bytes(data) + b"behind it"
+        await until(lambda: owner.events == ["drained"])
+        assert not link.backlog
+        assert link._meter.sent_bytes == len(received)
+
+
+async def test_what_is_kept_of_the_shared_buffer_is_a_copy() -> None:
+    async with linked() as (link, _, peer):
+        full = bytes(10_000_000)  # more than the kernel takes
+        link.write(full)
+        link_module._SHARED[:] = b"x" * len(link_module._SHARED)
+        link.write(link_module._SHARED[:100_000])
+        link_module._SHARED[:] = b"y" * len(link_module._SHARED)
+        received = bytearray()
+        while len(received) < len(full) + 100_000:
+            await asyncio.sleep(0)
+            try:
+                received += peer.recv(1 << 20)
+            except BlockingIOError:
+                continue
+        assert received[len(full) :] == b"x" * 100_000
+
+
+async def test_bytes_are_received_where_they_are_wanted_and_those_behind_them_are_shown_again() -> None:
+    data = random.Random(1).randbytes(1_000_000)
+    room = bytearray(700_000)
+    owner = Filling(room)
+    async with linked(owner) as (link, _, peer):
+        owner.link = link
+        link.resume()
+        sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(peer, data))
+        await until(lambda: len(owner.received) + len(room) == len(data))
+        await sending
+        assert data == owner.received[: owner.before] + room + owner.received[owner.before :]
+        assert owner.filled_when_shown == [True]
+        assert link._meter.received_bytes == len(data)
+        peer.close()
+        await until(lambda: owner.events == ["end"])
+
+
+async def test_an_end_in_the_middle_of_what_is_wanted_is_told() -> None:
+    owner = Filling(bytearray(700_000))
+    async with linked(owner) as (link, _, peer):
+        owner.link = link
+        link.resume()
+        peer.send(bytes(1_000))
+        await until(lambda: owner.before == 1_000)
+        peer.send(bytes(2_000))
+        peer.close()
+        await until(lambda: owner.events == ["end"])
+        assert owner.filled_when_shown == []
+
+
+class Filling(Owner):
+    """Wants what comes behind the first bytes in its own room."""
+
+    def __init__(self, room: bytearray) -> None:
+        super().__init__()
+        self.room = room
+        self.before = 0
+        self.filled_when_shown: list[bool] = []
+
+    def on_bytes(self, view: memoryview, size: int) -> int:
+        if not self.before:
+            assert self.link is not None
+            self.before = size
+            self.link.fill(memoryview(self.room))
+        elif not size:
+            self.filled_when_shown.append(any(self.room[-100:]))
+        return super().on_bytes(view, size)
+
+
+async def test_held_input_is_kept_and_shown_when_it_is_released() -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        link.hold_input()
+        for piece in (b"one ", b"two ", b"three"):
+            peer.send(piece)
+            await turns()
+        assert not owner.received
+        link.release_input()
+        assert owner.received == b"one two three"
+        peer.send(b" four")
+        await until(lambda: owner.received.endswith(b"four"))
+
+
+async def test_held_input_is_read_up_to_one_buffer() -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        link.hold_input()
+        sent = 0
+        for _ in range(2000):
+            try:
+                sent += peer.send(bytes(65536))
+            except BlockingIOError:
+                await asyncio.sleep(0)
+        assert sent > BUFFER_BYTES
+        assert link._meter.received_bytes == BUFFER_BYTES
+        link.resume()  # there is no room: nothing happens
+        await turns()
+        assert link._meter.received_bytes == BUFFER_BYTES
+        link.release_input()
+        link.resume()
+        await until(lambda: len(owner.received) == sent)
+
+
+async def test_the_end_is_noticed_while_input_is_held() -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        link.hold_input()
+        peer.send(b"half a request")
+        peer.close()
+        await until(lambda: owner.events == ["end"])
+        assert not owner.received
+
+
+async def test_the_end_comes_once_however_often_reading_is_resumed() -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        peer.shutdown(socket.SHUT_WR)
+        await until(lambda: bool(owner.events))
+        for _ in range(3):
+            link.resume()
+            link.pause()
+            link.resume()
+            await turns()
+        assert owner.events == ["end"]
+        assert link.ended
+        assert not link._meter.times_paused  # nothing was paused for back-pressure
+
+
+async def test_an_end_behind_a_pause_comes_with_the_last_bytes() -> None:
+    async with linked() as (link, owner, peer):
+        peer.send(b"last words")
+        peer.close()
+        await turns()
+        assert not owner.events
+        link.resume()
+        await until(lambda: owner.events == ["end"])
+        assert owner.received == b"last words"
+
+
+async def test_a_reset_is_an_error() -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        peer.close()
+        await until(lambda: owner.events == ["error ConnectionResetError"])
+
+
+async def test_a_failed_send_is_reported_once_and_not_from_inside_the_write() -> None:
+    async with linked() as (link, owner, peer):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        peer.close()
+        await turns()
+        for _ in range(5):
+            link.write(b"to nobody")
+        assert not owner.events
+        await turns()
+        assert len(owner.events) == 1
+        assert owner.events[0].startswith("unwritable")
+        link.write(b"still nobody")
+        await turns()
+        assert len(owner.events) == 1
+
+
+async def test_what_the_peer_had_said_is_read_although_sending_fails() -> None:
+    async with linked() as (link, owner, peer):
+        peer.send(b"an answer")
+        await turns()
+        peer.shutdown(socket.SHUT_RD)
+        peer.close()
+        await turns()
+        link.write(b"x")  # the peer's kernel answers with a reset
+        await turns()
+        link.write(b"x")
+        link.resume()
+        await until(lambda: any(event.startswith("error") for event in owner.events))
+        assert owner.received == b"an answer"
+        assert not link.backlog
+
+
+async def test_a_send_that_fails_later_drops_what_waits() -> None:
+    async with linked() as (link, owner, peer):
+        fill(link)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        peer.close()
+        await until(lambda: bool(owner.events))
+        assert owner.events[0].startswith("unwritable")
+        assert not link.backlog
+        await turns()
+        assert "drained" not in owner.events
+
+
+async def test_closing_inside_on_bytes_is_the_end_of_it() -> None:
+    async with linked(Owner(most=2, close_after=2)) as (link, owner, peer):
+        link.resume()
+        peer.send(b"abcdef")
+        await until(lambda: link.closed)
+        await turns()
+        assert owner.received == b"ab"
+        link.resume()
+        link.pause()
+        link.write(b"ignored")
+        link.release_input()
+        link.close()
+        await turns()
+        assert not owner.events
+
+
+@pytest.mark.parametrize("state", ["reading", "paused", "held", "backlog"])
+async def test_a_closed_link_calls_nobody(state: str) -> None:
+    async with linked() as (link, owner, peer):
+        link.resume()
+        if state == "paused":
+            link.pause()
+        if state == "held":
+            link.hold_input()
+            peer.send(b"kept")
+            await turns()
+        if state == "backlog":
+            fill(link)
+        peer.send(b"bytes")
+        link.close()
+        peer.close()
+        await turns()
+        assert not owner.events
+        assert not owner.received
+        assert not link.backlog

@@ -1,0 +1,266 @@
+"""What one resource of a config change comes to: a table of what is ours, what is the broker's, and what is wrong."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from headgate.share_groups.config_changes import Step, Wish, wish_of
+from headgate.share_groups.model.group_configs import (
+    BREAKER_ENABLE,
+    COPY_RECORD,
+    DLQ_TOPIC,
+    LIMIT,
+    OWN,
+    PAUSE,
+    RESUME,
+    THRESHOLD_PERCENT,
+    ConfigRules,
+)
+from headgate.share_groups.model.group_state import ConfigSet, GroupState, ShareStates
+from headgate.wire.messages.configs import IncrementalConfig
+
+LOCKS = "share.record.lock.duration.ms"
+SET, DELETE, APPEND, SUBTRACT = range(4)
+INVALID = "Invalid value"
+Asked = tuple[str, int, str | None]
+
+
+def state(values: Mapping[str, str]) -> GroupState:
+    states = ShareStates()
+    for name, value in values.items():
+        states.apply(ConfigSet(group="sg", name=name, value=value, by="User:x", at=1))
+    return states.of("sg")
+
+
+def wished(
+    *asked: Asked, values: Mapping[str, str] | None = None, replaces: bool = False, pause: bool = True
+) -> Wish | None:
+    configs = [
+        IncrementalConfig(name=name, config_operation=operation, value=value) for name, operation, value in asked
+    ]
+    return wish_of("sg", configs, state(values or {}), ConfigRules(pause_enable=pause), replaces=replaces)
+
+
+def names(configs: Sequence[IncrementalConfig]) -> list[str]:
+    return [one.name for one in configs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    says: str
+    asked: tuple[Asked, ...]
+    values: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
+    changes: Mapping[str, str | None] | None = None  # None: nothing is ours
+    tried: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
+
+
+HAS_TOPIC = {DLQ_TOPIC: "dlq.a"}
+ROWS = (
+    Row(says="only the broker's", asked=((LOCKS, SET, "1"),)),
+    Row(says="a limit without a dead-letter topic", asked=((LIMIT, SET, "7"),), values={COPY_RECORD: "true"}),
+    Row(says="nothing at all", asked=()),
+    Row(says="one of ours", asked=((BREAKER_ENABLE, SET, "true"),), changes={BREAKER_ENABLE: "true"}),
+    Row(says="ours deleted", asked=((BREAKER_ENABLE, DELETE, None),), changes={BREAKER_ENABLE: None}),
+    Row(says="ours deleted with a value", asked=((BREAKER_ENABLE, DELETE, "x"),), changes={BREAKER_ENABLE: None}),
+    Row(
+        says="mixed",
+        asked=((LOCKS, SET, "1"), (COPY_RECORD, SET, "true"), ("unknown", SET, "x")),
+        changes={COPY_RECORD: "true"},
+        tried=(LOCKS, "unknown"),
+        rest=(LOCKS, "unknown"),
+    ),
+    Row(
+        says="a limit with a dead-letter topic",
+        asked=((LIMIT, SET, "7"), (LOCKS, SET, "1")),
+        values=HAS_TOPIC,
+        changes={LIMIT: "7"},
+        tried=(LOCKS, LIMIT),
+        rest=(LOCKS,),
+    ),
+    Row(
+        says="such a limit deleted",
+        asked=((LIMIT, DELETE, None),),
+        values=HAS_TOPIC,
+        changes={LIMIT: None},
+        tried=(LIMIT,),
+    ),
+    Row(
+        says="a limit with the topic that it comes with",
+        asked=((LIMIT, SET, "7"), (DLQ_TOPIC, SET, "dlq.a")),
+        changes={LIMIT: "7", DLQ_TOPIC: "dlq.a"},
+        tried=(LIMIT,),
+    ),
+    Row(
+        says="a limit with the topic that it outlives",
+        asked=((LIMIT, SET, "7"), (DLQ_TOPIC, DELETE, None)),
+        values=HAS_TOPIC,
+        changes={LIMIT: "7", DLQ_TOPIC: None},
+        tried=(LIMIT,),
+    ),
+    Row(says="replaced, and none is ours", asked=((LOCKS, SET, "1"),), replaces=True),
+    Row(
+        says="replaced, and ours are not named",
+        asked=((LOCKS, SET, "1"),),
+        values={COPY_RECORD: "true"},
+        replaces=True,
+        changes={COPY_RECORD: None},
+        tried=(LOCKS,),
+        rest=(LOCKS,),
+    ),
+    Row(
+        says="replaced, and some of ours are named",
+        asked=((THRESHOLD_PERCENT, SET, "30"),),
+        values={COPY_RECORD: "true", THRESHOLD_PERCENT: "20"},
+        replaces=True,
+        changes={COPY_RECORD: None, THRESHOLD_PERCENT: "30"},
+    ),
+    Row(
+        says="replaced, the limit is set anew even if it is not named, for the broker forgets its own",
+        asked=((DLQ_TOPIC, SET, "dlq.b"),),
+        values={**HAS_TOPIC, LIMIT: "7"},
+        replaces=True,
+        changes={DLQ_TOPIC: "dlq.b", LIMIT: None},
+    ),
+    Row(
+        says="replaced, the topic goes",
+        asked=((LIMIT, SET, "6"),),
+        values=HAS_TOPIC,
+        replaces=True,
+        changes={DLQ_TOPIC: None, LIMIT: "6"},
+        tried=(LIMIT,),
+    ),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.says)
+def test_ours_are_told_from_the_brokers(row: Row) -> None:
+    wish = wished(*row.asked, values=row.values, replaces=row.replaces)
+    if row.changes is None:
+        assert wish is None
+        return
+    assert wish is not None
+    assert not wish.is_broken
+    assert wish.problem is None
+    assert wish.changes == row.changes
+    assert (names(wish.tried), names(wish.rest)) == (list(row.tried), list(row.rest))
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_one_of_ours_is_taken_out(name: str) -> None:
+    wish = wished((name, DELETE, None))
+    assert wish is not None
+    assert (wish.tried, wish.rest, wish.changes) == ((), (), {name: None})
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [(COPY_RECORD, SET, "true"), (COPY_RECORD, SET, "false")],
+        [(COPY_RECORD, SET, "true"), (LOCKS, SET, "1"), (LOCKS, SET, "2")],
+        [(COPY_RECORD, SET, None)],
+        [(COPY_RECORD, SET, "true"), (LOCKS, SET, None)],
+        [(COPY_RECORD, APPEND, "true")],
+        [(COPY_RECORD, SUBTRACT, "true")],
+        [(COPY_RECORD, 9, "true")],
+        [(PAUSE, APPEND, "x")],
+    ],
+)
+def test_what_is_broken_goes_to_the_broker_as_it_came(asked: list[Asked]) -> None:
+    wish = wished(*asked)
+    assert wish is not None
+    assert wish.is_broken
+    assert [(one.name, one.config_operation, one.value) for one in wish.tried] == asked
+    assert (wish.rest, wish.changes, wish.step) == ((), {}, None)
+
+
+def test_what_is_broken_and_none_of_ours_is_not_looked_at() -> None:
+    assert wished((LOCKS, SET, None)) is None
+    assert wished((LOCKS, APPEND, "1"), values=HAS_TOPIC) is None
+
+
+def test_an_operation_of_lists_on_the_limit_is_the_brokers_to_refuse() -> None:
+    wish = wished((LIMIT, APPEND, "7"), values=HAS_TOPIC)
+    assert wish is not None
+    assert [(one.name, one.config_operation) for one in wish.tried] == [(LIMIT, APPEND)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            (THRESHOLD_PERCENT, SET, "abc"),
+            f"{INVALID} abc for configuration {THRESHOLD_PERCENT}: Not a number of type INT",
+        ),
+        ((THRESHOLD_PERCENT, SET, "0"), f"{INVALID} 0 for configuration {THRESHOLD_PERCENT}: Value must be at least 1"),
+        (
+            (DLQ_TOPIC, SET, "orders"),
+            f"{INVALID} orders for configuration {DLQ_TOPIC}: Dead-letter topic name must start with 'dlq.'",
+        ),
+        ((PAUSE, SET, " "), f"{INVALID}   for configuration {PAUSE}: Reason must not be empty"),
+        ((PAUSE, DELETE, None), f"{PAUSE} cannot be deleted: it is not kept, only done when it is set"),
+        ((RESUME, DELETE, "x"), f"{RESUME} cannot be deleted: it is not kept, only done when it is set"),
+    ],
+)
+def test_what_is_wrong_is_said_as_a_broker_says_it(asked: Asked, text: str) -> None:
+    wish = wished((LOCKS, SET, "1"), (COPY_RECORD, SET, "true"), asked)
+    assert wish is not None
+    assert wish.problem == text
+
+
+def test_a_reason_has_an_end() -> None:
+    wish = wished((RESUME, SET, "x" * 100_000))
+    assert wish is not None
+    assert wish.problem is not None
+    assert len(wish.problem) < 1000
+
+
+@pytest.mark.parametrize(("name", "step"), [(PAUSE, Step.PAUSE), (RESUME, Step.RESUME)])
+def test_a_step_is_done_and_not_kept(name: str, step: Step) -> None:
+    wish = wished((name, SET, " deploy "), (COPY_RECORD, SET, "true"))
+    assert wish is not None
+    assert (wish.step, wish.reason, wish.problem) == (step, "deploy", None)
+    assert wish.changes == {COPY_RECORD: "true"}
+
+
+def test_one_step_at_a_time() -> None:
+    wish = wished((PAUSE, SET, "a"), (RESUME, SET, "b"))
+    assert wish is not None
+    assert wish.problem == "headgate.pause and headgate.resume cannot be set together"
+
+
+def test_a_step_is_no_replacement_of_all_configs() -> None:
+    wish = wished((PAUSE, SET, "a"), values={COPY_RECORD: "true"}, replaces=True)
+    assert wish is not None
+    assert wish.problem is not None
+    assert "IncrementalAlterConfigs" in wish.problem
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ((BREAKER_ENABLE, SET, "true"), True),
+        ((PAUSE, SET, "x"), True),
+        ((BREAKER_ENABLE, SET, "false"), False),
+        ((RESUME, SET, "x"), False),
+    ],
+)
+def test_without_the_pause_there_is_no_breaker_and_the_text_names_what_is_missing(asked: Asked, refused: bool) -> None:
+    wish = wished(asked, pause=False)
+    assert wish is not None
+    assert (wish.problem is not None) is refused
+    if wish.problem is not None:
+        assert "KIP-1249" in wish.problem
+        assert "share_groups.pause_enable" in wish.problem
+
+
+@pytest.mark.parametrize(
+    ("asked", "topic"),
+    [((DLQ_TOPIC, SET, " dlq.a "), "dlq.a"), ((DLQ_TOPIC, DELETE, None), None), ((COPY_RECORD, SET, "true"), None)],
+)
+def test_the_topic_whose_right_is_asked_is_the_one_that_will_be_written_to(asked: Asked, topic: str | None) -> None:
+    wish = wished(asked, values={DLQ_TOPIC: "dlq.old"})
+    assert wish is not None
+    assert wish.new_topic == topic

@@ -1,0 +1,82 @@
+"""A dead letter as KIP-1191 shipped it, with what we add under our own prefix."""
+
+from dataclasses import replace
+
+import pytest
+
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, _same_headers, partition_of
+
+LETTER = DeadLetter(
+    group="sg",
+    member="Zr6kCcS0Qf-8DeEy5PZy4w",
+    cluster="c1",
+    topic="orders",
+    topic_id=bytes(range(16)),
+    partition=3,
+    offset=4711,
+    delivery_count=2,
+    cause=Cause.REJECTED,
+    at=1_794_731_901_727,
+)
+
+
+def test_the_six_shipped_headers_come_first_and_are_text() -> None:
+    assert LETTER.headers[:6] == [
+        ("__dlq.errors.topic", b"orders"),
+        ("__dlq.errors.partition", b"3"),
+        ("__dlq.errors.offset", b"4711"),
+        ("__dlq.errors.group", b"sg"),
+        ("__dlq.errors.delivery.count", b"2"),
+        ("__dlq.errors.message", b"Offset rejected by client."),
+    ]
+
+
+def test_our_own_have_our_own_prefix() -> None:
+    assert LETTER.headers[6:] == [
+        ("__headgate.topic.id", b"AAECAwQFBgcICQoLDA0ODw"),
+        ("__headgate.member", b"Zr6kCcS0Qf-8DeEy5PZy4w"),
+        ("__headgate.cluster", b"c1"),
+        ("__headgate.at", b"1794731901727"),
+    ]
+
+
+def test_over_the_limit_has_the_other_shipped_text() -> None:
+    headers = dict(replace(LETTER, cause=Cause.OVER_LIMIT).headers)
+    assert headers["__dlq.errors.message"] == b"Offset delivery count exceeded the threshold."
+
+
+def test_a_count_that_nobody_knows_is_marked() -> None:
+    headers = dict(replace(LETTER, delivery_count=None).headers)
+    assert headers["__dlq.errors.delivery.count"] == b"0"
+    assert headers["__headgate.delivery.count"] == b"unknown"
+    assert "__headgate.delivery.count" not in dict(LETTER.headers)
+
+
+def test_why_a_copy_is_missing_is_told() -> None:
+    headers = dict(replace(LETTER, copy_problem="larger than max.message.bytes").headers)
+    assert headers["__headgate.copy.problem"] == b"larger than max.message.bytes"
+    assert "__headgate.copy.problem" not in dict(LETTER.headers)
+
+
+def test_names_that_are_no_ascii_are_utf8() -> None:
+    assert dict(replace(LETTER, group="gr\u00fcn").headers)["__dlq.errors.group"] == "gr\u00fcn".encode()
+
+
+def test_copies_of_a_letter_have_one_identity() -> None:
+    again = replace(LETTER, member="other", at=5, delivery_count=None)
+    assert again.identity == LETTER.identity == ("sg", bytes(range(16)), 3, 4711)
+    assert replace(LETTER, offset=4712).identity != LETTER.identity
+
+
+@pytest.mark.parametrize(("source", "partitions", "target"), [(0, 1, 0), (7, 1, 0), (3, 8, 3), (8, 8, 0), (13, 8, 5)])
+def test_the_partition_is_the_sources_modulo(source: int, partitions: int, target: int) -> None:
+    assert partition_of(source, partitions) == target
+
+
+def test_names_that_clients_choose_are_not_kept() -> None:
+    _same_headers.cache_clear()
+    for at in range(100):
+        assert replace(LETTER, at=at).headers[-1] == ("__headgate.at", str(at).encode())
+        assert dict(replace(LETTER, at=at, member="m" * 100_000).headers)["__headgate.member"] == b"m" * 100_000
+    kept = _same_headers.cache_info()
+    assert (kept.currsize, kept.misses) == (16, 100)

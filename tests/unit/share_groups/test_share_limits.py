@@ -1,0 +1,158 @@
+"""Deliveries over the user's limit: taken out, dead-lettered, and REJECTed in the member's name."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from headgate.share_groups.model.group_state import ConfigSet
+from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic
+from tests.unit.proxy.stage import turns, until
+from tests.unit.share_groups.share_scene import (
+    ACCEPT,
+    OTHER_TOPIC,
+    REJECT,
+    ShareStage,
+    acknowledged,
+    acknowledging,
+    acks_of,
+    acquired,
+    fetched,
+    fetching,
+    share_stage,
+)
+
+
+async def strips(on: ShareStage, *ranges: tuple[int, int, int], partition: int = 0, lock_ms: int = 30_000) -> None:
+    """The member gets nothing of these."""
+    await on.send(fetching())
+    answer = fetched({partition: ranges}, lock_ms=lock_ms)
+    asked = await on.broker.request()
+    await on.broker.send(asked.answer(answer))
+    got = await on.fetched()
+    assert acquired(got) == {partition: []}
+    assert got.responses[0].partitions[0].records == b""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_what_is_over_the_limit_is_taken_out_dead_lettered_and_rejected_with_the_next_fetch(version: int) -> None:
+    async with share_stage(version=version) as on:
+        on.configure()
+        ranges = [(0, 1, 3), (2, 4, 4), (5, 5, 1), (6, 6, 9)]
+        _, got = await on.fetch(fetching(), fetched({0: ranges, 1: [(7, 7, 1)]}))
+        assert acquired(got) == {0: [(0, 1, 3), (5, 5, 1)], 1: [(7, 7, 1)]}
+        assert [one.records for one in got.responses[0].partitions] == [b"records"] * 2
+        await on.names_topic()
+        await until(lambda: len(on.post.written) == 4)
+        await on.settled()
+        assert on.post.offsets == [(0, 2), (0, 3), (0, 4), (0, 6)]
+        asked, _ = await on.fetch(fetching({0: [(0, 1, [ACCEPT]), (5, 5, [ACCEPT])]}), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(0, 1, (ACCEPT,)), (2, 4, (REJECT,)), (5, 5, (ACCEPT,)), (6, 6, (REJECT,))]}
+        assert on.counted() == {"accepted": 3, "over_limit": 4, "dead_lettered": 4}
+
+
+async def test_a_fetch_whose_records_are_all_stripped_is_an_empty_one_and_the_next_pays() -> None:
+    async with share_stage() as on:
+        on.configure()
+        await strips(on, (2, 4, 4))
+        await on.names_topic()
+        await on.settled()
+        asked, _ = await on.fetch(fetching(), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(2, 4, (REJECT,))]}
+        asked, _ = await on.fetch(fetching(), fetched())
+        assert acks_of(asked) == {}, "paid once"
+
+
+async def test_the_request_that_opens_a_session_never_carries_debts() -> None:
+    async with share_stage() as on:
+        on.configure()
+        await strips(on, (2, 2, 4))
+        await on.names_topic()
+        await on.settled()
+        asked, _ = await on.fetch(fetching(epoch=0), fetched())
+        assert acks_of(asked) == {}
+        asked, _ = await on.fetch(fetching(epoch=1), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(2, 2, (REJECT,))]}
+
+
+async def test_an_acknowledge_pays_only_when_it_closes_and_its_answer_hides_what_is_ours() -> None:
+    async with share_stage() as on:
+        on.configure()
+        await on.acquires((8, 8, 1), partition=1)
+        await strips(on, (3, 3, 4))
+        await on.names_topic()
+        await on.send(acknowledging({1: [(8, 8, [ACCEPT])]}))
+        asked, _ = await on.goes_on_acknowledging(acknowledged({1: 0}))
+        assert acks_of(asked) == {1: [(8, 8, (ACCEPT,))]}
+        await on.send(acknowledging(epoch=-1))
+        asked, answer = await on.goes_on_acknowledging(acknowledged({0: 0}))
+        assert acks_of(asked) == {0: [(3, 3, (REJECT,))]}
+        assert answer.responses == ()
+        assert on.counted() == {"accepted": 1, "over_limit": 1, "dead_lettered": 1}
+
+
+async def test_a_partition_that_the_client_named_with_broken_batches_stays_in_its_answer() -> None:
+    async with share_stage() as on:
+        on.configure()
+        await strips(on, (3, 3, 4))
+        await on.names_topic()
+        await on.send(acknowledging({1: [(8, 2, [ACCEPT])]}, epoch=-1))
+        asked, answer = await on.goes_on_acknowledging(acknowledged({0: 0, 1: 42}))
+        assert set(acks_of(asked)) == {0, 1}
+        assert [(one.partition_index, one.error_code) for one in answer.responses[0].partitions] == [(1, 42)]
+
+
+async def test_debts_of_another_topic_stand_beside_the_clients_own() -> None:
+    async with share_stage() as on:
+        on.configure()
+        await strips(on, (3, 3, 4))
+        await on.names_topic()
+        await on.settled()
+        theirs = fetching({0: [(1, 1, [ACCEPT])]})
+        other = ShareFetchTopic(topic_id=OTHER_TOPIC, partitions=theirs.topics[0].partitions)
+        asked, _ = await on.fetch(replace(theirs, topics=(other,)), fetched())
+        assert isinstance(asked, ShareFetchRequest)
+        assert [(one.topic_id, len(one.partitions)) for one in asked.topics] == [(OTHER_TOPIC, 1), (b"t" * 16, 1)]
+
+
+async def test_a_debt_ends_with_the_lock_of_its_records() -> None:
+    async with share_stage() as on:
+        on.configure()
+        await strips(on, (3, 3, 4), lock_ms=2_050)
+        await on.names_topic()
+        await asyncio.sleep(0.06)
+        asked, _ = await on.fetch(fetching(), fetched())
+        assert acks_of(asked) == {}
+
+
+async def test_a_debt_whose_letters_fail_is_paid_all_the_same() -> None:
+    async with share_stage() as on:
+        on.configure()
+
+        async def breaks(*_: object) -> None:
+            raise ZeroDivisionError
+
+        on.service.letters.write = breaks  # type: ignore[method-assign, assignment]
+        await strips(on, (3, 3, 4))
+        await turns()
+        asked, _ = await on.fetch(fetching(), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(3, 3, (REJECT,))]}
+        assert on.counted() == {"over_limit": 1, "write_timeouts": 1}
+
+
+async def test_the_letters_of_one_answer_are_one_task() -> None:
+    async with share_stage() as on:
+        on.configure()
+        on.post.open.clear()
+        before = len(on.service._tasks)
+        await strips(on, *((offset, offset, 4) for offset in range(0, 400, 2)))
+        await on.names_topic()
+        await until(lambda: len(on.post.begun) == 200)
+        assert len(on.service._tasks) == before + 1
+
+
+async def test_without_a_dead_letter_topic_the_limit_is_the_brokers() -> None:
+    async with share_stage() as on:
+        on.tell(ConfigSet(group="g", name="share.group.dlq.strict.isolation", value="true", by="User:o", at=1))
+        await on.acquires((0, 0, 9))
+        assert len(on.service.ledger) == 1

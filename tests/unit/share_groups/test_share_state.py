@@ -1,0 +1,276 @@
+"""What is decided about share groups is what the last records say, however much of the log is left of it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.share_groups.model.group_configs import AUTO_RESUME_ENABLE, BREAKER_ENABLE, DLQ_TOPIC, GroupSettings
+from headgate.share_groups.model.group_state import (
+    ConfigSet,
+    ConfigUnset,
+    Event,
+    GroupState,
+    Paused,
+    PauseEnded,
+    PauseReason,
+    Registered,
+    Resumed,
+    ShareStates,
+    Tripped,
+    Unregistered,
+)
+
+TRIP = Tripped(
+    group="sg",
+    generation=1,
+    resume_at=None,
+    dlq_written=25,
+    delivered=75,
+    threshold_percent=20,
+    window_ms=60_000,
+    at=1_000,
+)
+PAUSE = Paused(group="sg", reason="deploy", by="User:ops", at=2_000)
+RESUMED = Resumed(group="sg", generation=1, at=3_000)
+
+
+def folded(events: Iterable[Event]) -> ShareStates:
+    states = ShareStates()
+    for event in events:
+        assert states.apply(event) == event.group
+    return states
+
+
+def configured(name: str, value: str) -> ConfigSet:
+    return ConfigSet(group="sg", name=name, value=value, by="User:ops", at=1)
+
+
+def test_a_group_of_which_nothing_is_known_is_not_minded() -> None:
+    state = ShareStates().of("sg")
+    assert state == GroupState()
+    assert not state.is_minded
+    assert not state.is_paused
+    assert (state.generation, state.next_generation, state.reasons) == (0, 1, ())
+
+
+def test_a_config_counts_until_it_is_unset() -> None:
+    states = folded([configured(BREAKER_ENABLE, "true"), configured(DLQ_TOPIC, "dlq.o")])
+    assert states.of("sg").values == {BREAKER_ENABLE: "true", DLQ_TOPIC: "dlq.o"}
+    assert states.of("sg").settings == GroupSettings(breaker_enable=True, dlq_topic="dlq.o")
+    assert states.of("sg").is_minded
+    states.apply(ConfigUnset(group="sg", name=BREAKER_ENABLE))
+    assert states.of("sg").settings == GroupSettings(dlq_topic="dlq.o")
+    states.apply(ConfigUnset(group="sg", name=DLQ_TOPIC))
+    assert not states.of("sg").is_minded
+    assert not list(states.groups())
+
+
+def test_a_state_that_was_handed_out_does_not_change() -> None:
+    states = folded([configured(DLQ_TOPIC, "dlq.o")])
+    before = states.of("sg")
+    states.apply(configured(DLQ_TOPIC, "dlq.p"))
+    assert before.values == {DLQ_TOPIC: "dlq.o"}
+
+
+def test_a_group_is_tripped_while_its_generation_is_above_the_resumed_one() -> None:
+    assert folded([TRIP]).of("sg").is_tripped
+    assert not folded([TRIP, RESUMED]).of("sg").is_tripped
+    assert not folded([RESUMED, TRIP]).of("sg").is_tripped, "two topics: which one is read first does not matter"
+    again = folded([TRIP, RESUMED, replace(TRIP, generation=2)]).of("sg")
+    assert again.is_tripped
+    assert (again.generation, again.next_generation) == (2, 3)
+
+
+def test_the_next_trip_is_above_what_is_resumed_even_if_the_trips_were_lost() -> None:
+    assert folded([replace(RESUMED, generation=7)]).of("sg").next_generation == 8
+
+
+def test_reasons_are_a_set_and_each_end_clears_its_own() -> None:
+    both = folded([TRIP, PAUSE])
+    text = "25 of 100 records became dead letters within 60000 ms, and 20 % is the threshold"
+    breakers = PauseReason(code="DLQ_CIRCUIT_BREAKER_TRIPPED", text=text, by="headgate", since=1_000)
+    operators = PauseReason(code="OPERATOR", text="deploy", by="User:ops", since=2_000)
+    assert both.of("sg").reasons == (breakers, operators)
+    both.apply(RESUMED)
+    assert both.of("sg").reasons == (operators,)
+    assert both.of("sg").is_paused
+    both.apply(PauseEnded(group="sg"))
+    assert not both.of("sg").is_paused
+    only_breaker = folded([TRIP, PAUSE, PauseEnded(group="sg")])
+    assert only_breaker.of("sg").reasons == (breakers,)
+
+
+def test_a_group_without_configs_that_is_paused_is_minded() -> None:
+    assert folded([PAUSE]).of("sg").is_minded
+    assert folded([TRIP]).of("sg").is_minded
+    assert not folded([TRIP, RESUMED]).of("sg").is_minded
+
+
+def test_switching_the_breaker_off_does_not_resume() -> None:
+    states = folded([configured(BREAKER_ENABLE, "true"), TRIP, configured(BREAKER_ENABLE, "false")])
+    assert states.of("sg").is_tripped
+    states.apply(ConfigUnset(group="sg", name=BREAKER_ENABLE))
+    assert states.of("sg").is_tripped
+
+
+def test_a_resume_is_due_at_its_time_and_clears_only_the_breakers_reason() -> None:
+    states = folded([replace(TRIP, resume_at=5_000), PAUSE])
+    assert states.due_resumes(4_999) == ()
+    (due,) = states.due_resumes(5_000)
+    assert due == Resumed(group="sg", generation=1, at=5_000)
+    states.apply(due)
+    assert states.due_resumes(9_999) == ()
+    assert [reason.code for reason in states.of("sg").reasons] == ["OPERATOR"]
+
+
+def test_when_it_resumes_is_what_the_trip_says_and_not_what_the_configs_say() -> None:
+    never = folded([TRIP, configured(AUTO_RESUME_ENABLE, "true")])
+    assert never.due_resumes(10**15) == ()
+    some_day = folded([replace(TRIP, resume_at=5_000), configured(AUTO_RESUME_ENABLE, "false")])
+    assert len(some_day.due_resumes(5_000)) == 1
+
+
+def test_a_new_trip_has_its_own_time() -> None:
+    states = folded([replace(TRIP, resume_at=5_000), RESUMED, replace(TRIP, generation=2, resume_at=8_000)])
+    assert states.due_resumes(7_999) == ()
+    assert states.due_resumes(8_000) == (Resumed(group="sg", generation=2, at=8_000),)
+
+
+def test_groups_of_a_dead_letter_topic_come_in_the_order_of_their_registration() -> None:
+    states = folded([Registered(topic="dlq.o", group=name, at=9) for name in ("b", "a", "c")])
+    assert states.registered("dlq.o") == ("b", "a", "c")
+    states.apply(Unregistered(topic="dlq.o", group="b"))
+    assert states.registered("dlq.o") == ("a", "c")
+    states.apply(Registered(topic="dlq.o", group="b", at=1))
+    assert states.registered("dlq.o") == ("a", "c", "b"), "by their place in the log, never by their time"
+    assert states.topics() == {"dlq.o": ("a", "c", "b")}
+    states.apply(Registered(topic="dlq.o", group="a", at=10))
+    assert states.registered("dlq.o") == ("c", "b", "a"), "the first record of a may be compacted away"
+    assert states.registered("dlq.p") == ()
+
+
+def test_a_registration_alone_does_not_mind_the_group() -> None:
+    states = folded([Registered(topic="dlq.o", group="sg", at=9)])
+    assert not states.of("sg").is_minded
+    assert not list(states.groups())
+
+
+def test_forgetting_is_whole() -> None:
+    states = folded([TRIP, PAUSE, configured(DLQ_TOPIC, "dlq.o"), Registered(topic="dlq.o", group="sg", at=9)])
+    states.forget()
+    assert not list(states.groups())
+    assert not states.topics()
+    assert states.due_resumes(10**15) == ()
+    assert states.of("sg") == GroupState()
+
+
+# --- compaction -----------------------------------------------------------------------------------------------------
+
+GROUPS = st.sampled_from(["a", "b", "c"])
+NAMES = st.sampled_from([BREAKER_ENABLE, AUTO_RESUME_ENABLE, DLQ_TOPIC])
+TOPICS = st.sampled_from(["dlq.o", "dlq.p"])
+SMALL = st.integers(0, 4)
+DECISIONS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        ConfigSet,
+        group=GROUPS,
+        name=NAMES,
+        value=st.sampled_from(["true", "false", "dlq.o", "x"]),
+        by=st.just("u"),
+        at=SMALL,
+    ),
+    st.builds(ConfigUnset, group=GROUPS, name=NAMES),
+    st.builds(Paused, group=GROUPS, reason=st.just("r"), by=st.just("u"), at=SMALL),
+    st.builds(PauseEnded, group=GROUPS),
+    st.builds(Resumed, group=GROUPS, generation=SMALL, at=SMALL),
+    st.builds(Registered, topic=TOPICS, group=GROUPS, at=SMALL),
+    st.builds(Unregistered, topic=TOPICS, group=GROUPS),
+)
+TRIPS = st.builds(
+    Tripped,
+    group=GROUPS,
+    generation=SMALL,
+    resume_at=st.none() | SMALL,
+    dlq_written=SMALL,
+    delivered=SMALL,
+    threshold_percent=st.just(20),
+    window_ms=st.just(1000),
+    at=SMALL,
+)
+
+
+def key_of(event: Event) -> tuple[str, ...]:
+    """The key of its record, without the topic."""
+    match event:
+        case ConfigSet() | ConfigUnset():
+            return ("group_config", event.group, event.name)
+        case Paused() | PauseEnded():
+            return ("pause", event.group)
+        case Resumed():
+            return ("resumed", event.group)
+        case Tripped():
+            return ("trip", event.group)
+        case Registered() | Unregistered():
+            return ("dlq", event.topic, event.group)
+
+
+def compacted(log: list[Event], stay: st.DataObject) -> list[Event]:
+    """What a cleaner may leave: the last record of each key, any of those before it, and of a last null maybe none."""
+    last = {key_of(event): place for place, event in enumerate(log)}
+    left: list[Event] = []
+    for place, event in enumerate(log):
+        key = key_of(event)
+        is_last = last[key] == place
+        is_null = isinstance(event, ConfigUnset | PauseEnded | Unregistered)
+        if not is_last:
+            if stay.draw(st.booleans(), label=f"{place} stays"):
+                left.append(event)
+        elif not is_null or any(key_of(one) == key for one in left) or stay.draw(st.booleans(), label="null stays"):
+            left.append(event)
+    return left
+
+
+def seen(states: ShareStates) -> object:
+    return (
+        {group: states.of(group) for group in sorted(states.groups())},
+        states.topics(),
+        [states.due_resumes(now) for now in range(6)],
+    )
+
+
+def interleaved(one: list[Event], other: list[Event], data: st.DataObject) -> list[Event]:
+    one, other, mixed = one[::-1], other[::-1], []
+    while one or other:
+        first = bool(one) and (not other or data.draw(st.booleans()))
+        mixed.append(one.pop() if first else other.pop())
+    return mixed
+
+
+@given(decisions=st.lists(DECISIONS, max_size=30), trips=st.lists(TRIPS, max_size=8), data=st.data())
+def test_the_fold_of_a_compacted_log_is_the_fold_of_the_log(
+    decisions: list[Event], trips: list[Event], data: st.DataObject
+) -> None:
+    whole = folded([*decisions, *trips])
+    left = interleaved(compacted(decisions, data), compacted(trips, data), data)
+    assert seen(folded(left)) == seen(whole)
+
+
+@given(
+    log=st.lists(
+        st.builds(Registered, topic=st.just("dlq.o"), group=GROUPS, at=SMALL)
+        | st.builds(Unregistered, topic=st.just("dlq.o"), group=GROUPS),
+        max_size=8,
+    ),
+    data=st.data(),
+)
+def test_who_was_first_survives_compaction(log: list[Event], data: st.DataObject) -> None:
+    assert folded(compacted(log, data)).registered("dlq.o") == folded(log).registered("dlq.o")
+
+
+@given(log=st.lists(DECISIONS | TRIPS, max_size=30))
+def test_reading_a_log_twice_is_reading_it_once(log: list[Event]) -> None:
+    once = folded(log)
+    twice = folded([*log, *log])
+    assert seen(twice) == seen(once)

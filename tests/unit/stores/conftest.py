@@ -1,5 +1,0 @@
-"""Stores are tested with coroutines."""
-
-from tests.support.coroutine_tests import pytest_pyfunc_call
-
-__all__ = ["pytest_pyfunc_call"]

@@ -1,0 +1,178 @@
+"""The back-off of requests for a topology: windows by group and epoch, against a plain oracle too."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from headgate.topologies.model.push_backoff import INITIAL_S, JITTER, LONGEST_S, PushBackoff, delay_s, jitter_factor
+
+
+def test_the_first_request_arms_a_window_of_thirty_seconds() -> None:
+    backoff = PushBackoff()
+    assert backoff.arm_if_not_active("g", 0, 100.0, 1.0)
+    assert backoff.is_active("g", 0, 129.9)
+    assert not backoff.is_active("g", 0, 130.0)
+
+
+def test_inside_its_window_nobody_else_is_asked_and_the_window_stays() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 0, 0.0, 1.0)
+    assert not backoff.arm_if_not_active("g", 0, 29.0, 1.0)
+    assert backoff.arm_if_not_active("g", 0, 30.0, 1.0)
+
+
+def test_windows_double_up_to_an_hour() -> None:
+    backoff = PushBackoff()
+    now = 0.0
+    lengths = []
+    for _ in range(10):
+        assert backoff.arm_if_not_active("g", 0, now, 1.0)
+        window = backoff.window("g")
+        assert window is not None
+        lengths.append(window.until - now)
+        now = window.until
+    assert lengths == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+
+
+@pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.8), (0.5, 1.0), (1.0, 1.2)])
+def test_jitter_is_a_fifth_either_way(chance: float, factor: float) -> None:
+    assert jitter_factor(chance) == pytest.approx(factor)
+    assert delay_s(0, jitter_factor(chance)) == pytest.approx(INITIAL_S * factor)
+
+
+def test_jitter_never_makes_the_longest_window_longer() -> None:
+    assert delay_s(100, 1.0 + JITTER) == LONGEST_S
+    assert delay_s(100, 1.0 - JITTER) == pytest.approx(LONGEST_S * 0.8)
+
+
+def test_another_epoch_begins_afresh() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 0, 0.0, 1.0)
+    backoff.arm_or_extend("g", 0, 0.0, 1.0)
+    assert backoff.arm_if_not_active("g", 1, 1.0, 1.0)
+    window = backoff.window("g")
+    assert window is not None
+    assert (window.epoch, window.attempts, window.until) == (1, 0, 31.0)
+
+
+def test_a_transient_failure_extends_the_window_from_now() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 0, 0.0, 1.0)
+    backoff.arm_or_extend("g", 0, 5.0, 1.0)
+    assert backoff.is_active("g", 0, 64.9)
+    assert not backoff.is_active("g", 0, 65.0)
+
+
+def test_a_late_failure_of_an_older_epoch_changes_nothing() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 2, 0.0, 1.0)
+    before = backoff.window("g")
+    backoff.arm_or_extend("g", 1, 10.0, 1.0)
+    assert backoff.window("g") == before
+
+
+def test_clearing_takes_the_window_of_its_own_epoch_only() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 2, 0.0, 1.0)
+    backoff.clear("g", 1)
+    assert backoff.is_active("g", 2, 1.0)
+    backoff.clear("g", 2)
+    assert backoff.window("g") is None
+
+
+def test_clearing_a_group_takes_whatever_window_it_has() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 2, 0.0, 1.0)
+    backoff.clear_group("g")
+    assert backoff.window("g") is None
+
+
+def test_groups_do_not_touch_each_other() -> None:
+    backoff = PushBackoff()
+    backoff.arm_if_not_active("g", 0, 0.0, 1.0)
+    assert backoff.arm_if_not_active("h", 0, 0.0, 1.0)
+
+
+def test_memory_is_bounded_and_the_one_armed_longest_ago_goes() -> None:
+    backoff = PushBackoff(most_groups=2)
+    for now, group in enumerate(("a", "b", "a", "c")):
+        backoff.arm_or_extend(group, 0, float(now), 1.0)
+    assert len(backoff) == 2
+    assert backoff.window("b") is None
+
+
+@dataclass
+class Plain:
+    """The oracle: every arm since the last clear or epoch change, and nothing else remembered."""
+
+    epoch: int = -9
+    arms: list[tuple[float, float]] = field(default_factory=list)
+
+    def until(self) -> float:
+        now, jitter = self.arms[-1]
+        length = 30.0
+        for _ in self.arms[1:]:
+            length *= 2
+        return now + min(3600.0, min(3600.0, length) * jitter)
+
+    def active(self, epoch: int, now: float) -> bool:
+        return bool(self.arms) and self.epoch == epoch and now < self.until()
+
+    def arm(self, epoch: int, now: float, jitter: float) -> None:
+        if self.epoch != epoch:
+            self.epoch, self.arms = epoch, []
+        self.arms.append((now, jitter))
+
+
+GROUPS = st.sampled_from(["a", "b"])
+EPOCHS = st.integers(0, 2)
+JITTERS = st.floats(1.0 - JITTER, 1.0 + JITTER)
+
+
+class Against(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backoff = PushBackoff()
+        self.plain = {"a": Plain(), "b": Plain()}
+        self.now = 0.0
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 24.0, 30.0, 36.0, 100.0, 3600.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(group=GROUPS, epoch=EPOCHS, jitter=JITTERS)
+    def ask(self, group: str, epoch: int, jitter: float) -> None:
+        allowed = not self.plain[group].active(epoch, self.now)
+        assert self.backoff.arm_if_not_active(group, epoch, self.now, jitter) == allowed
+        if allowed:
+            self.plain[group].arm(epoch, self.now, jitter)
+
+    @rule(group=GROUPS, epoch=EPOCHS, jitter=JITTERS)
+    def fail(self, group: str, epoch: int, jitter: float) -> None:
+        self.backoff.arm_or_extend(group, epoch, self.now, jitter)
+        if not self.plain[group].arms or epoch >= self.plain[group].epoch:
+            self.plain[group].arm(epoch, self.now, jitter)
+
+    @rule(group=GROUPS, epoch=EPOCHS)
+    def clear(self, group: str, epoch: int) -> None:
+        self.backoff.clear(group, epoch)
+        if self.plain[group].epoch == epoch:
+            self.plain[group] = Plain()
+
+    @rule(group=GROUPS)
+    def clear_group(self, group: str) -> None:
+        self.backoff.clear_group(group)
+        self.plain[group] = Plain()
+
+    @invariant()
+    def the_same_is_active(self) -> None:
+        for group, plain in self.plain.items():
+            for epoch in range(3):
+                assert self.backoff.is_active(group, epoch, self.now) == plain.active(epoch, self.now)
+
+
+TestAgainstAPlainOracle = Against.TestCase
+TestAgainstAPlainOracle.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,262 @@
+"""A gateway with the topologies feature, a client and a broker that tests play; the epochs' topic is a list.
+
+The topic is a fake, because what is tested here is the wire; with the real one the feature is tested in
+tests/integration/topologies.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.base.errors import ClusterError
+from headgate.config.model import Config, Topologies
+from headgate.config.values import GroupPatterns, Store
+from headgate.plugin.topology_store import TopologyStore
+from headgate.proxy.server import Gateway
+from headgate.topologies.feature import TopologyFeature
+from headgate.topologies.model.group_events import EpochsRead, WriteEpochs
+from headgate.topologies.resources import Parts
+from headgate.topologies.service import TopologyService
+from headgate.topologies.store_calls import StoreCalls
+from headgate.topologies.stores.memory_store import MemoryStore
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse, HeartbeatResponse
+from headgate.wire.messages.streams import (
+    DescribedStreamsGroup,
+    DescribedTopology,
+    HeartbeatTopology,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    StreamsGroupMember,
+    StreamsGroupStatus,
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+    TaskOffset,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
+from tests.support.fake_upstream import Broker, Client, FakeUpstream, Request, body_of, request
+from tests.unit.proxy.stage import Stage, config, until
+
+JOIN_GROUP, HEARTBEAT, DELETE, STREAMS_HEARTBEAT, DESCRIBE, PUSH = 11, 12, 42, 88, 89, 93
+OFFSET_DELETE = 47
+UNKNOWN_MEMBER, DENIED, NOT_FOUND = 25, 30, 69
+
+
+class ListedEpochs:
+    """What stands for `headgate.state`: everything that is written is read back at once, unless it is `away`."""
+
+    def __init__(self, service: TopologyService) -> None:
+        self._service = service
+        self.written: list[WriteEpochs] = []
+        self.away = False
+
+    async def write(self, effect: WriteEpochs) -> None:
+        if self.away:
+            raise ClusterError("the topic is away")
+        self.written.append(effect)
+        self._service._on_event(effect.group, EpochsRead(epochs=effect.epochs, own=True))
+
+
+class SceneService(TopologyService):
+    """Opens with a store that the test gives, when the test says so."""
+
+    def __init__(self, config: Config, store: TopologyStore, opens: asyncio.Event) -> None:
+        super().__init__(config, chance=lambda: 0.5)
+        self._store = store
+        self._opens = opens
+        self.epochs = ListedEpochs(self)
+
+    async def _open_once(self, attempt: AsyncExitStack) -> Parts:  # noqa: ARG002
+        await self._opens.wait()
+        calls = StoreCalls(self._store, timeout_s=self._timeout_s)
+        return Parts(calls, self.epochs)  # type: ignore[arg-type]
+
+
+@dataclass
+class Scene:
+    stage: Stage
+    service: SceneService
+    client: Client
+    broker: Broker
+    numbers: list[int] = field(default_factory=lambda: [0])
+
+    async def another(self) -> "Scene":
+        """The same gateway, another client."""
+        client, broker = await self.stage.pair()
+        return Scene(self.stage, self.service, client, broker, self.numbers)
+
+    def _number(self) -> int:
+        self.numbers[0] += 1
+        return self.numbers[0]
+
+    async def heartbeat(
+        self,
+        message: StreamsGroupHeartbeatRequest,
+        answer: StreamsGroupHeartbeatResponse | None = None,
+        *,
+        version: int = 1,
+    ) -> tuple[Request, StreamsGroupHeartbeatResponse]:
+        """What reached the broker, and what the client got."""
+        await self.client.send(request(STREAMS_HEARTBEAT, version, message, correlation_id=self._number()))
+        asked = await self.broker.reply(answer or fine())
+        frame = await self.client.frame()
+        body = body_of(frame, STREAMS_HEARTBEAT, version)
+        return asked, decode(StreamsGroupHeartbeatResponse, version, body)
+
+    async def join(self, member: str = "m", **more: Any) -> bool:
+        """Whether a member that joins is asked."""
+        return (await self.heartbeat(joining(member, **more)))[1].topology_description_required
+
+    def push(self, message: StreamsGroupTopologyDescriptionUpdateRequest | None = None) -> "asyncio.Task[Any]":
+        """The answer that will come."""
+
+        async def call() -> StreamsGroupTopologyDescriptionUpdateResponse:
+            frame = await self.client.call(PUSH, 0, message or pushed(), correlation_id=self._number())
+            return decode(StreamsGroupTopologyDescriptionUpdateResponse, 0, body_of(frame, PUSH, 0))
+
+        return asyncio.create_task(call())
+
+    async def pushes(self, message: StreamsGroupTopologyDescriptionUpdateRequest | None = None) -> int:
+        """The error code of a push that needs no broker."""
+        code: int = (await self.push(message)).error_code
+        return code
+
+    async def describe(
+        self, *groups: DescribedStreamsGroup, descriptions: bool = True
+    ) -> tuple[DescribedStreamsGroup, ...]:
+        """The groups as the client gets them, when the broker describes them so."""
+        ids = tuple(one.group_id for one in groups)
+        message = StreamsGroupDescribeRequest(group_ids=ids, include_topology_description=descriptions)
+        await self.client.send(request(DESCRIBE, 1, message, correlation_id=self._number()))
+        asked = await self.broker.reply(StreamsGroupDescribeResponse(groups=groups))
+        assert asked.version == 0
+        frame = await self.client.frame()
+        return decode(StreamsGroupDescribeResponse, 1, body_of(frame, DESCRIBE, 1)).groups
+
+    async def status(self, **more: Any) -> int:
+        [group] = await self.describe(described(**more))
+        return group.topology_description_status
+
+    def delete(self, *groups: str, version: int = 3) -> "asyncio.Task[Any]":
+        async def call() -> tuple[DeletedGroup, ...]:
+            message = DeleteGroupsRequest(groups_names=groups)
+            frame = await self.client.call(DELETE, version, message, correlation_id=self._number())
+            return decode(DeleteGroupsResponse, version, body_of(frame, DELETE, version)).results
+
+        return asyncio.create_task(call())
+
+    async def proves_right(self, key: int, code: int = 0) -> None:
+        """The broker answers the gateway's probe."""
+        asked = await self.broker.request()
+        assert asked.key == key, asked
+        body = encode(HeartbeatResponse(error_code=code), 4) if key == HEARTBEAT else None
+        if key == OFFSET_DELETE:
+            body = code.to_bytes(2, "big", signed=True) + bytes(8)
+        await self.broker.send(asked.answer(body))
+
+    async def describes(self, **more: Any) -> None:
+        """The broker answers the gateway's own describe."""
+        asked = await self.broker.request()
+        assert (asked.key, asked.version) == (DESCRIBE, 0)
+        await self.broker.send(asked.answer(StreamsGroupDescribeResponse(groups=(described(**more),))))
+
+
+@asynccontextmanager
+async def scene(
+    store: TopologyStore | None = None,
+    *,
+    opens: asyncio.Event | None = None,
+    scheme: str = "memory",
+    upstream: FakeUpstream | None = None,
+    **settings: Any,
+) -> AsyncIterator[Scene]:
+    """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back."""
+    async with upstream or FakeUpstream() as fake:
+        base = config(fake.port, drain_ms=300)
+        topologies = Topologies(**{"store": Store(scheme), **settings})  # type: ignore[arg-type]
+        whole = base.model_copy(update={"topologies": topologies})
+        held = opens or asyncio.Event()
+        if opens is None:
+            held.set()
+        service = SceneService(whole, store or MemoryStore(), held)
+        feature = TopologyFeature(service, max_bytes=topologies.max_bytes)
+        gateway = Gateway(whole, features=(feature,))
+        stage = Stage(gateway, fake, gateway.running())
+        await stage.running.__aenter__()
+        try:
+            await until(gateway.cluster.seen.is_set)
+            if opens is None and service.has_store:
+                await until(lambda: service.is_ready)
+            yield Scene(stage, service, *await stage.pair())
+        finally:
+            for end in stage.ends:
+                end.close()
+            await stage.stop()
+
+
+def joining(
+    member: str = "m", *, group: str = "g", process: str = "p", epoch: int = 0, member_epoch: int = 0
+) -> StreamsGroupHeartbeatRequest:
+    """As a 4.4 client joins: with the task offsets that a 4.3 broker refuses."""
+    offsets = (TaskOffset(subtopology_id="0", partition=0, offset=7),)
+    return StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=member_epoch,
+        process_id=process,
+        topology=HeartbeatTopology(epoch=epoch),
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+        task_offsets=offsets,
+        task_end_offsets=offsets,
+    )
+
+
+def beating(member: str = "m", *, group: str = "g", member_epoch: int = 2) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=member_epoch)
+
+
+def fine(code: int = 0, statuses: Sequence[int] = ()) -> StreamsGroupHeartbeatResponse:
+    status = tuple(StreamsGroupStatus(status_code=one, status_detail="") for one in statuses)
+    return StreamsGroupHeartbeatResponse(error_code=code, member_id="m", member_epoch=2, status=status)
+
+
+def pushed(
+    member: str = "m", *, group: str = "g", epoch: int = 0, name: str = "SOURCE", nodes: int = 1, node_type: int = 1
+) -> StreamsGroupTopologyDescriptionUpdateRequest:
+    subtopology = TopologyDescriptionSubtopology(
+        subtopology_id="0",
+        nodes=tuple(
+            TopologyDescriptionNode(name=f"{name}-{i}", node_type=node_type, source_topics=("in",))
+            for i in range(nodes)
+        ),
+    )
+    return StreamsGroupTopologyDescriptionUpdateRequest(
+        group_id=group,
+        member_id=member,
+        topology_epoch=epoch,
+        topology_description=TopologyDescription(subtopologies=(subtopology,)),
+    )
+
+
+def described(
+    *, group: str = "g", code: int = 0, members: Sequence[str] = ("m",), epoch: int | None = 0, state: str = "Stable"
+) -> DescribedStreamsGroup:
+    return DescribedStreamsGroup(
+        error_code=code,
+        group_id=group,
+        group_state="" if code else state,
+        topology=None if epoch is None or code else DescribedTopology(epoch=epoch),
+        members=() if code else tuple(StreamsGroupMember(member_id=one) for one in members),
+    )
+
+
+def allow(*patterns: str) -> GroupPatterns:
+    return GroupPatterns(allow=patterns)

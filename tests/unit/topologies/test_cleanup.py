@@ -1,0 +1,99 @@
+"""The cleanup of descriptions whose groups are gone, and that it never mistakes silence for an end."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from headgate.base.errors import ClusterError
+from headgate.kafka.group_admin import GroupOutline
+from headgate.topologies.cleanup import Cleanup
+from tests.unit.topologies.scene import NOT_FOUND, Scene, pushed, scene
+from tests.unit.topologies.test_deletions import Stubborn
+
+
+class Cluster:
+    """What the service account is told of each group; those that are not named are Stable."""
+
+    def __init__(self, **codes: int) -> None:
+        self.codes = codes
+        self.asked: list[str] = []
+        self.away = False
+
+    async def describe(self, groups: Sequence[str]) -> Mapping[str, GroupOutline]:
+        if self.away:
+            raise ClusterError("no broker answers")
+        self.asked += groups
+        return {group: GroupOutline(group=group, error_code=self.codes.get(group, 0)) for group in groups}
+
+
+async def stored(it: Scene, *groups: str) -> None:
+    for group in groups:
+        await it.join(group=group)
+        assert await it.pushes(pushed(group=group)) == 0
+
+
+async def test_a_group_that_two_cycles_do_not_find_is_deleted_and_the_others_stay() -> None:
+    cluster = Cluster(gone=NOT_FOUND)
+    async with scene() as it:
+        await stored(it, "gone", "here")
+        cleanup = Cleanup(it.service, cluster.describe)
+        await cleanup.cycle()
+        assert it.service.must_delete("gone")
+        await cleanup.cycle()
+        assert not it.service.must_delete("gone")
+        assert it.service.must_delete("here")
+        assert (it.service.meter.cleanup_cycles, it.service.meter.cleanup_eligible) == (2, 1)
+        await cleanup.cycle()
+        assert cluster.asked == ["gone", "here"] * 2 + ["here"]
+
+
+@pytest.mark.parametrize("code", [14, 15, 16, 29, 30, -1])
+async def test_what_cannot_tell_never_counts_and_begins_the_count_anew(code: int) -> None:
+    cluster = Cluster(g=NOT_FOUND)
+    async with scene() as it:
+        await stored(it, "g")
+        cleanup = Cleanup(it.service, cluster.describe)
+        for seen in (NOT_FOUND, code, NOT_FOUND, code, code, NOT_FOUND):
+            cluster.codes["g"] = seen
+            await cleanup.cycle()
+            assert it.service.must_delete("g")
+        await cleanup.cycle()
+        assert not it.service.must_delete("g")
+
+
+async def test_a_cluster_that_is_away_ends_the_cycle_and_nothing_else() -> None:
+    cluster = Cluster(g=NOT_FOUND)
+    async with scene() as it:
+        await stored(it, "g")
+        cleanup = Cleanup(it.service, cluster.describe)
+        await cleanup.cycle()
+        cluster.away = True
+        await cleanup.cycle()
+        assert it.service.must_delete("g")
+
+
+async def test_a_store_that_fails_is_tried_again_by_the_next_cycle() -> None:
+    store, cluster = Stubborn(), Cluster(g=NOT_FOUND)
+    async with scene(store) as it:
+        await stored(it, "g")
+        cleanup = Cleanup(it.service, cluster.describe)
+        for _ in range(3):
+            await cleanup.cycle()
+        assert it.service.must_delete("g")
+        assert store.deletes == 2
+        store.stubborn = False
+        await cleanup.cycle()
+        assert not it.service.must_delete("g")
+
+
+async def test_many_groups_are_asked_about_in_batches() -> None:
+    sizes: list[int] = []
+
+    async def describe(groups: Sequence[str]) -> Mapping[str, GroupOutline]:
+        sizes.append(len(groups))
+        return {group: GroupOutline(group=group) for group in groups}
+
+    async with scene() as it:
+        await stored(it, *(f"g{i}" for i in range(150)))
+        await Cleanup(it.service, describe).cycle()
+    assert sizes == [100, 50]
