@@ -20,7 +20,9 @@ def section(title: str) -> str:
 
 def log_lines() -> Iterator[tuple[str, str]]:
     """Text and level of every `log.<level>("text", ...)` of the gateway: the proxy, the three features, their clients."""
-    folders = [ROOT / "src" / "headgate" / name for name in ("kafka", "proxy", "topologies", "share_groups", "activity")]
+    folders = [
+        ROOT / "src" / "headgate" / name for name in ("kafka", "proxy", "topologies", "share_groups", "activity")
+    ]
     for file in sorted(file for folder in folders for file in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             match node:
