@@ -19,7 +19,7 @@ def section(title: str) -> str:
 
 
 def log_lines() -> Iterator[tuple[str, str]]:
-    """Text and level of every `log.<level>("text", ...)` of the gateway: the proxy, the three features, their clients."""
+    """Text and level of every `log.<level>("text", ...)` of the gateway."""
     folders = [
         ROOT / "src" / "headgate" / name for name in ("kafka", "proxy", "topologies", "share_groups", "activity")
     ]
