@@ -21,7 +21,7 @@ from headgate.activity.model.intervals import Interval, TopicRef
 from headgate.activity.topic_names import Topics
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
-from headgate.config.model import Config, Connect
+from headgate.config.model import Config, ConnectConfig
 from headgate.kafka.topics import client_settings
 
 log = structlog.get_logger()
@@ -127,7 +127,7 @@ async def following(config: Config) -> AsyncIterator[dict[str, list[Status]]]:
         yield clusters
 
 
-def records(cluster: Connect) -> bool:
+def records(cluster: ConnectConfig) -> bool:
     return cluster.record and cluster.tracking_enable and bool(cluster.principals)
 
 

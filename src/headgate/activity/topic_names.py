@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from headgate.activity.model.intervals import TopicRef
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import Connections
 from headgate.kafka.service_account import dialler_of
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -80,7 +80,7 @@ class Topics:
                 del self._unknown[carried]
 
 
-def ask_as_service(upstream: Upstream) -> Ask:
+def ask_as_service(upstream: UpstreamConfig) -> Ask:
     """Metadata from the service account, which must be able to describe the topics."""
 
     async def ask(names: Sequence[str], ids: Sequence[bytes]) -> Found:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Union, get_args, get_origin
 
-from headgate.config.model import Config, Connect, Section
+from headgate.config.model import Config, ConnectConfig, Section
 from headgate.config.problems import Problem, nearest, shown
 from headgate.config.values import GroupPatterns
 
@@ -81,7 +81,7 @@ def settings(env: Mapping[str, str], connect_names: Collection[str]) -> tuple[li
             annotation = sections()[name].model_fields[key].annotation
         elif (of_connect := _connect_path(variable, connect_names)) is not None:
             path = of_connect
-            annotation = Connect.model_fields[path[-1]].annotation
+            annotation = ConnectConfig.model_fields[path[-1]].annotation
         elif is_reserved(variable):
             continue
         else:
@@ -109,7 +109,7 @@ def _connect_path(variable: str, connect_names: Collection[str]) -> tuple[str, s
     rest = variable.removeprefix(CONNECT_PREFIX)
     if rest == variable:
         return None
-    for key in Connect.model_fields:
+    for key in ConnectConfig.model_fields:
         name = rest.removesuffix(f"_{key.upper()}")
         if name != rest and _CONNECT_NAME.fullmatch(name):
             same = [known for known in connect_names if variable_name(known) == name]
@@ -119,7 +119,7 @@ def _connect_path(variable: str, connect_names: Collection[str]) -> tuple[str, s
 
 def _hint(variable: str, known: Collection[str]) -> str:
     if variable.startswith(CONNECT_PREFIX):
-        return f"write HEADGATE_CONNECT_<NAME>_<KEY>, where a key is one of {', '.join(Connect.model_fields)}"
+        return f"write HEADGATE_CONNECT_<NAME>_<KEY>, where a key is one of {', '.join(ConnectConfig.model_fields)}"
     meant = nearest(variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in known])
     return f"did you mean {PREFIX}{meant}?" if meant else "write HEADGATE_<SECTION>_<KEY>, or take it away"
 

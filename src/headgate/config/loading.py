@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from headgate.config import files, rules
 from headgate.config.environment import Setting, sections, settings
-from headgate.config.model import Config, Connect
+from headgate.config.model import Config, ConnectConfig
 from headgate.config.problems import ConfigError, Problem, path_text, sentence
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -158,7 +158,7 @@ def _known_at(table: Iterable[str | int]) -> Collection[str]:
         case ():
             return tuple(Config.model_fields)
         case ("connect", _):
-            return tuple(Connect.model_fields)
+            return tuple(ConnectConfig.model_fields)
         case (str(name),) if name in sections():
             return tuple(sections()[name].model_fields)
         case _:

@@ -11,7 +11,7 @@ The shape, for users of `config = load(...)`:
     config.upstream.bootstrap             tuple[Address, ...]
     config.topologies.store               Store(scheme, target)
     config.topologies.groups              GroupPatterns, with .matches(name)
-    config.connect["prod"].status_topic   Mapping[str, Connect], in the file's order
+    config.connect["prod"].status_topic   Mapping[str, ConnectConfig], in the file's order
 
 Times in `*_ms` keys are whole milliseconds, sizes in `*_bytes` keys are bytes, and an absent file is None.
 """
@@ -50,7 +50,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Gateway(Section):
+class GatewayConfig(Section):
     """`[gateway]`: the listeners that clients dial, and what one client may take."""
 
     listen: AnAddress = Address("127.0.0.1", 9092)
@@ -80,7 +80,7 @@ class Gateway(Section):
         return (self.listen, *(self.node_address(node) for node in self.nodes))
 
 
-class Upstream(Section):
+class UpstreamConfig(Section):
     """`[upstream]`: the real cluster, and the service account for Headgate's own topics.
 
     `service_mechanism = "none"` says that the operator knows that this cluster has no SASL (see `rules.py`).
@@ -95,7 +95,7 @@ class Upstream(Section):
     service_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "none"] = "SCRAM-SHA-512"
 
 
-class Facts(Section):
+class FactsConfig(Section):
     """`[facts]`: Headgate's own topics. `replication` None means min(3, brokers)."""
 
     prefix: Annotated[str, Field(strict=True), AfterValidator(values.topic_prefix(32))] = "headgate."
@@ -104,7 +104,7 @@ class Facts(Section):
     ] = None
 
 
-class Topologies(Section):
+class TopologiesConfig(Section):
     """`[topologies]`: KIP-1331. `max_bytes` bounds one pushed description on the wire."""
 
     owner: Literal["gateway", "broker", "off"] = "gateway"
@@ -115,7 +115,7 @@ class Topologies(Section):
     groups: Groups = GroupPatterns()
 
 
-class ShareGroups(Section):
+class ShareGroupsConfig(Section):
     """`[share_groups]`: dead letters and the circuit breaker of KIP-1316."""
 
     enable: Switch = True
@@ -127,14 +127,14 @@ class ShareGroups(Section):
     groups: Groups = GroupPatterns()
 
 
-class Activity(Section):
+class ActivityConfig(Section):
     """`[activity]`: which topics every client uses. A declared topic unused for `quiet_after` counts as silent."""
 
     enable: Switch = True
     quiet_after: Annotated[timedelta, PlainValidator(values.parse_duration)] = timedelta(days=7)
 
 
-class Connect(Section):
+class ConnectConfig(Section):
     """`[connect.NAME]`: one Connect cluster (KIP-558)."""
 
     rest_urls: Annotated[tuple[AUrl, ...], Field(max_length=100)] = ()
@@ -146,13 +146,13 @@ class Connect(Section):
     tracking_allow_reset: Switch = True
 
 
-class Tables(Section):
+class TablesConfig(Section):
     """`[tables]`: the folder of the Delta tables."""
 
     path: APath = Path(".headgate/tables")
 
 
-class Pipeline(Section):
+class PipelineConfig(Section):
     """`[pipeline]`: the Spark jobs. `spark` may hold credentials of an object store, so it is not shown."""
 
     checkpoint: APath = Path(".headgate/checkpoints")
@@ -170,7 +170,7 @@ class Replay(Section):
     parking_topic: ATopic = "parked.dead-letters"
 
 
-class Web(Section):
+class WebConfig(Section):
     """`[web]`: the page and the REST interface."""
 
     listen: AnAddress = Address("127.0.0.1", 8080)
@@ -181,7 +181,7 @@ class Web(Section):
     openlineage: AUrl | None = None
 
 
-class Metrics(Section):
+class MetricsConfig(Section):
     """`[metrics]`: `/metrics`, `/healthz` and `/readyz` of the gateway."""
 
     listen: AnAddress = Address("127.0.0.1", 9404)
@@ -190,15 +190,15 @@ class Metrics(Section):
 class Config(Section):
     """All of it; every section has a default, so an empty file is a configuration."""
 
-    gateway: Gateway = Gateway()
-    upstream: Upstream = Upstream()
-    facts: Facts = Facts()
-    topologies: Topologies = Topologies()
-    share_groups: ShareGroups = ShareGroups()
-    activity: Activity = Activity()
-    connect: Annotated[Mapping[str, Connect], AfterValidator(FrozenMap)] = FrozenMap({})
-    tables: Tables = Tables()
-    pipeline: Pipeline = Pipeline()
+    gateway: GatewayConfig = GatewayConfig()
+    upstream: UpstreamConfig = UpstreamConfig()
+    facts: FactsConfig = FactsConfig()
+    topologies: TopologiesConfig = TopologiesConfig()
+    share_groups: ShareGroupsConfig = ShareGroupsConfig()
+    activity: ActivityConfig = ActivityConfig()
+    connect: Annotated[Mapping[str, ConnectConfig], AfterValidator(FrozenMap)] = FrozenMap({})
+    tables: TablesConfig = TablesConfig()
+    pipeline: PipelineConfig = PipelineConfig()
     replay: Replay = Replay()
-    web: Web = Web()
-    metrics: Metrics = Metrics()
+    web: WebConfig = WebConfig()
+    metrics: MetricsConfig = MetricsConfig()

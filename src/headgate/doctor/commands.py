@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 
 ADMIN_FILE = "admin.properties"  # an administrator's own client configuration, for clusters with SASL or TLS
 
@@ -32,7 +32,7 @@ class KafkaTools:
     secured: bool = False
 
     @classmethod
-    def of(cls, upstream: Upstream, bootstrap: str | None = None) -> "KafkaTools":
+    def of(cls, upstream: UpstreamConfig, bootstrap: str | None = None) -> "KafkaTools":
         """For the configured cluster; `bootstrap` is an address of it that answers."""
         return cls(
             bootstrap=bootstrap or str(upstream.bootstrap[0]),

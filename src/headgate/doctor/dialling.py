@@ -21,7 +21,7 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.files import read_secret
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 from headgate.doctor.broker import Broker, close
 from headgate.doctor.certificates import names_of
 from headgate.doctor.commands import KafkaTools
@@ -67,7 +67,7 @@ class Visit:
 class Dialler:
     """Visits brokers as the gateway would: with its TLS settings and its service account."""
 
-    upstream: Upstream
+    upstream: UpstreamConfig
     deadline_s: float  # of each step
 
     async def visit(self, address: Address, *, label: str, source: str) -> Visit:

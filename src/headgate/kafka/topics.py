@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.config.files import read_secret
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 from headgate.facts.topics import topic_specs
 
 # What librdkafka says by itself on stderr is said by us where it matters.
@@ -42,7 +42,7 @@ class Origin:
     boot: str
 
 
-def client_settings(upstream: Upstream) -> Settings:
+def client_settings(upstream: UpstreamConfig) -> Settings:
     """How librdkafka logs in as the service account of `[upstream]`; the password is read here and nowhere else."""
     has_sasl = upstream.service_user is not None and upstream.service_mechanism != "none"
     settings: Settings = {

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from headgate.config.files import read_secret
-from headgate.config.model import Config, Upstream
+from headgate.config.model import Config, UpstreamConfig
 from headgate.pipeline.queries import Query
 
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
@@ -32,7 +32,7 @@ def read_options(config: Config, query: Query) -> dict[str, str]:
     }
 
 
-def _client(upstream: Upstream) -> Mapping[str, str]:
+def _client(upstream: UpstreamConfig) -> Mapping[str, str]:
     """As Java clients are told it; a truststore of PEM is what `tls_ca` is."""
     has_sasl = upstream.service_user is not None and upstream.service_mechanism != "none"
     settings = {

@@ -8,7 +8,7 @@ NodeEndpoints of Produce, Fetch and the share calls are replaced by the response
 from collections.abc import Callable
 
 from headgate.base.ids import ApiKey, NodeId
-from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import GatewayConfig
 from headgate.proxy.interceptor import (
     Forward,
     Interceptor,

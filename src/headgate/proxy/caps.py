@@ -8,7 +8,7 @@ addresses two of them may share a bucket, and then they share the cap; memory do
 from array import array
 from zlib import crc32
 
-from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import GatewayConfig
 
 _BUCKETS = 1 << 16
 _COUNTER = array("I").itemsize

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import GatewayConfig
 
 _BACKLOG = 1024
 _HIGHEST_PORT = 65535

@@ -15,7 +15,7 @@ import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
-from headgate.base.log_throttle import Said
+from headgate.base.log_throttle import LogThrottle
 from headgate.facts import DispositionsCounted
 from headgate.facts.decisions import BreakerTripped
 from headgate.share_groups.dead_letter_delivery import Tell
@@ -68,7 +68,7 @@ class Judging:
         self._writer: TripWriter | None = None
         self._has_term = False
         self._opens_at = -math.inf
-        self._said = Said(clock.monotonic)
+        self._said = LogThrottle(clock.monotonic)
         self._tidied = -math.inf
         self._is_dirty = True  # configs changed since topics were registered
         self.breakers = Breakers()
@@ -183,7 +183,7 @@ class Judging:
                 log.exception("looking after share groups failed")
 
     def _say(self, problem: ClusterError) -> None:
-        if self._said.is_news(str(problem), ""):
+        if self._said.allows(str(problem), ""):
             log.warning("the leader could not write what it decided, still trying", problem=str(problem))
 
     async def _judge(self) -> None:

@@ -13,7 +13,7 @@ import structlog
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
-from headgate.base.log_throttle import Said
+from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import Config
 from headgate.kafka.connections import Connections
 from headgate.kafka.fact_reader import FactReader
@@ -96,6 +96,6 @@ class LeftShareGroups(Feature):
             for group in states.groups()
             if (state := states.of(group)).settings.dlq_topic is not None
         }
-        given = await Limits(self._config.upstream, Said(SystemClock().monotonic)).give_all_back(owned)
+        given = await Limits(self._config.upstream, LogThrottle(SystemClock().monotonic)).give_all_back(owned)
         if given:
             log.info("delivery count limits were given back to the broker", groups=given)

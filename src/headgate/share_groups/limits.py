@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from headgate.base.errors import ClusterError
-from headgate.base.log_throttle import Said
-from headgate.config.model import Upstream
+from headgate.base.log_throttle import LogThrottle
+from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import Dialler
 from headgate.kafka.service_account import dialler_of
 from headgate.share_groups.config_client import NOBODYS_GROUP, broker_values, most_limit, set_limit
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 class Limits:
     """What this worker knows of the brokers' limits."""
 
-    def __init__(self, upstream: Upstream, said: Said) -> None:
+    def __init__(self, upstream: UpstreamConfig, said: LogThrottle) -> None:
         self._upstream = upstream
         self._said = said
         self._unowned: set[str] = set()  # groups whose value could not be set
@@ -42,7 +42,7 @@ class Limits:
             self.default = int(found.value) if found is not None and found.value is not None else None
             self.most = await most_limit(dialler)
         except (ClusterError, ValueError) as problem:
-            if self._said.is_news("limits", ""):
+            if self._said.allows("limits", ""):
                 log.warning("the brokers' delivery count limits are not known", problem=str(problem))
 
     def of(self, state: GroupState) -> int | None:
@@ -123,7 +123,7 @@ class Limits:
             self._unowned.discard(group)
 
     def _say(self, group: str, problem: ClusterError) -> None:
-        if self._said.is_news("limit", group):
+        if self._said.allows("limit", group):
             log.warning("the broker's delivery count limit was not set", group=group, problem=str(problem))
 
     async def _dialler(self) -> Dialler:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import structlog
 
 from headgate.base.clock import Clock
-from headgate.base.log_throttle import Said
-from headgate.config.model import ShareGroups
+from headgate.base.log_throttle import LogThrottle
+from headgate.config.model import ShareGroupsConfig
 from headgate.facts import EventHappened
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
 from headgate.share_groups.model.group_state import (
@@ -39,7 +39,9 @@ T = TypeVar("T")
 class Operating:
     """`steering.Steering` of one worker."""
 
-    def __init__(self, service: "ShareGroupService", config: ShareGroups, *, clock: Clock, said: Said) -> None:
+    def __init__(
+        self, service: "ShareGroupService", config: ShareGroupsConfig, *, clock: Clock, said: LogThrottle
+    ) -> None:
         self._service = service
         self._config = config
         self._clock = clock
@@ -159,7 +161,7 @@ class Operating:
         first = next(iter(self._service.states.registered(topic)), None)
         if first is None or first == group:
             return None
-        if self._said.is_news("conflict", group):
+        if self._said.allows("conflict", group):
             log.warning("share group refused for its dead-letter topic", group=group, dlq_topic=topic, first=first)
             self._service.tell("isolation_conflict", group, {"dlq_topic": topic, "registered_by": first})
         return (

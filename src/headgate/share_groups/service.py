@@ -18,7 +18,7 @@ import structlog
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
-from headgate.base.log_throttle import Said
+from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import Config
 from headgate.facts import DispositionsCounted, EventHappened, JsonText
 from headgate.facts.observations import EventName
@@ -66,7 +66,7 @@ class ShareGroupService:
         self._config = config
         self._worker = worker
         self._clock = clock or SystemClock()
-        self._said = Said(self._clock.monotonic)
+        self._said = LogThrottle(self._clock.monotonic)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._parts: Parts | None = None
         self._opened = asyncio.Event()

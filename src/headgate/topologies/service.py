@@ -19,7 +19,7 @@ import structlog
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
-from headgate.base.log_throttle import Said
+from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import Config
 from headgate.facts.topology import Description
 from headgate.plugin.topology_store import PushedTopology
@@ -115,7 +115,7 @@ class TopologyService:
         self._parts: Parts | None = None
         self._is_open = False  # and what came before was made up for
         self._early: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
-        self._said = Said(self._clock.monotonic)
+        self._said = LogThrottle(self._clock.monotonic)
         self._turns = Turns()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.groups = StreamsGroups(keeper_of(config.topologies.store))
@@ -237,7 +237,7 @@ class TopologyService:
         try:
             await self._write(effect)
         except ClusterError as problem:
-            if self._said.is_news("epochs", effect.group):
+            if self._said.allows("epochs", effect.group):
                 log.warning("epochs of a group were not written", group=effect.group, problem=str(problem))
 
     async def _write(self, effect: WriteEpochs) -> None:
@@ -332,14 +332,14 @@ class TopologyService:
         effects = self.groups.settle_push(plan, outcome, now=now, jitter=jitter)
         failed = await self._write_all(effects)
         if outcome is Outcome.STORED:
-            if self._said.is_news("stored", group):
+            if self._said.allows("stored", group):
                 log.info("topology description stored", group=group, epoch=epoch, version=f"{plan.incarnation}/{epoch}")
             return failed
         self._warn_not_stored(group, epoch, outcome, text)
         return PushFailed(text or outcome.value)
 
     def _warn_not_stored(self, group: str, epoch: int, outcome: Outcome, text: str | None) -> None:
-        if self._said.is_news("not stored", group):
+        if self._said.allows("not stored", group):
             log.warning("topology description not stored", group=group, epoch=epoch, outcome=outcome.value, reason=text)
 
     async def refuse(self, group: str, member: str, epoch: int, text: str) -> PushFailed:
@@ -384,10 +384,10 @@ class TopologyService:
         self.meter.called("get", failed=isinstance(found, Failed))
         match found:
             case Failed(text=text):
-                if self._said.is_news("cannot be read", group):
+                if self._said.allows("cannot be read", group):
                     log.warning("topology description cannot be read", group=group, epoch=held.epoch, reason=text)
             case Missing():
-                if self._said.is_news("is not there", group):
+                if self._said.allows("is not there", group):
                     log.warning("topology description is not in the store any more", group=group, epoch=held.epoch)
                 self._do(self.groups.on_lost(group), None)
         return found
@@ -419,7 +419,7 @@ class TopologyService:
             failed = Failed(str(problem))
         if failed is None:
             log.info("topology description deleted", group=group)
-        elif self._said.is_news("not deleted", group):
+        elif self._said.allows("not deleted", group):
             log.warning("topology description not deleted", group=group, reason=failed.text)
         return failed
 

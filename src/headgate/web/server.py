@@ -17,7 +17,7 @@ from headgate.activity.connect_follower import ConnectFollower
 from headgate.base.clock import SystemClock
 from headgate.base.errors import PlatformError, UsageError
 from headgate.config.addresses import is_loopback, is_wildcard
-from headgate.config.model import Config, Connect
+from headgate.config.model import Config, ConnectConfig
 from headgate.kafka.topics import Settings, client_settings
 from headgate.web.access import Access
 from headgate.web.application import make_application
@@ -110,7 +110,7 @@ class WebServer:
                 await serving
 
 
-def _follower(settings: Settings, connect: Connect) -> ConnectFollower:
+def _follower(settings: Settings, connect: ConnectConfig) -> ConnectFollower:
     return ConnectFollower(settings, status_topic=connect.status_topic)
 
 

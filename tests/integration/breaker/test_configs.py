@@ -13,10 +13,7 @@ from confluent_kafka import KafkaException
 
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address, parse_address
-from headgate.config.model import Config
-from headgate.config.model import Gateway as GatewayConfig
-from headgate.config.model import Metrics as MetricsConfig
-from headgate.config.model import Upstream as UpstreamConfig
+from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.embedded.java import JARS, class_path, find_java
 from headgate.share_groups.configs import AlterConfigsInterceptor
 from headgate.wire.codec import encode

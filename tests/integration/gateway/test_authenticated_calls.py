@@ -17,9 +17,7 @@ import pytest
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey, ApiVersion, NodeId
 from headgate.config.addresses import Address
-from headgate.config.model import Config, Upstream
-from headgate.config.model import Gateway as GatewayConfig
-from headgate.config.model import Metrics as MetricsConfig
+from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.embedded import EmbeddedKafka, SecurityProtocol
 from headgate.embedded.java import class_path, find_java
 from headgate.proxy.interceptor import Forward, Hold, Interceptor, OnRequest, Outcome, RequestFrame, Session
@@ -112,7 +110,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, password_file: Path) -> Iterat
     port = port_block()
     config = Config(
         gateway=GatewayConfig(listen=Address("127.0.0.1", port), nodes=(NodeId(0),)),
-        upstream=Upstream(
+        upstream=UpstreamConfig(
             bootstrap=(Address(BROKER_HOST, broker),),
             service_user="admin",
             service_password_file=password_file,

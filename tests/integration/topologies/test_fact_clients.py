@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.config.addresses import Address
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 from headgate.embedded import SecurityProtocol
 from headgate.facts import GroupPaused, GroupPauseEnded, decode
 from headgate.kafka.fact_reader import FactReader, Record
@@ -122,7 +122,7 @@ async def test_a_thousand_facts_at_once_arrive_in_order(cluster: Cluster) -> Non
 async def test_the_service_account_logs_in_with_tls_and_scram(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "password").write_text(USERS["admin"] + "\n")
     host, port = cluster.kafka.bootstrap_of(SecurityProtocol.SASL_SSL).split(",")[0].rsplit(":", 1)
-    upstream = Upstream(
+    upstream = UpstreamConfig(
         bootstrap=(Address(host, int(port)),),
         tls=True,
         tls_ca=cluster.certificates.ca,

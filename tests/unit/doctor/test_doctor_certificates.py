@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from headgate.config import Address, Config
-from headgate.config.model import Gateway, Upstream
+from headgate.config.model import GatewayConfig, UpstreamConfig
 from headgate.doctor import certificates
 from headgate.doctor.findings import Finding, Verdict
 from tests.support.certificates import Certificates, make_certificates
@@ -26,7 +26,7 @@ def load(file: Path) -> x509.Certificate:
 
 
 def listener(files: Certificates, *, host: str = "127.0.0.1", key: Path | None = None) -> list[Finding]:
-    gateway = Gateway(
+    gateway = GatewayConfig(
         listen=Address("127.0.0.1", 9092),
         advertised_host=host,
         tls_cert=files.server_cert,
@@ -92,11 +92,11 @@ def test_a_key_of_another_certificate_is_a_problem(files: Certificates) -> None:
 
 
 def test_an_authority_is_judged_by_its_newest_certificate(files: Certificates, tmp_path: Path) -> None:
-    upstream = Upstream(tls=True, tls_ca=files.ca, service_mechanism="none")
+    upstream = UpstreamConfig(tls=True, tls_ca=files.ca, service_mechanism="none")
     (finding,) = certificates.examine(Config(upstream=upstream), NOW + timedelta(days=3))
     assert (finding.subject, finding.verdict) == ("upstream.tls_ca", Verdict.PROBLEM)
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing\n")
-    upstream = Upstream(tls=True, tls_ca=empty, service_mechanism="none")
+    upstream = UpstreamConfig(tls=True, tls_ca=empty, service_mechanism="none")
     (finding,) = certificates.examine(Config(upstream=upstream), NOW)
     assert finding.verdict is Verdict.PROBLEM

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.base.ids import NodeId
 from headgate.config import Address, Config
-from headgate.config.model import Gateway, Metrics, ShareGroups
+from headgate.config.model import GatewayConfig, MetricsConfig, ShareGroupsConfig
 from headgate.doctor import clock, features, nodes
 from headgate.doctor.broker import Broker
 from headgate.doctor.commands import KafkaTools
@@ -70,7 +70,7 @@ def test_a_node_whose_port_does_not_exist_is_a_problem() -> None:
 
 
 def test_a_node_whose_port_is_the_status_pages_is_a_problem() -> None:
-    config = Config(metrics=Metrics(listen=Address("127.0.0.1", 9098)))
+    config = Config(metrics=MetricsConfig(listen=Address("127.0.0.1", 9098)))
     (finding,) = nodes.ports_of(cluster_of(0, 1, 2, 5), config)
     assert (finding.verdict, "metrics.listen" in finding.mend) == (Verdict.PROBLEM, True)
 
@@ -109,7 +109,7 @@ def test_a_missing_call_switches_its_feature_off_and_says_which() -> None:
 
 
 def test_a_feature_that_is_off_needs_nothing() -> None:
-    config = Config(share_groups=ShareGroups(enable=False))
+    config = Config(share_groups=ShareGroupsConfig(enable=False))
     assert verdicts(examine({key: ALL_CALLS[key] for key in ALL_CALLS if key != 78}, config=config)) == [Verdict.OK]
 
 
@@ -164,6 +164,6 @@ def test_the_controllers_time_is_that_of_its_own_copy() -> None:
 
 
 def test_a_gateway_with_one_node_says_one_port() -> None:
-    config = Config(gateway=Gateway(nodes=(NodeId(0),)))
+    config = Config(gateway=GatewayConfig(nodes=(NodeId(0),)))
     (finding,) = nodes.ports_of(cluster_of(0), config)
     assert "(0: port 9093)" in finding.text

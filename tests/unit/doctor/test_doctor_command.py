@@ -13,7 +13,7 @@ import pytest
 
 from headgate.cli import doctor
 from headgate.config import Address, ConfigError
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 from headgate.doctor.dialling import Dialler, resolve
 from headgate.doctor.findings import Check, Verdict, problem
 from tests.support.ports import port_block
@@ -51,7 +51,7 @@ def write(folder: Path, bootstrap: str, *, connect_timeout_ms: int = 500) -> str
 
 
 def visit(address: Address, **upstream: object) -> str:
-    dialler = Dialler(upstream=Upstream(**upstream), deadline_s=0.5)  # type: ignore[arg-type]
+    dialler = Dialler(upstream=UpstreamConfig(**upstream), deadline_s=0.5)  # type: ignore[arg-type]
     seen = asyncio.run(dialler.visit(address, label="x", source="upstream.bootstrap"))
     assert seen.broker is None
     assert seen.finding.verdict is Verdict.PROBLEM

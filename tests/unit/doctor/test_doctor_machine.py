@@ -11,7 +11,7 @@ import pytest
 
 from headgate.base.ids import NodeId
 from headgate.config import Address, Config
-from headgate.config.model import Gateway, Metrics
+from headgate.config.model import GatewayConfig, MetricsConfig
 from headgate.doctor import machine
 from headgate.doctor.findings import Verdict
 from headgate.proxy.metrics import Metrics as Counters
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 def config_at(port: int, **gateway: object) -> Config:
-    changed = Gateway(listen=Address("127.0.0.1", port), nodes=(NodeId(0),), **gateway)  # type: ignore[arg-type]
-    return Config(gateway=changed, metrics=Metrics(listen=Address("127.0.0.1", port + 8)))
+    changed = GatewayConfig(listen=Address("127.0.0.1", port), nodes=(NodeId(0),), **gateway)  # type: ignore[arg-type]
+    return Config(gateway=changed, metrics=MetricsConfig(listen=Address("127.0.0.1", port + 8)))
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def test_a_port_that_a_headgate_has_is_in_order() -> None:
 
 def test_an_address_of_another_machine_is_a_problem_whoever_runs_here() -> None:
     # RFC 5737: this address is nobody's.
-    config = Config(gateway=Gateway(listen=Address("192.0.2.1", 9092), nodes=(NodeId(0),)))
+    config = Config(gateway=GatewayConfig(listen=Address("192.0.2.1", 9092), nodes=(NodeId(0),)))
     findings = {one.subject: one for one in machine.ports(config, is_ours=True)}
     assert findings["192.0.2.1:9092"].verdict is Verdict.PROBLEM
     assert "ip address" in findings["192.0.2.1:9092"].mend
@@ -126,7 +126,7 @@ def test_an_advertised_name_that_does_not_resolve_is_a_problem() -> None:
 
 
 def test_a_loopback_name_on_a_listener_for_all_is_a_warning() -> None:
-    gateway = Gateway(listen=Address("0.0.0.0", 9092), advertised_host="127.0.0.1")
+    gateway = GatewayConfig(listen=Address("0.0.0.0", 9092), advertised_host="127.0.0.1")
     assert asyncio.run(machine.advertised(Config(gateway=gateway), deadline_s=10)).verdict is Verdict.WARNING
     finding = asyncio.run(machine.advertised(config_at(9092), deadline_s=10))
     assert finding.verdict is Verdict.OK

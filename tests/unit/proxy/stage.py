@@ -9,10 +9,7 @@ from typing import Any
 
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.config.model import Config
-from headgate.config.model import Gateway as GatewayConfig
-from headgate.config.model import Metrics as MetricsConfig
-from headgate.config.model import Upstream as UpstreamConfig
+from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.proxy.connection import Connection
 from headgate.proxy.interceptor import CloseCause, Interceptor
 from headgate.proxy.server import Gateway

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import GatewayConfig
 from headgate.proxy.addresses import AddressMap
 from headgate.wire.codec import decode
 from headgate.wire.messages.cluster import MetadataBroker, MetadataResponse

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import GatewayConfig
 from headgate.proxy.caps import ANYBODY, Caps, table_bytes
 
 ROWS, MOST, MOST_FROM_ONE = 3, 7, 3

@@ -9,7 +9,7 @@ import pytest
 from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.config.model import Gateway as GatewayConfig
+from headgate.config.model import GatewayConfig
 from headgate.proxy.ports import Ports, belongs, bind_all
 from tests.unit.proxy.stage import base_port
 

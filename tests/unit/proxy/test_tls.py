@@ -17,7 +17,7 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
-from headgate.config.model import Config, Upstream
+from headgate.config.model import Config, UpstreamConfig
 from headgate.proxy.ends import Ends
 from headgate.proxy.hangups import Hangups
 from headgate.proxy.interceptor import CloseCause
@@ -437,7 +437,7 @@ async def test_a_broker_is_told_the_name_that_is_dialled(files: Files) -> None:
     context.sni_callback = lambda _sock, name, _context: names.append(name)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    ends = Ends(Config(upstream=Upstream(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
+    ends = Ends(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
     for host in ("localhost", "127.0.0.1"):  # an address is no name: it is verified and not told (RFC 6066, 3)
         end = await ends.dial([Address(host, port)], lambda: None)
         assert end is not None
@@ -452,7 +452,7 @@ async def test_a_broker_with_a_certificate_for_another_name_is_not_dialled(files
     context.load_cert_chain(files.server_cert, files.server_key)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.4", 0, ssl=context)
     address = Address("127.0.0.4", server.sockets[0].getsockname()[1])
-    ends = Ends(Config(upstream=Upstream(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
+    ends = Ends(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
     assert await ends.dial([address], lambda: None) is None
     [event] = logs
     assert event["event"] == "broker cannot be reached"

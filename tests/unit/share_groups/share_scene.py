@@ -12,7 +12,7 @@ from typing import Any
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
-from headgate.config.model import Config, ShareGroups
+from headgate.config.model import Config, ShareGroupsConfig
 from headgate.facts import DispositionsCounted, EventHappened, Fact
 from headgate.kafka.topics import Origin
 from headgate.proxy.rights import Rights
@@ -260,7 +260,7 @@ async def share_stage(
     if opens is None:
         held.set()
     async with FakeUpstream() as fake:
-        whole = config(fake.port).model_copy(update={"share_groups": ShareGroups(**settings)})
+        whole = config(fake.port).model_copy(update={"share_groups": ShareGroupsConfig(**settings)})
         service = SceneService(whole, held)
         rights = Rights(SystemClock())
         interceptors = (FetchInterceptor(service, rights), AcknowledgeInterceptor(service, rights))

@@ -9,8 +9,8 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
-from headgate.base.log_throttle import Said
-from headgate.config.model import Upstream
+from headgate.base.log_throttle import LogThrottle
+from headgate.config.model import UpstreamConfig
 from headgate.facts import DispositionsCounted
 from headgate.facts.decisions import BreakerTripped
 from headgate.kafka.fact_writer import Position
@@ -56,7 +56,7 @@ class Bench:
     on_decide: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        limits = Limits(Upstream(), Said(self.hands.monotonic))
+        limits = Limits(UpstreamConfig(), LogThrottle(self.hands.monotonic))
         limits.default, limits.most = 5, 10
         self.meter = ShareMeter()
         self.judging = Judging(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.base.errors import ClusterError
-from headgate.config.model import Config, Topologies
+from headgate.config.model import Config, TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
 from headgate.plugin.topology_store import TopologyStore
 from headgate.proxy.server import Gateway
@@ -179,7 +179,7 @@ async def scene(
     """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back."""
     async with upstream or FakeUpstream() as fake:
         base = config(fake.port, drain_ms=300)
-        topologies = Topologies(**{"store": Store(scheme), **settings})  # type: ignore[arg-type]
+        topologies = TopologiesConfig(**{"store": Store(scheme), **settings})  # type: ignore[arg-type]
         whole = base.model_copy(update={"topologies": topologies})
         held = opens or asyncio.Event()
         if opens is None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
-from headgate.config.model import Topologies
+from headgate.config.model import TopologiesConfig
 from headgate.config.values import Store
 from headgate.kafka.fact_writer import FactWriter
 from headgate.plugin.topology_store import StoreSettings, TopologyStore
@@ -43,7 +43,7 @@ def keeper_of(store: Store) -> Keeper:
     return Keeper.STORE if store.scheme == "kafka" else Keeper.EPOCHS
 
 
-def settings_of(topologies: Topologies, *, folder: Path, environment: Mapping[str, str]) -> StoreSettings:
+def settings_of(topologies: TopologiesConfig, *, folder: Path, environment: Mapping[str, str]) -> StoreSettings:
     return StoreSettings(
         folder=folder, max_bytes=topologies.max_bytes, target=topologies.store.target, environment=environment
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.config.addresses import Address
-from headgate.config.model import Upstream
+from headgate.config.model import UpstreamConfig
 from headgate.kafka.topics import client_settings
 
 
@@ -17,22 +17,22 @@ def password(tmp_path: Path) -> Path:
 
 
 def test_without_an_account_it_is_plaintext() -> None:
-    upstream = Upstream(bootstrap=(Address("a", 1), Address("::1", 2)))
+    upstream = UpstreamConfig(bootstrap=(Address("a", 1), Address("::1", 2)))
     assert client_settings(upstream) == {"bootstrap.servers": "a:1,[::1]:2", "security.protocol": "PLAINTEXT"}
 
 
 def test_tls_has_its_authorities() -> None:
-    settings = client_settings(Upstream(tls=True, tls_ca=Path("/ca.pem"), service_mechanism="none"))
+    settings = client_settings(UpstreamConfig(tls=True, tls_ca=Path("/ca.pem"), service_mechanism="none"))
     assert (settings["security.protocol"], settings["ssl.ca.location"]) == ("SSL", "/ca.pem")
 
 
 def test_the_password_is_the_files_first_line(password: Path) -> None:
-    settings = client_settings(Upstream(service_user="hg", service_password_file=password))
+    settings = client_settings(UpstreamConfig(service_user="hg", service_password_file=password))
     assert settings["security.protocol"] == "SASL_PLAINTEXT"
     assert (settings["sasl.mechanism"], settings["sasl.username"]) == ("SCRAM-SHA-512", "hg")
     assert settings["sasl.password"] == "hunter2"
 
 
 def test_sasl_and_tls_go_together(password: Path) -> None:
-    settings = client_settings(Upstream(tls=True, service_user="hg", service_password_file=password))
+    settings = client_settings(UpstreamConfig(tls=True, service_user="hg", service_password_file=password))
     assert settings["security.protocol"] == "SASL_SSL"

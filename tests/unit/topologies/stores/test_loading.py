@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import UsageError
-from headgate.config.model import Topologies
+from headgate.config.model import TopologiesConfig
 from headgate.config.values import Store, parse_store
 from headgate.topologies.model.group_life import Keeper
 from headgate.topologies.stores.loading import keeper_of, load_plugin, make_store, settings_of
@@ -43,7 +43,9 @@ def test_only_kafka_keeps_its_own_books() -> None:
 
 def test_a_store_is_told_its_target_and_its_limits() -> None:
     settings = settings_of(
-        Topologies(store=Store("sqlite", "/var/t.db"), max_bytes=5000), folder=Path("/cache"), environment={"A": "b"}
+        TopologiesConfig(store=Store("sqlite", "/var/t.db"), max_bytes=5000),
+        folder=Path("/cache"),
+        environment={"A": "b"},
     )
     assert (settings.target, settings.max_bytes, settings.folder) == ("/var/t.db", 5000, Path("/cache"))
 
