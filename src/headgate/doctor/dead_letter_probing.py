@@ -34,8 +34,7 @@ from headgate.facts import decode
 from headgate.kafka.fact_reader import batch_of, record_of
 from headgate.kafka.topics import client_settings, quiet, reason
 from headgate.share_groups.config_client import BROKER, GROUP, INCREMENTAL_ALTER_CONFIGS, NOBODYS_GROUP
-from headgate.share_groups.fact_mapping import event_of
-from headgate.share_groups.model.group_state import ShareStates
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.wire.messages.cluster import MetadataTopic
 from headgate.wire.messages.configs import (
     DescribeConfigsRequest,
@@ -206,9 +205,9 @@ def _read(settings: Mapping[str, Any], state: str, deadline_s: float) -> ShareSt
                 error = message.error()
                 if error is None:
                     record = record_of(message)
-                    event = event_of(decode(STATE, record.key, record.value))
-                    if event is not None:
-                        states.apply(event)
+                    fact = decode(STATE, record.key, record.value)
+                    if isinstance(fact, ShareGroupFact):
+                        states.apply(fact)
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
                     return states
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

@@ -16,24 +16,20 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
-from headgate.facts import DispositionsCounted
-from headgate.facts.decisions import BreakerTripped
+from headgate.facts import (
+    BreakerResumed,
+    BreakerTripped,
+    DispositionsCounted,
+    DlqRegistered,
+    DlqUnregistered,
+    GroupConfigSet,
+    GroupConfigUnset,
+)
 from headgate.share_groups.dead_letter_delivery import Tell
-from headgate.share_groups.fact_mapping import fact_of
 from headgate.share_groups.limits import Limits
 from headgate.share_groups.model.breaker import BreakerRules, Breakers, Tally
 from headgate.share_groups.model.group_configs import LIMIT
-from headgate.share_groups.model.group_state import (
-    BREAKER,
-    ConfigSet,
-    ConfigUnset,
-    Event,
-    Registered,
-    Resumed,
-    ShareStates,
-    Tripped,
-    Unregistered,
-)
+from headgate.share_groups.model.group_state import BREAKER, ShareGroupFact, ShareStates
 from headgate.share_groups.resources import Parts
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.trip_writer import FencedError, TripWriter
@@ -119,11 +115,11 @@ class Judging:
 
     # --- what is read
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: ShareGroupFact) -> None:
         """A window says nothing about what comes after a trip or a resumption."""
-        if isinstance(event, Tripped | Resumed):
+        if isinstance(event, BreakerTripped | BreakerResumed):
             self.breakers.reset(event.group)
-        elif isinstance(event, ConfigSet | ConfigUnset):
+        elif isinstance(event, GroupConfigSet | GroupConfigUnset):
             self._is_dirty = True
 
     def on_counted(self, facts: Sequence[DispositionsCounted]) -> None:
@@ -212,7 +208,7 @@ class Judging:
             return
         state, now_ms = self._states.of(group), self._clock.epoch_ms()
         settings = state.settings
-        trip = Tripped(
+        trip = BreakerTripped(
             group=group,
             generation=state.next_generation,
             resume_at=now_ms + settings.auto_resume_ms if settings.auto_resume_enable else None,
@@ -222,10 +218,8 @@ class Judging:
             window_ms=tally.window_ms,
             at=now_ms,
         )
-        fact = fact_of(trip)
-        assert isinstance(fact, BreakerTripped)
         try:
-            position = await writer.write(parts.writer.stamped(fact))
+            position = await writer.write(parts.writer.stamped(trip))
         except ClusterError:
             await self._drop_writer()
             raise
@@ -273,8 +267,10 @@ class Judging:
         }
         present = {(topic, group) for topic, groups in self._states.topics().items() for group in groups}
         now_ms = self._clock.epoch_ms()
-        events: list[Event] = [Unregistered(topic=topic, group=group) for topic, group in sorted(present - wanted)]
-        events += (Registered(topic=topic, group=group, at=now_ms) for topic, group in sorted(wanted - present))
+        events: list[ShareGroupFact] = [
+            DlqUnregistered(topic=topic, group=group) for topic, group in sorted(present - wanted)
+        ]
+        events += (DlqRegistered(topic=topic, group=group, at=now_ms) for topic, group in sorted(wanted - present))
         if events:
             try:
                 await self._open_parts().decide(*events)
@@ -290,4 +286,4 @@ class Judging:
             state = self._states.of(group)
             is_left = state.settings.dlq_topic is None and LIMIT in state.values
             if is_left and await self._limits.give_back(group, state.settings.limit):
-                await self._open_parts().decide(ConfigUnset(group=group, name=LIMIT))
+                await self._open_parts().decide(GroupConfigUnset(group=group, name=LIMIT))

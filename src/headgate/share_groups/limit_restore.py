@@ -21,8 +21,8 @@ from headgate.kafka.service_account import dialler_of
 from headgate.kafka.topics import client_settings
 from headgate.proxy.features import Feature
 from headgate.share_groups.limits import Limits
-from headgate.share_groups.model.group_state import Event, ShareStates
-from headgate.share_groups.resources import STATE, events_of
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
+from headgate.share_groups.resources import STATE, share_group_facts
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 log = structlog.get_logger()
@@ -78,12 +78,16 @@ class LeftShareGroups(Feature):
         settings = client_settings(self._config.upstream)
         states = ShareStates()
 
-        def take(events: list[Event]) -> None:
+        def take(events: list[ShareGroupFact]) -> None:
             for event in events:
                 states.apply(event)
 
         reader = FactReader(
-            settings, topic=topic, digest=lambda records: events_of(STATE, records), forget=lambda _: [], take=take
+            settings,
+            topic=topic,
+            digest=lambda records: share_group_facts(STATE, records),
+            forget=lambda _: [],
+            take=take,
         )
         reader.start()
         try:

@@ -14,17 +14,9 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import ShareGroupsConfig
-from headgate.facts import EventHappened
+from headgate.facts import BreakerResumed, EventHappened, GroupConfigSet, GroupConfigUnset, GroupPaused, GroupPauseEnded
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
-from headgate.share_groups.model.group_state import (
-    ConfigSet,
-    ConfigUnset,
-    Event,
-    Paused,
-    PauseEnded,
-    Resumed,
-    ShareStates,
-)
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 
 if TYPE_CHECKING:
     from headgate.share_groups.service import ShareGroupService
@@ -88,12 +80,12 @@ class Operating:
             if kept is not None:
                 wanted[LIMIT] = kept
         now_ms = self._clock.epoch_ms()
-        events: list[Event] = []
+        events: list[ShareGroupFact] = []
         for name, value in wanted.items():
             if value is not None:
-                events.append(ConfigSet(group=group, name=name, value=value, by=by, at=now_ms))
+                events.append(GroupConfigSet(group=group, name=name, value=value, by=by, at=now_ms))
             elif name in before.values and not (loses_topic and name == LIMIT):
-                events.append(ConfigUnset(group=group, name=name))
+                events.append(GroupConfigUnset(group=group, name=name))
         if events:
             await parts.decide(*events)
             self._service.tell("config_changed", group, {"changes": dict(changes), "by": by})
@@ -105,21 +97,23 @@ class Operating:
             is_deleted = LIMIT in wanted and wanted[LIMIT] is None
             is_back = await limits.give_back(group, None if is_deleted else after.settings.limit)
             if is_back and LIMIT in after.values:
-                await parts.decide(ConfigUnset(group=group, name=LIMIT))
+                await parts.decide(GroupConfigUnset(group=group, name=LIMIT))
 
     async def pause(self, group: str, reason: str, by: str) -> None:
-        await self._service.open_parts().decide(Paused(group=group, reason=reason, by=by, at=self._clock.epoch_ms()))
+        await self._service.open_parts().decide(
+            GroupPaused(group=group, reason=reason, by=by, at=self._clock.epoch_ms())
+        )
         log.info("share group paused", group=group, reason=reason, by=by)
         self._service.tell("paused", group, {"reason": reason, "by": by})
 
     async def resume(self, group: str, reason: str, by: str) -> None:
         """An operator ends every reason, the breaker's too."""
         state = self._service.states.of(group)
-        events: list[Event] = []
+        events: list[ShareGroupFact] = []
         if state.pause is not None:
-            events.append(PauseEnded(group=group))
+            events.append(GroupPauseEnded(group=group))
         if state.is_tripped:
-            events.append(Resumed(group=group, generation=state.generation, at=self._clock.epoch_ms()))
+            events.append(BreakerResumed(group=group, generation=state.generation, at=self._clock.epoch_ms()))
         if events:
             await self._service.open_parts().decide(*events)
         log.info("share group resumed", group=group, reason=reason, by=by)

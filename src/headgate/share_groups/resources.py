@@ -20,8 +20,7 @@ from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import client_settings, ends
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
-from headgate.share_groups.fact_mapping import event_of, fact_of
-from headgate.share_groups.model.group_state import Event
+from headgate.share_groups.model.group_state import ShareGroupFact
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"
@@ -34,7 +33,7 @@ F = TypeVar("F")
 class Listeners:
     """Who is told: all on the event loop, in the order of each topic."""
 
-    on_event: Callable[[Event], None]
+    on_event: Callable[[ShareGroupFact], None]
     on_forget: Callable[[], None]
     on_counted: Callable[[Sequence[DispositionsCounted]], None]
     on_happened: Callable[[Sequence[EventHappened]], None]
@@ -68,17 +67,17 @@ class Parts:
             ),
         )
 
-    def _reader(self, suffix: str, *, committed: bool) -> "FactReader[list[Event] | None]":
+    def _reader(self, suffix: str, *, committed: bool) -> "FactReader[list[ShareGroupFact] | None]":
         return FactReader(
             self.settings,
             topic=self.prefix + suffix,
-            digest=lambda records: events_of(suffix, records),
+            digest=lambda records: share_group_facts(suffix, records),
             forget=lambda another: None if another else [],
             take=lambda found: self._take(found, of_trips=committed),
             committed=committed,
         )
 
-    def _take(self, found: list[Event] | None, *, of_trips: bool) -> None:
+    def _take(self, found: list[ShareGroupFact] | None, *, of_trips: bool) -> None:
         if found is None:  # the topic was replaced by an empty one: what the other says is all there is
             self._told.on_forget()
             (self._state if of_trips else self._trips).read_again()
@@ -105,11 +104,11 @@ class Parts:
     async def close(self) -> None:
         await asyncio.gather(self._state.close(), self._trips.close(), *(tail.close() for tail in self._tails))
 
-    async def decide(self, *events: Event) -> None:
+    async def decide(self, *events: ShareGroupFact) -> None:
         """Write what is decided and return when it was read back; `ClusterError` when that cannot be said."""
         offset = -1
         for event in events:
-            offset = (await self.writer.write(fact_of(event))).offset
+            offset = (await self.writer.write(event)).offset
         await self._read_back(self._state, offset)
 
     async def tripped(self, offset: int) -> None:
@@ -122,7 +121,7 @@ class Parts:
         await self._read_back(self._state, found[self.prefix + STATE] - 1)
         await self._read_back(self._trips, found[self.prefix + TRIPS] - 1)
 
-    async def _read_back(self, reader: "FactReader[list[Event] | None]", offset: int) -> None:
+    async def _read_back(self, reader: "FactReader[list[ShareGroupFact] | None]", offset: int) -> None:
         try:
             async with asyncio.timeout(_READ_BACK_S):
                 await reader.reached(offset)
@@ -152,9 +151,10 @@ async def open_parts(config: Config, worker: int, told: Listeners, stack: AsyncE
     return parts
 
 
-def events_of(suffix: str, records: Sequence[Record]) -> list[Event]:
-    events = (event_of(decode(suffix, record.key, record.value)) for record in records)
-    return [event for event in events if event is not None]
+def share_group_facts(suffix: str, records: Sequence[Record]) -> list[ShareGroupFact]:
+    """Decodes the records of a topic and drops all that is not about share groups."""
+    facts = (decode(suffix, record.key, record.value) for record in records)
+    return [fact for fact in facts if isinstance(fact, ShareGroupFact)]
 
 
 def _only(kind: type[F], suffix: str, records: Sequence[Record]) -> list[F]:

@@ -7,10 +7,9 @@ What a call means on the wire is the interceptors' business; what is decided is 
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import islice
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -30,14 +29,10 @@ from headgate.share_groups.dead_letter_delivery import Letters, Wanted
 from headgate.share_groups.deferred_acks import Debt, Debts
 from headgate.share_groups.limits import Limits
 from headgate.share_groups.model.acknowledgements import AckType
-from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.share_groups.model.delivery_ledger import Ledger, PartitionKey
-from headgate.share_groups.model.dispositions import Counted, Dispositions
+from headgate.share_groups.model.dispositions import Dispositions
 from headgate.share_groups.model.group_configs import GroupSettings
-from headgate.share_groups.model.group_state import (
-    Event,
-    ShareStates,
-)
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.operator_actions import SHARE_GROUP, Operating
 from headgate.share_groups.outbox import Outbox
 from headgate.share_groups.record_copies import Copies
@@ -186,7 +181,8 @@ class ShareGroupService:
         parts = self._parts
         if parts is not None:
             self.letters.say()
-            self._put_counted(self.dispositions.drain(self._clock.epoch_ms()))
+            for fact in self._drain_counts(self._clock.epoch_ms()):
+                self._outbox.put(fact)
             await self._outbox.flush(parts.writer)
 
     @property
@@ -224,7 +220,7 @@ class ShareGroupService:
 
     # --- what is read
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: ShareGroupFact) -> None:
         group = self.states.apply(event)
         self.judging.on_event(event)
         state = self.states.of(group)
@@ -245,13 +241,15 @@ class ShareGroupService:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            counted = iter(self.dispositions.drain(self._clock.epoch_ms() // 1000))
+            counted = deque(self._drain_counts(self._clock.epoch_ms() // 1000))
             try:
-                while some := list(islice(counted, _PUT_AT_ONCE)):
-                    self._put_counted(some)
+                while counted:
+                    for _ in range(min(_PUT_AT_ONCE, len(counted))):
+                        self._outbox.put(counted.popleft())
                     await asyncio.sleep(0)
             finally:
-                self._put_counted(counted)
+                for fact in counted:
+                    self._outbox.put(fact)
 
     async def _learn_limits(self) -> None:
         """Until they are known: without them what is over the brokers' own limit cannot be told."""
@@ -259,26 +257,8 @@ class ShareGroupService:
             await asyncio.sleep(_LEARN_S)
             await self.limits.learn()
 
-    def _put_counted(self, counted: Iterable[Counted]) -> None:
-        for one in counted:
-            fact = DispositionsCounted(
-                at=self._clock.epoch_ms(),
-                group=one.group,
-                member=one.member,
-                topic=None if one.topic_id is None else self.letters.known_name(one.topic_id),
-                topic_id=None if one.topic_id is None else topic_id_text(one.topic_id),
-                partition=one.partition,
-                second=one.second,
-                generation=one.generation,
-                accepted=one.accepted,
-                released=one.released,
-                rejected=one.rejected,
-                over_limit=one.over_limit,
-                dead_lettered=one.dead_lettered,
-                write_timeouts=one.write_timeouts,
-                by_delivery_count=one.by_delivery_count,
-            )
-            self._outbox.put(fact)
+    def _drain_counts(self, before_second: int) -> list[DispositionsCounted]:
+        return self.dispositions.drain(before_second, at=self._clock.epoch_ms(), topic_name=self.letters.known_name)
 
     def tell(self, event: EventName, group: str, detail: Mapping[str, object]) -> None:
         """An event for operators; `by` may stand in the detail."""

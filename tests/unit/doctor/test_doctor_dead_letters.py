@@ -32,9 +32,10 @@ from headgate.doctor.dead_letters import (
 from headgate.doctor.findings import Verdict
 from headgate.doctor.messages import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
 from headgate.doctor.rights import Answer, Granted, Refused, Right, Unknown
+from headgate.facts import GroupConfigSet, GroupConfigUnset
 from headgate.share_groups.config_client import NOBODYS_GROUP
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
-from headgate.share_groups.model.group_state import ConfigSet, ConfigUnset, ShareStates
+from headgate.share_groups.model.group_state import ShareStates
 from headgate.wire.messages.cluster import MetadataTopic
 from headgate.wire.messages.configs import (
     AlterConfigsResourceResponse,
@@ -130,7 +131,7 @@ def refused(answers: Mapping[Right, Answer]) -> dict[tuple[str, str], tuple[str,
 def state_of(**topic_of: str) -> ShareStates:
     states = ShareStates()
     for group, topic in topic_of.items():
-        states.apply(ConfigSet(group=group, name=DLQ_TOPIC, value=topic, by="User:x", at=0))
+        states.apply(GroupConfigSet(group=group, name=DLQ_TOPIC, value=topic, by="User:x", at=0))
     return states
 
 
@@ -269,7 +270,7 @@ def test_without_any_group_that_is_said() -> None:
 
 def test_groups_are_those_that_are_selected_and_have_a_topic_now() -> None:
     states = state_of(one="dlq.a", two="dlq.b", other="dlq.b", gone="dlq.c")
-    states.apply(ConfigUnset(group="gone", name=DLQ_TOPIC))
+    states.apply(GroupConfigUnset(group="gone", name=DLQ_TOPIC))
     found = uses_of(states, GroupPatterns(deny=("other",)))
     assert found == Uses(topics={"dlq.a": ("one",), "dlq.b": ("two",)}, groups=("one", "two"))
 

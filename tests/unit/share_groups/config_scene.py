@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
+from headgate.facts import GroupConfigSet, GroupConfigUnset, GroupPaused
 from headgate.proxy.rights import Rights
 from headgate.share_groups.config_views import DescribeConfigsInterceptor, ListConfigResourcesInterceptor
 from headgate.share_groups.configs import AlterConfigsInterceptor
 from headgate.share_groups.describes import ShareGroupDescribeInterceptor
 from headgate.share_groups.isolation import IsolationInterceptor
 from headgate.share_groups.model.group_configs import ConfigRules
-from headgate.share_groups.model.group_state import ConfigSet, ConfigUnset, Paused, ShareStates
+from headgate.share_groups.model.group_state import ShareStates
 from headgate.wire.codec import decode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from headgate.wire.messages.configs import (
@@ -76,7 +77,7 @@ class Groups:
 
     async def pause(self, group: str, reason: str, by: str) -> None:
         self._tell("pause", group, reason, by)
-        self.states.apply(Paused(group=group, reason=reason, by=by, at=1))
+        self.states.apply(GroupPaused(group=group, reason=reason, by=by, at=1))
 
     async def resume(self, group: str, reason: str, by: str) -> None:
         self._tell("resume", group, reason, by)
@@ -84,9 +85,9 @@ class Groups:
     def set(self, group: str, values: Mapping[str, str | None]) -> None:
         for name, value in values.items():
             if value is None:
-                self.states.apply(ConfigUnset(group=group, name=name))
+                self.states.apply(GroupConfigUnset(group=group, name=name))
             else:
-                self.states.apply(ConfigSet(group=group, name=name, value=value, by="User:x", at=1))
+                self.states.apply(GroupConfigSet(group=group, name=name, value=value, by="User:x", at=1))
 
     def _tell(self, *words: object) -> None:
         if self.away:

@@ -13,7 +13,7 @@ from typing import Any
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config, ShareGroupsConfig
-from headgate.facts import DispositionsCounted, EventHappened, Fact
+from headgate.facts import DispositionsCounted, EventHappened, Fact, GroupConfigSet, GroupPaused, GroupPauseEnded
 from headgate.kafka.topics import Origin
 from headgate.proxy.rights import Rights
 from headgate.share_groups.acknowledges import AcknowledgeInterceptor
@@ -22,7 +22,7 @@ from headgate.share_groups.dead_letter_writer import NotWritten, OnLate, Trouble
 from headgate.share_groups.fetches import FetchInterceptor
 from headgate.share_groups.model.dead_letter_records import DeadLetter
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
-from headgate.share_groups.model.group_state import ConfigSet, Event, Paused, PauseEnded
+from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.codec import decode
 from headgate.wire.messages.groups import HeartbeatResponse
@@ -116,10 +116,10 @@ class SceneParts:
         self.prefix = "headgate."
         self.letters = Post()
         self.writer = Book()
-        self.decided: list[Event] = []
+        self.decided: list[ShareGroupFact] = []
         self.away = False
 
-    async def decide(self, *events: Event) -> None:
+    async def decide(self, *events: ShareGroupFact) -> None:
         if self.away:
             raise ClusterError("the topic is away")
         self.decided.extend(events)
@@ -157,7 +157,7 @@ class ShareStage:
     def post(self) -> Post:
         return self.service.scene_parts.letters
 
-    def tell(self, *events: Event) -> None:
+    def tell(self, *events: ShareGroupFact) -> None:
         """As if it was read."""
         for event in events:
             self.service._on_event(event)
@@ -165,13 +165,15 @@ class ShareStage:
     def configure(self, group: str = GROUP, **values: str) -> None:
         """With a dead-letter topic, unless another value is given."""
         chosen = {DLQ_TOPIC: DLQ, LIMIT: "3", **{name.replace("__", "."): value for name, value in values.items()}}
-        self.tell(*(ConfigSet(group=group, name=name, value=one, by="User:o", at=1) for name, one in chosen.items()))
+        self.tell(
+            *(GroupConfigSet(group=group, name=name, value=one, by="User:o", at=1) for name, one in chosen.items())
+        )
 
     def pause(self, group: str = GROUP) -> None:
-        self.tell(Paused(group=group, reason="because", by="User:o", at=1))
+        self.tell(GroupPaused(group=group, reason="because", by="User:o", at=1))
 
     def resume(self, group: str = GROUP) -> None:
-        self.tell(PauseEnded(group=group))
+        self.tell(GroupPauseEnded(group=group))
 
     async def proves_right(self, code: int = 25) -> None:
         asked = await self.broker.request()
@@ -240,7 +242,8 @@ class ShareStage:
 
     def counted(self) -> dict[str, int]:
         """What was counted so far, of all members and partitions; only what is not 0."""
-        self.service._put_counted(self.service.dispositions.drain(1 << 60))
+        for fact in self.service._drain_counts(1 << 60):
+            self.service._outbox.put(fact)
         names = ("accepted", "released", "rejected", "over_limit", "dead_lettered", "write_timeouts")
         facts = [
             one

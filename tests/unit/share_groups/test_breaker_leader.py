@@ -11,15 +11,13 @@ from structlog.typing import EventDict
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import UpstreamConfig
-from headgate.facts import DispositionsCounted
-from headgate.facts.decisions import BreakerTripped
+from headgate.facts import BreakerResumed, BreakerTripped, DispositionsCounted, DlqRegistered, GroupConfigSet
 from headgate.kafka.fact_writer import Position
 from headgate.share_groups import breaker_leader as judging_module
 from headgate.share_groups.breaker_leader import Judging
-from headgate.share_groups.fact_mapping import event_of
 from headgate.share_groups.limits import Limits
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
-from headgate.share_groups.model.group_state import ConfigSet, Event, Registered, Resumed, ShareStates, Tripped
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.trip_writer import FencedError
 from tests.unit.proxy.stage import until
@@ -48,7 +46,7 @@ class Bench:
     states: ShareStates = field(default_factory=ShareStates)
     writers: list["Writer"] = field(default_factory=list)
     fails: list[ClusterError] = field(default_factory=list)  # what the next writes come to
-    decided: list[Event] = field(default_factory=list)
+    decided: list[ShareGroupFact] = field(default_factory=list)
     told: list[tuple[str, str]] = field(default_factory=list)
     away: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +81,7 @@ class Bench:
     async def tripped(self, offset: int) -> None:
         pass
 
-    async def decide(self, *events: Event) -> None:
+    async def decide(self, *events: ShareGroupFact) -> None:
         self.on_decide()
         if self.away:
             raise ClusterError("the topic is away")
@@ -93,14 +91,14 @@ class Bench:
 
     # what the test does
 
-    def read(self, event: Event) -> None:
+    def read(self, event: ShareGroupFact) -> None:
         self.states.apply(event)
         self.judging.on_event(event)
 
     def enable(self, group: str = "g", **values: str) -> None:
         named = {ENABLE: "true", **{f"share.group.dlq.{name.replace('_', '.')}": one for name, one in values.items()}}
         for name, value in named.items():
-            self.read(ConfigSet(group=group, name=name, value=value, by="o", at=1))
+            self.read(GroupConfigSet(group=group, name=name, value=value, by="o", at=1))
 
     def count(self, accepted: int, dead_lettered: int, *, group: str = "g", generation: int = 0, ago: int = 0) -> None:
         fact = DispositionsCounted(
@@ -130,7 +128,7 @@ class Bench:
 
     @property
     def trips(self) -> list[int]:
-        return [one.generation for one in self.decided if isinstance(one, Tripped)]
+        return [one.generation for one in self.decided if isinstance(one, BreakerTripped)]
 
 
 class Writer:
@@ -152,10 +150,8 @@ class Writer:
         if self._bench.fails:
             self._broken = True
             raise self._bench.fails.pop(0)
-        event = event_of(fact)
-        assert isinstance(event, Tripped)
-        self._bench.decided.append(event)
-        self._bench.read(event)
+        self._bench.decided.append(fact)
+        self._bench.read(fact)
         return Position(topic="headgate.trips", partition=0, offset=1)
 
     async def close(self) -> None:
@@ -207,7 +203,7 @@ async def test_a_trip_that_was_there_all_the_same_is_not_decided_again(bench: Be
     bench.fails.append(ClusterError("the commit is in doubt"))
     bench.count(0, 100)
     await bench.seconds()
-    trip = Tripped(
+    trip = BreakerTripped(
         group="g",
         generation=1,
         resume_at=None,
@@ -259,7 +255,7 @@ async def test_what_was_acquired_before_the_trip_never_counts_again(bench: Bench
     await bench.judging.on_gained()
     bench.count(0, 100)
     await bench.seconds()
-    bench.read(Resumed(group="g", generation=1, at=1))
+    bench.read(BreakerResumed(group="g", generation=1, at=1))
     bench.count(0, 100, generation=0)
     await bench.seconds(2)
     assert bench.trips == [1]
@@ -314,7 +310,7 @@ async def test_a_failure_does_not_end_the_judging(bench: Bench, logs: list[Event
             raise failures.pop()
 
     bench.on_decide = breaks
-    trip = Tripped(
+    trip = BreakerTripped(
         group="g", generation=1, resume_at=1, dlq_written=1, delivered=0, threshold_percent=20, window_ms=1, at=1
     )
     bench.read(trip)
@@ -345,8 +341,8 @@ async def test_a_cluster_that_is_away_is_said_once_a_minute_and_not_each_second(
 
 
 async def test_topics_are_registered_and_a_change_meanwhile_is_not_forgotten(bench: Bench) -> None:
-    bench.read(ConfigSet(group="b", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
-    late = [ConfigSet(group="a", name=DLQ_TOPIC, value="dlq.x", by="o", at=2)]
+    bench.read(GroupConfigSet(group="b", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
+    late = [GroupConfigSet(group="a", name=DLQ_TOPIC, value="dlq.x", by="o", at=2)]
 
     def changes() -> None:
         if late:
@@ -356,12 +352,12 @@ async def test_topics_are_registered_and_a_change_meanwhile_is_not_forgotten(ben
     await bench.judging.on_gained()
     await bench.judging._register()
     await bench.judging._register()
-    assert [one.group for one in bench.decided if isinstance(one, Registered)] == ["b", "a"]
+    assert [one.group for one in bench.decided if isinstance(one, DlqRegistered)] == ["b", "a"]
     assert bench.states.registered("dlq.x") == ("b", "a")
 
 
 async def test_a_registration_that_could_not_be_written_is_tried_again(bench: Bench) -> None:
-    bench.read(ConfigSet(group="b", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
+    bench.read(GroupConfigSet(group="b", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
     await bench.judging.on_gained()
     bench.away = True
     with pytest.raises(ClusterError):

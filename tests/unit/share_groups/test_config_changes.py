@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from headgate.facts import GroupConfigSet
 from headgate.share_groups.config_changes import Step, Wish, wish_of
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
@@ -17,7 +18,7 @@ from headgate.share_groups.model.group_configs import (
     THRESHOLD_PERCENT,
     ConfigRules,
 )
-from headgate.share_groups.model.group_state import ConfigSet, GroupState, ShareStates
+from headgate.share_groups.model.group_state import GroupState, ShareStates
 from headgate.wire.messages.configs import IncrementalConfig
 
 LOCKS = "share.record.lock.duration.ms"
@@ -29,7 +30,7 @@ Asked = tuple[str, int, str | None]
 def state(values: Mapping[str, str]) -> GroupState:
     states = ShareStates()
     for name, value in values.items():
-        states.apply(ConfigSet(group="sg", name=name, value=value, by="User:x", at=1))
+        states.apply(GroupConfigSet(group="sg", name=name, value=value, by="User:x", at=1))
     return states.of("sg")
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from headgate.facts import GroupPaused
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, OWN, PAUSE, RESUME, THRESHOLD_PERCENT
-from headgate.share_groups.model.group_state import Paused
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import (
     ConfigResource,
@@ -222,7 +222,7 @@ async def test_groups_that_only_we_know_are_listed(types: tuple[int, ...]) -> No
         it.groups.set("ours", {THRESHOLD_PERCENT: "30"})
         it.groups.set("both", {THRESHOLD_PERCENT: "30"})
         it.groups.set("foreign", {THRESHOLD_PERCENT: "30"})
-        it.groups.states.apply(Paused(group="only-paused", reason="x", by="y", at=1))
+        it.groups.states.apply(GroupPaused(group="only-paused", reason="x", by="y", at=1))
         found = await listed(it, types, ("both", GROUP), ("ours", TOPIC))
         assert found == [("both", GROUP), ("ours", TOPIC), ("ours", GROUP)]
 

@@ -1,10 +1,16 @@
 """What became of records, added up by second, member and partition, and never more rows than there is room for."""
 
+from headgate.facts import DispositionsCounted
+from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.share_groups.model.delivery_ledger import PartitionKey
-from headgate.share_groups.model.dispositions import OTHER, Counted, Dispositions, Kind
+from headgate.share_groups.model.dispositions import OTHER, Dispositions, Kind
 
 TOPIC = bytes(range(16))
 KEY: PartitionKey = ("sg", "m", TOPIC, 3)
+
+
+def drain(counts: Dispositions, before_second: int) -> list[DispositionsCounted]:
+    return counts.drain(before_second, at=7, topic_name={TOPIC: "orders"}.get)
 
 
 def test_a_second_of_a_partition_is_one_row() -> None:
@@ -13,11 +19,13 @@ def test_a_second_of_a_partition_is_one_row() -> None:
     counts.count(KEY, 4, 100, Kind.RELEASED, 1, 1)
     counts.count(KEY, 4, 100, Kind.REJECTED, 2, 2)
     counts.count(KEY, 4, 100, Kind.DEAD_LETTERED, 2, 2)
-    assert counts.drain(101) == [
-        Counted(
+    assert drain(counts, 101) == [
+        DispositionsCounted(
+            at=7,
             group="sg",
             member="m",
-            topic_id=TOPIC,
+            topic="orders",
+            topic_id=topic_id_text(TOPIC),
             partition=3,
             second=100,
             generation=4,
@@ -30,7 +38,7 @@ def test_a_second_of_a_partition_is_one_row() -> None:
             by_delivery_count=((1, 11), (2, 2)),
         )
     ]
-    assert counts.drain(101) == []
+    assert drain(counts, 101) == []
     assert len(counts) == 0
 
 
@@ -40,7 +48,7 @@ def test_a_record_is_in_the_delivery_counts_once() -> None:
     counts.count(KEY, 0, 1, Kind.OVER_LIMIT, 3, 6)
     counts.count(KEY, 0, 1, Kind.DEAD_LETTERED, 2, 6)
     counts.count(KEY, 0, 1, Kind.WRITE_TIMEOUT, 1, 6)
-    (row,) = counts.drain(2)
+    (row,) = drain(counts, 2)
     assert (row.over_limit, row.dead_lettered, row.write_timeouts) == (3, 2, 1)
     assert row.by_delivery_count == ((6, 3),)
 
@@ -48,15 +56,15 @@ def test_a_record_is_in_the_delivery_counts_once() -> None:
 def test_a_count_that_nobody_knows_is_0() -> None:
     counts = Dispositions()
     counts.count(KEY, 0, 1, Kind.REJECTED, 2, None)
-    assert counts.drain(2)[0].by_delivery_count == ((0, 2),)
+    assert drain(counts, 2)[0].by_delivery_count == ((0, 2),)
 
 
 def test_only_seconds_that_are_over_are_taken_out_and_in_order() -> None:
     counts = Dispositions()
     for second in (7, 5, 6):
         counts.count(KEY, 0, second, Kind.ACCEPTED, second, 1)
-    assert [(row.second, row.accepted) for row in counts.drain(7)] == [(5, 5), (6, 6)]
-    assert [row.second for row in counts.drain(8)] == [7]
+    assert [(row.second, row.accepted) for row in drain(counts, 7)] == [(5, 5), (6, 6)]
+    assert [row.second for row in drain(counts, 8)] == [7]
 
 
 def test_generations_partitions_and_members_have_rows_of_their_own() -> None:
@@ -65,7 +73,7 @@ def test_generations_partitions_and_members_have_rows_of_their_own() -> None:
         for generation in (4, 5):
             counts.count(key, generation, 1, Kind.ACCEPTED, 1, 1)
     assert len(counts) == 10
-    assert all(row.accepted == 1 for row in counts.drain(2))
+    assert all(row.accepted == 1 for row in drain(counts, 2))
 
 
 def test_beyond_the_bound_a_group_has_one_row_for_all_else() -> None:
@@ -74,10 +82,10 @@ def test_beyond_the_bound_a_group_has_one_row_for_all_else() -> None:
         counts.count(("sg", "m", TOPIC, partition), 4, 1, Kind.ACCEPTED, 1, 1)
         counts.count(("sg", "m", TOPIC, partition), 4, 1, Kind.DEAD_LETTERED, 1, 1)
     counts.count(("sg", "m", TOPIC, 0), 4, 1, Kind.ACCEPTED, 7, 1)
-    rows = counts.drain(2)
-    assert [(row.member, row.topic_id, row.partition, row.accepted) for row in rows] == [
-        ("m", TOPIC, 0, 8),
-        ("m", TOPIC, 1, 1),
+    rows = drain(counts, 2)
+    assert [(row.member, row.topic, row.partition, row.accepted) for row in rows] == [
+        ("m", "orders", 0, 8),
+        ("m", "orders", 1, 1),
         (OTHER, None, 0, 3),
     ]
     assert sum(row.dead_lettered for row in rows) == 5, "the breaker's numbers are whole"
@@ -90,7 +98,7 @@ def test_beyond_twice_the_bound_it_is_lost_and_counted() -> None:
         counts.count((f"sg{number}", "m", TOPIC, 0), 0, number, Kind.ACCEPTED, 3, 1)
     assert len(counts) == 4
     assert counts.lost == 18
-    assert sum(row.accepted for row in counts.drain(99)) == 12
+    assert sum(row.accepted for row in drain(counts, 99)) == 12
     counts.count(KEY, 0, 100, Kind.ACCEPTED, 1, 1)
     assert counts.lost == 18
     assert len(counts._seconds) == 1

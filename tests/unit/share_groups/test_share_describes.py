@@ -2,8 +2,8 @@
 
 import json
 
+from headgate.facts import GroupPaused
 from headgate.share_groups.model.group_configs import THRESHOLD_PERCENT
-from headgate.share_groups.model.group_state import Paused
 from headgate.wire.codec import decode
 from headgate.wire.messages.share import (
     DescribedShareGroup,
@@ -40,7 +40,7 @@ def status(one: DescribedShareGroup) -> object:
 async def test_groups_of_ours_have_their_status_in_a_tag() -> None:
     async with scene() as it:
         it.groups.set("set", {THRESHOLD_PERCENT: "30"})
-        it.groups.states.apply(Paused(group="paused", reason="\N{SNOWMAN}", by="y", at=1))
+        it.groups.states.apply(GroupPaused(group="paused", reason="\N{SNOWMAN}", by="y", at=1))
         one, plain, other = await described(it, group("set"), group("plain"), group("paused"))
         assert status(one) == it.groups.status("set")
         assert status(other) == it.groups.status("paused")

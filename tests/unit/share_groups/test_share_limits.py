@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.share_groups.model.group_state import ConfigSet
+from headgate.facts import GroupConfigSet
 from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic
 from tests.unit.proxy.stage import turns, until
 from tests.unit.share_groups.share_scene import (
@@ -153,6 +153,6 @@ async def test_the_letters_of_one_answer_are_one_task() -> None:
 
 async def test_without_a_dead_letter_topic_the_limit_is_the_brokers() -> None:
     async with share_stage() as on:
-        on.tell(ConfigSet(group="g", name="share.group.dlq.strict.isolation", value="true", by="User:o", at=1))
+        on.tell(GroupConfigSet(group="g", name="share.group.dlq.strict.isolation", value="true", by="User:o", at=1))
         await on.acquires((0, 0, 9))
         assert len(on.service.ledger) == 1

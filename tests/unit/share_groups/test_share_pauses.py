@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from structlog.typing import EventDict
 
+from headgate.facts import BreakerResumed, BreakerTripped
 from headgate.proxy.interceptor import CloseCause
 from headgate.share_groups import service as service_module
-from headgate.share_groups.model.group_state import Resumed, Tripped
 from headgate.wire.codec import encode
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import until
@@ -162,7 +162,7 @@ async def test_what_is_acquired_by_a_fetch_that_was_under_way_at_a_trip_is_older
         await on.send(fetching())
         asked = await on.broker.request()
         on.tell(
-            Tripped(
+            BreakerTripped(
                 group="g",
                 generation=1,
                 resume_at=None,
@@ -172,7 +172,7 @@ async def test_what_is_acquired_by_a_fetch_that_was_under_way_at_a_trip_is_older
                 window_ms=1,
                 at=1,
             ),
-            Resumed(group="g", generation=1, at=2),
+            BreakerResumed(group="g", generation=1, at=2),
         )
         await on.broker.send(asked.answer(fetched({0: [(0, 0, 1)]})))
         await on.fetched()

@@ -9,13 +9,12 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.facts import DispositionsCounted
+from headgate.facts import DispositionsCounted, GroupConfigSet, GroupConfigUnset, GroupPaused, GroupPauseEnded
 from headgate.share_groups import service as module
 from headgate.share_groups.dead_letter_delivery import Wanted
 from headgate.share_groups.model.dead_letter_records import Cause
 from headgate.share_groups.model.dispositions import Kind
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
-from headgate.share_groups.model.group_state import ConfigSet, ConfigUnset, Paused, PauseEnded
 from headgate.share_groups.resources import Listeners
 from headgate.share_groups.service import ShareGroupService
 from tests.unit.proxy.stage import config, until
@@ -37,7 +36,7 @@ class Opening:
     async def __call__(self, _config: Config, _worker: int, told: Listeners, stack: AsyncExitStack) -> Any:
         self.asked += 1
         stack.callback(self._close)
-        told.on_event(Paused(group="g", reason="r", by="o", at=1))
+        told.on_event(GroupPaused(group="g", reason="r", by="o", at=1))
         if self.fails_for_ever is not None:
             raise self.fails_for_ever
         if self.failures:
@@ -139,11 +138,11 @@ async def test_what_was_counted_is_written_at_the_end(opening: Opening) -> None:
 
 async def test_a_group_is_minded_as_long_as_it_has_anything_of_ours(opening: Opening) -> None:
     service = service_of(opening)
-    service._on_event(ConfigSet(group="g", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
-    service._on_event(Paused(group="g", reason="r", by="o", at=1))
-    service._on_event(ConfigUnset(group="g", name=DLQ_TOPIC))
+    service._on_event(GroupConfigSet(group="g", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
+    service._on_event(GroupPaused(group="g", reason="r", by="o", at=1))
+    service._on_event(GroupConfigUnset(group="g", name=DLQ_TOPIC))
     assert service.minded == {b"g"}
-    service._on_event(PauseEnded(group="g"))
+    service._on_event(GroupPauseEnded(group="g"))
     assert service.minded == set()
 
 
@@ -196,7 +195,7 @@ async def test_the_broker_gets_the_limit_back_that_the_user_means(
     async with service.running():
         await until(lambda: service.is_ready)
         for name, value in ((DLQ_TOPIC, "dlq.x"), (LIMIT, "4")):
-            service._on_event(ConfigSet(group="h", name=name, value=value, by="o", at=1))
+            service._on_event(GroupConfigSet(group="h", name=name, value=value, by="o", at=1))
         await service.operating.set_configs("h", changes, "User:o")
         assert back == [given]
         assert service.states.of("h").values == {}

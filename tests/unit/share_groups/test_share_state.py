@@ -6,23 +6,20 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.share_groups.model.group_configs import AUTO_RESUME_ENABLE, BREAKER_ENABLE, DLQ_TOPIC, GroupSettings
-from headgate.share_groups.model.group_state import (
-    ConfigSet,
-    ConfigUnset,
-    Event,
-    GroupState,
-    Paused,
-    PauseEnded,
-    PauseReason,
-    Registered,
-    Resumed,
-    ShareStates,
-    Tripped,
-    Unregistered,
+from headgate.facts import (
+    BreakerResumed,
+    BreakerTripped,
+    DlqRegistered,
+    DlqUnregistered,
+    GroupConfigSet,
+    GroupConfigUnset,
+    GroupPaused,
+    GroupPauseEnded,
 )
+from headgate.share_groups.model.group_configs import AUTO_RESUME_ENABLE, BREAKER_ENABLE, DLQ_TOPIC, GroupSettings
+from headgate.share_groups.model.group_state import GroupState, PauseReason, ShareGroupFact, ShareStates
 
-TRIP = Tripped(
+TRIP = BreakerTripped(
     group="sg",
     generation=1,
     resume_at=None,
@@ -32,19 +29,19 @@ TRIP = Tripped(
     window_ms=60_000,
     at=1_000,
 )
-PAUSE = Paused(group="sg", reason="deploy", by="User:ops", at=2_000)
-RESUMED = Resumed(group="sg", generation=1, at=3_000)
+PAUSE = GroupPaused(group="sg", reason="deploy", by="User:ops", at=2_000)
+RESUMED = BreakerResumed(group="sg", generation=1, at=3_000)
 
 
-def folded(events: Iterable[Event]) -> ShareStates:
+def folded(events: Iterable[ShareGroupFact]) -> ShareStates:
     states = ShareStates()
     for event in events:
         assert states.apply(event) == event.group
     return states
 
 
-def configured(name: str, value: str) -> ConfigSet:
-    return ConfigSet(group="sg", name=name, value=value, by="User:ops", at=1)
+def configured(name: str, value: str) -> GroupConfigSet:
+    return GroupConfigSet(group="sg", name=name, value=value, by="User:ops", at=1)
 
 
 def test_a_group_of_which_nothing_is_known_is_not_minded() -> None:
@@ -60,9 +57,9 @@ def test_a_config_counts_until_it_is_unset() -> None:
     assert states.of("sg").values == {BREAKER_ENABLE: "true", DLQ_TOPIC: "dlq.o"}
     assert states.of("sg").settings == GroupSettings(breaker_enable=True, dlq_topic="dlq.o")
     assert states.of("sg").is_minded
-    states.apply(ConfigUnset(group="sg", name=BREAKER_ENABLE))
+    states.apply(GroupConfigUnset(group="sg", name=BREAKER_ENABLE))
     assert states.of("sg").settings == GroupSettings(dlq_topic="dlq.o")
-    states.apply(ConfigUnset(group="sg", name=DLQ_TOPIC))
+    states.apply(GroupConfigUnset(group="sg", name=DLQ_TOPIC))
     assert not states.of("sg").is_minded
     assert not list(states.groups())
 
@@ -96,9 +93,9 @@ def test_reasons_are_a_set_and_each_end_clears_its_own() -> None:
     both.apply(RESUMED)
     assert both.of("sg").reasons == (operators,)
     assert both.of("sg").is_paused
-    both.apply(PauseEnded(group="sg"))
+    both.apply(GroupPauseEnded(group="sg"))
     assert not both.of("sg").is_paused
-    only_breaker = folded([TRIP, PAUSE, PauseEnded(group="sg")])
+    only_breaker = folded([TRIP, PAUSE, GroupPauseEnded(group="sg")])
     assert only_breaker.of("sg").reasons == (breakers,)
 
 
@@ -111,7 +108,7 @@ def test_a_group_without_configs_that_is_paused_is_minded() -> None:
 def test_switching_the_breaker_off_does_not_resume() -> None:
     states = folded([configured(BREAKER_ENABLE, "true"), TRIP, configured(BREAKER_ENABLE, "false")])
     assert states.of("sg").is_tripped
-    states.apply(ConfigUnset(group="sg", name=BREAKER_ENABLE))
+    states.apply(GroupConfigUnset(group="sg", name=BREAKER_ENABLE))
     assert states.of("sg").is_tripped
 
 
@@ -119,7 +116,7 @@ def test_a_resume_is_due_at_its_time_and_clears_only_the_breakers_reason() -> No
     states = folded([replace(TRIP, resume_at=5_000), PAUSE])
     assert states.due_resumes(4_999) == ()
     (due,) = states.due_resumes(5_000)
-    assert due == Resumed(group="sg", generation=1, at=5_000)
+    assert due == BreakerResumed(group="sg", generation=1, at=5_000)
     states.apply(due)
     assert states.due_resumes(9_999) == ()
     assert [reason.code for reason in states.of("sg").reasons] == ["OPERATOR"]
@@ -135,30 +132,30 @@ def test_when_it_resumes_is_what_the_trip_says_and_not_what_the_configs_say() ->
 def test_a_new_trip_has_its_own_time() -> None:
     states = folded([replace(TRIP, resume_at=5_000), RESUMED, replace(TRIP, generation=2, resume_at=8_000)])
     assert states.due_resumes(7_999) == ()
-    assert states.due_resumes(8_000) == (Resumed(group="sg", generation=2, at=8_000),)
+    assert states.due_resumes(8_000) == (BreakerResumed(group="sg", generation=2, at=8_000),)
 
 
 def test_groups_of_a_dead_letter_topic_come_in_the_order_of_their_registration() -> None:
-    states = folded([Registered(topic="dlq.o", group=name, at=9) for name in ("b", "a", "c")])
+    states = folded([DlqRegistered(topic="dlq.o", group=name, at=9) for name in ("b", "a", "c")])
     assert states.registered("dlq.o") == ("b", "a", "c")
-    states.apply(Unregistered(topic="dlq.o", group="b"))
+    states.apply(DlqUnregistered(topic="dlq.o", group="b"))
     assert states.registered("dlq.o") == ("a", "c")
-    states.apply(Registered(topic="dlq.o", group="b", at=1))
+    states.apply(DlqRegistered(topic="dlq.o", group="b", at=1))
     assert states.registered("dlq.o") == ("a", "c", "b"), "by their place in the log, never by their time"
     assert states.topics() == {"dlq.o": ("a", "c", "b")}
-    states.apply(Registered(topic="dlq.o", group="a", at=10))
+    states.apply(DlqRegistered(topic="dlq.o", group="a", at=10))
     assert states.registered("dlq.o") == ("c", "b", "a"), "the first record of a may be compacted away"
     assert states.registered("dlq.p") == ()
 
 
 def test_a_registration_alone_does_not_mind_the_group() -> None:
-    states = folded([Registered(topic="dlq.o", group="sg", at=9)])
+    states = folded([DlqRegistered(topic="dlq.o", group="sg", at=9)])
     assert not states.of("sg").is_minded
     assert not list(states.groups())
 
 
 def test_forgetting_is_whole() -> None:
-    states = folded([TRIP, PAUSE, configured(DLQ_TOPIC, "dlq.o"), Registered(topic="dlq.o", group="sg", at=9)])
+    states = folded([TRIP, PAUSE, configured(DLQ_TOPIC, "dlq.o"), DlqRegistered(topic="dlq.o", group="sg", at=9)])
     states.forget()
     assert not list(states.groups())
     assert not states.topics()
@@ -172,24 +169,24 @@ GROUPS = st.sampled_from(["a", "b", "c"])
 NAMES = st.sampled_from([BREAKER_ENABLE, AUTO_RESUME_ENABLE, DLQ_TOPIC])
 TOPICS = st.sampled_from(["dlq.o", "dlq.p"])
 SMALL = st.integers(0, 4)
-DECISIONS: st.SearchStrategy[Event] = st.one_of(
+DECISIONS: st.SearchStrategy[ShareGroupFact] = st.one_of(
     st.builds(
-        ConfigSet,
+        GroupConfigSet,
         group=GROUPS,
         name=NAMES,
         value=st.sampled_from(["true", "false", "dlq.o", "x"]),
         by=st.just("u"),
         at=SMALL,
     ),
-    st.builds(ConfigUnset, group=GROUPS, name=NAMES),
-    st.builds(Paused, group=GROUPS, reason=st.just("r"), by=st.just("u"), at=SMALL),
-    st.builds(PauseEnded, group=GROUPS),
-    st.builds(Resumed, group=GROUPS, generation=SMALL, at=SMALL),
-    st.builds(Registered, topic=TOPICS, group=GROUPS, at=SMALL),
-    st.builds(Unregistered, topic=TOPICS, group=GROUPS),
+    st.builds(GroupConfigUnset, group=GROUPS, name=NAMES),
+    st.builds(GroupPaused, group=GROUPS, reason=st.just("r"), by=st.just("u"), at=SMALL),
+    st.builds(GroupPauseEnded, group=GROUPS),
+    st.builds(BreakerResumed, group=GROUPS, generation=SMALL, at=SMALL),
+    st.builds(DlqRegistered, topic=TOPICS, group=GROUPS, at=SMALL),
+    st.builds(DlqUnregistered, topic=TOPICS, group=GROUPS),
 )
 TRIPS = st.builds(
-    Tripped,
+    BreakerTripped,
     group=GROUPS,
     generation=SMALL,
     resume_at=st.none() | SMALL,
@@ -201,29 +198,29 @@ TRIPS = st.builds(
 )
 
 
-def key_of(event: Event) -> tuple[str, ...]:
+def key_of(event: ShareGroupFact) -> tuple[str, ...]:
     """The key of its record, without the topic."""
     match event:
-        case ConfigSet() | ConfigUnset():
+        case GroupConfigSet() | GroupConfigUnset():
             return ("group_config", event.group, event.name)
-        case Paused() | PauseEnded():
+        case GroupPaused() | GroupPauseEnded():
             return ("pause", event.group)
-        case Resumed():
+        case BreakerResumed():
             return ("resumed", event.group)
-        case Tripped():
+        case BreakerTripped():
             return ("trip", event.group)
-        case Registered() | Unregistered():
+        case DlqRegistered() | DlqUnregistered():
             return ("dlq", event.topic, event.group)
 
 
-def compacted(log: list[Event], stay: st.DataObject) -> list[Event]:
+def compacted(log: list[ShareGroupFact], stay: st.DataObject) -> list[ShareGroupFact]:
     """What a cleaner may leave: the last record of each key, any of those before it, and of a last null maybe none."""
     last = {key_of(event): place for place, event in enumerate(log)}
-    left: list[Event] = []
+    left: list[ShareGroupFact] = []
     for place, event in enumerate(log):
         key = key_of(event)
         is_last = last[key] == place
-        is_null = isinstance(event, ConfigUnset | PauseEnded | Unregistered)
+        is_null = isinstance(event, GroupConfigUnset | GroupPauseEnded | DlqUnregistered)
         if not is_last:
             if stay.draw(st.booleans(), label=f"{place} stays"):
                 left.append(event)
@@ -240,7 +237,7 @@ def seen(states: ShareStates) -> object:
     )
 
 
-def interleaved(one: list[Event], other: list[Event], data: st.DataObject) -> list[Event]:
+def interleaved(one: list[ShareGroupFact], other: list[ShareGroupFact], data: st.DataObject) -> list[ShareGroupFact]:
     one, other, mixed = one[::-1], other[::-1], []
     while one or other:
         first = bool(one) and (not other or data.draw(st.booleans()))
@@ -250,7 +247,7 @@ def interleaved(one: list[Event], other: list[Event], data: st.DataObject) -> li
 
 @given(decisions=st.lists(DECISIONS, max_size=30), trips=st.lists(TRIPS, max_size=8), data=st.data())
 def test_the_fold_of_a_compacted_log_is_the_fold_of_the_log(
-    decisions: list[Event], trips: list[Event], data: st.DataObject
+    decisions: list[ShareGroupFact], trips: list[ShareGroupFact], data: st.DataObject
 ) -> None:
     whole = folded([*decisions, *trips])
     left = interleaved(compacted(decisions, data), compacted(trips, data), data)
@@ -259,18 +256,18 @@ def test_the_fold_of_a_compacted_log_is_the_fold_of_the_log(
 
 @given(
     log=st.lists(
-        st.builds(Registered, topic=st.just("dlq.o"), group=GROUPS, at=SMALL)
-        | st.builds(Unregistered, topic=st.just("dlq.o"), group=GROUPS),
+        st.builds(DlqRegistered, topic=st.just("dlq.o"), group=GROUPS, at=SMALL)
+        | st.builds(DlqUnregistered, topic=st.just("dlq.o"), group=GROUPS),
         max_size=8,
     ),
     data=st.data(),
 )
-def test_who_was_first_survives_compaction(log: list[Event], data: st.DataObject) -> None:
+def test_who_was_first_survives_compaction(log: list[ShareGroupFact], data: st.DataObject) -> None:
     assert folded(compacted(log, data)).registered("dlq.o") == folded(log).registered("dlq.o")
 
 
 @given(log=st.lists(DECISIONS | TRIPS, max_size=30))
-def test_reading_a_log_twice_is_reading_it_once(log: list[Event]) -> None:
+def test_reading_a_log_twice_is_reading_it_once(log: list[ShareGroupFact]) -> None:
     once = folded(log)
     twice = folded([*log, *log])
     assert seen(twice) == seen(once)

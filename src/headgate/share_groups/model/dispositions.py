@@ -5,11 +5,13 @@ partition. `delivered` of KIP-1316 is `accepted`, `dlq_written` is `dead_lettere
 neither, and a write that timed out is not a dead letter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from headgate.facts import DispositionsCounted
+from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.share_groups.model.delivery_ledger import PartitionKey
 
 # A row takes about half a kilobyte, and rows are taken out every second.
@@ -27,25 +29,6 @@ class Kind(IntEnum):
     OVER_LIMIT = 3
     DEAD_LETTERED = 4
     WRITE_TIMEOUT = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """`topic_id` is None in the row for all the members and partitions that had no room of their own."""
-
-    group: str
-    member: str
-    topic_id: bytes | None
-    partition: int
-    second: int
-    generation: int
-    accepted: int
-    released: int
-    rejected: int
-    over_limit: int
-    dead_lettered: int
-    write_timeouts: int
-    by_delivery_count: tuple[tuple[int, int], ...]
 
 
 _RowKey = tuple[str, str, bytes | None, int, int]
@@ -85,13 +68,15 @@ class Dispositions:
             deliveries = UNKNOWN_COUNT if delivery_count is None else delivery_count
             row.by_delivery_count[deliveries] = row.by_delivery_count.get(deliveries, 0) + n
 
-    def drain(self, before_second: int) -> list[Counted]:
-        """Take out what was counted before this second."""
-        drained: list[Counted] = []
+    def drain(
+        self, before_second: int, *, at: int, topic_name: Callable[[bytes], str | None]
+    ) -> list[DispositionsCounted]:
+        """Removes the rows of all seconds before this one and returns them as facts made at `at`."""
+        drained: list[DispositionsCounted] = []
         for second in sorted(one for one in self._seconds if one < before_second):
             rows = self._seconds.pop(second)
             self._rows -= len(rows)
-            drained.extend(_counted(second, rows.items()))
+            drained.extend(_fact(at, second, key, row, topic_name) for key, row in rows.items())
         return drained
 
     def _row(self, key: PartitionKey, generation: int, second: int) -> _Row | None:
@@ -113,21 +98,25 @@ class Dispositions:
         return row
 
 
-def _counted(second: int, rows: Iterable[tuple[_RowKey, _Row]]) -> Iterable[Counted]:
-    for (group, member, topic_id, partition, generation), row in rows:
-        accepted, released, rejected, over_limit, dead_lettered, write_timeouts = row.counts
-        yield Counted(
-            group=group,
-            member=member,
-            topic_id=topic_id,
-            partition=partition,
-            second=second,
-            generation=generation,
-            accepted=accepted,
-            released=released,
-            rejected=rejected,
-            over_limit=over_limit,
-            dead_lettered=dead_lettered,
-            write_timeouts=write_timeouts,
-            by_delivery_count=tuple(sorted(row.by_delivery_count.items())),
-        )
+def _fact(
+    at: int, second: int, key: _RowKey, row: _Row, topic_name: Callable[[bytes], str | None]
+) -> DispositionsCounted:
+    group, member, topic_id, partition, generation = key
+    accepted, released, rejected, over_limit, dead_lettered, write_timeouts = row.counts
+    return DispositionsCounted(
+        at=at,
+        group=group,
+        member=member,
+        topic=None if topic_id is None else topic_name(topic_id),
+        topic_id=None if topic_id is None else topic_id_text(topic_id),
+        partition=partition,
+        second=second,
+        generation=generation,
+        accepted=accepted,
+        released=released,
+        rejected=rejected,
+        over_limit=over_limit,
+        dead_lettered=dead_lettered,
+        write_timeouts=write_timeouts,
+        by_delivery_count=tuple(sorted(row.by_delivery_count.items())),
+    )

@@ -10,6 +10,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import assert_never
 
+from headgate.facts import (
+    BreakerResumed,
+    BreakerTripped,
+    DlqRegistered,
+    DlqUnregistered,
+    GroupConfigSet,
+    GroupConfigUnset,
+    GroupPaused,
+    GroupPauseEnded,
+)
 from headgate.share_groups.model.group_configs import GroupSettings, settings_of
 
 BREAKER_TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"
@@ -20,77 +30,16 @@ _NO_VALUES: Mapping[str, str] = MappingProxyType({})
 _DEFAULTS = settings_of(_NO_VALUES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSet:
-    group: str
-    name: str
-    value: str
-    by: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigUnset:
-    group: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
-    """By an operator."""
-
-    group: str
-    reason: str
-    by: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseEnded:
-    """The operator's."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
-    """The breaker's pause is over up to and with this generation."""
-
-    group: str
-    generation: int
-    at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tripped:
-    """`resume_at` is fixed here, once: what the configs say later changes nothing. None: only by an operator."""
-
-    group: str
-    generation: int
-    resume_at: int | None
-    dlq_written: int
-    delivered: int
-    threshold_percent: int
-    window_ms: int
-    at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """The group has this dead-letter topic."""
-
-    topic: str
-    group: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unregistered:
-    topic: str
-    group: str
-
-
-Event = ConfigSet | ConfigUnset | Paused | PauseEnded | Resumed | Tripped | Registered | Unregistered
+ShareGroupFact = (
+    GroupConfigSet
+    | GroupConfigUnset
+    | GroupPaused
+    | GroupPauseEnded
+    | BreakerResumed
+    | BreakerTripped
+    | DlqRegistered
+    | DlqUnregistered
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +58,8 @@ class GroupState:
 
     values: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES)
     settings: GroupSettings = _DEFAULTS
-    pause: Paused | None = None
-    trip: Tripped | None = None
+    pause: GroupPaused | None = None
+    trip: BreakerTripped | None = None
     resumed_generation: int = 0
 
     @property
@@ -151,7 +100,7 @@ class GroupState:
 NOTHING = GroupState()
 
 
-def _breakers_reason(trip: Tripped) -> PauseReason:
+def _breakers_reason(trip: BreakerTripped) -> PauseReason:
     text = (
         f"{trip.dlq_written} of {trip.delivered + trip.dlq_written} records became dead letters within "
         f"{trip.window_ms} ms, and {trip.threshold_percent} % is the threshold"
@@ -164,9 +113,9 @@ class _Folded:
     """The last record of each key of one group."""
 
     values: dict[str, str] = field(default_factory=dict)
-    pause: Paused | None = None
-    trip: Tripped | None = None
-    resumed: Resumed | None = None
+    pause: GroupPaused | None = None
+    trip: BreakerTripped | None = None
+    resumed: BreakerResumed | None = None
 
     def frozen(self) -> GroupState:
         return GroupState(
@@ -194,21 +143,21 @@ class ShareStates:
         # In order of registration: the place of a name is that of its last record, as in a compacted log.
         self._topics: dict[str, dict[str, None]] = {}
 
-    def apply(self, event: Event) -> str:
+    def apply(self, fact: ShareGroupFact) -> str:
         """The group that this is about."""
-        match event:
-            case Registered(topic=topic, group=group):
+        match fact:
+            case DlqRegistered(topic=topic, group=group):
                 groups = self._topics.setdefault(topic, {})
                 groups.pop(group, None)
                 groups[group] = None
-            case Unregistered(topic=topic, group=group):
+            case DlqUnregistered(topic=topic, group=group):
                 groups = self._topics.get(topic, {})
                 groups.pop(group, None)
                 if not groups:
                     self._topics.pop(topic, None)
             case _:
-                self._fold(event)
-        return event.group
+                self._fold(fact)
+        return fact.group
 
     def of(self, group: str) -> GroupState:
         return self._states.get(group, NOTHING)
@@ -224,10 +173,10 @@ class ShareStates:
     def topics(self) -> Mapping[str, tuple[str, ...]]:
         return {topic: tuple(groups) for topic, groups in self._topics.items()}
 
-    def due_resumes(self, now_ms: int) -> tuple[Resumed, ...]:
+    def due_resumes(self, now_ms: int) -> tuple[BreakerResumed, ...]:
         """What is to be written now: the breaker's pauses whose time has come, and no other reason of a pause."""
         return tuple(
-            Resumed(group=group, generation=trip.generation, at=now_ms)
+            BreakerResumed(group=group, generation=trip.generation, at=now_ms)
             for group in sorted(self._tripped)
             if (trip := self._states[group].trip) is not None
             and trip.resume_at is not None
@@ -241,26 +190,29 @@ class ShareStates:
         self._tripped.clear()
         self._topics.clear()
 
-    def _fold(self, event: ConfigSet | ConfigUnset | Paused | PauseEnded | Resumed | Tripped) -> None:
-        group = event.group
+    def _fold(
+        self,
+        fact: GroupConfigSet | GroupConfigUnset | GroupPaused | GroupPauseEnded | BreakerResumed | BreakerTripped,
+    ) -> None:
+        group = fact.group
         folded = self._folded.get(group)
         if folded is None:
             folded = self._folded[group] = _Folded()
-        match event:
-            case ConfigSet(name=name, value=value):
+        match fact:
+            case GroupConfigSet(name=name, value=value):
                 folded.values[name] = value
-            case ConfigUnset(name=name):
+            case GroupConfigUnset(name=name):
                 folded.values.pop(name, None)
-            case Paused():
-                folded.pause = event
-            case PauseEnded():
+            case GroupPaused():
+                folded.pause = fact
+            case GroupPauseEnded():
                 folded.pause = None
-            case Resumed():
-                folded.resumed = event
-            case Tripped():
-                folded.trip = event
+            case BreakerResumed():
+                folded.resumed = fact
+            case BreakerTripped():
+                folded.trip = fact
             case _:
-                assert_never(event)
+                assert_never(fact)
         if folded.is_empty:
             del self._folded[group]
             self._states.pop(group, None)
