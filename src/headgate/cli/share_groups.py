@@ -1,7 +1,7 @@
-"""`headgate share-groups`: what KIP-1316 adds to `kafka-share-groups.sh`, asked through Headgate.
+"""`headgate share-groups`: the commands that KIP-1316 adds to `kafka-share-groups.sh`, sent to the gateway.
 
-One rule: the flags are the KIP's, the rights the cluster's own: describing a group needs DESCRIBE on it, pausing and
-resuming ALTER_CONFIGS. Exit codes: 0 done, 1 failed or not there, 2 usage.
+The flags are those of the KIP, and the ACLs of the cluster apply: describing a group needs DESCRIBE on it, pausing and
+resuming ALTER_CONFIGS. Exit codes: 0 success, 1 failure or unknown group, 2 usage.
 """
 
 import argparse
@@ -12,11 +12,11 @@ from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.logs import escaped
 from headgate.kafka.connections import Connections, Dialler
-from headgate.share_groups.admin import BreakerStatus, breaker_status, dlq_topology, steer
+from headgate.share_groups.admin import DescribedBreaker, breaker_status, dlq_topology, pause_or_resume
 from headgate.share_groups.model.group_configs import MOST_REASON_CHARACTERS, PAUSE, RESUME
 
 _PAUSE_S = 0.1
-# The gateway that took the change has it; another that minds the group reads it a moment later.
+# Another worker or gateway than the one that took the change reads it a moment later.
 _SETTLED_S = 3.0
 
 
@@ -24,50 +24,50 @@ _SETTLED_S = 3.0
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "share-groups",
-        help="show circuit breakers and dead-letter topics of share groups, pause and resume",
-        description="Show the circuit breaker of a share group or the dead-letter topics of all, pause a group, or "
-        "resume it: as KIP-1316 names it, asked through Headgate.",
+        help="show circuit breakers and dead-letter topics of share groups, pause and resume groups",
+        description="Show the circuit breaker of a share group or the dead-letter topics of all share groups, pause a "
+        "group, or resume it, with the flags of KIP-1316.",
     )
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the gateway's address(es)"
     )
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--describe", action="store_true", help="with --circuit-breaker or --dlq-topology")
-    actions.add_argument("--pause", action="store_true", help="stop the delivery of records; nothing is lost")
-    actions.add_argument("--resume", action="store_true", help="end every pause, the circuit breaker's too")
+    actions.add_argument("--pause", action="store_true", help="stop the delivery of records; no record is lost")
+    actions.add_argument("--resume", action="store_true", help="end every pause, including that of the circuit breaker")
     parser.add_argument("--group", action="append", metavar="GROUP", help="the share group to act on")
     views = parser.add_mutually_exclusive_group()
-    views.add_argument("--circuit-breaker", action="store_true", help="with --describe: the breaker of a group")
-    views.add_argument("--dlq-topology", action="store_true", help="with --describe: all dead-letter topics")
-    parser.add_argument("--reason", metavar="TEXT", help="with --pause and --resume: why; it is logged")
+    views.add_argument("--circuit-breaker", action="store_true", help="with --describe: show the breaker of --group")
+    views.add_argument("--dlq-topology", action="store_true", help="with --describe: show all dead-letter topics")
+    parser.add_argument("--reason", metavar="TEXT", help="with --pause and --resume: the reason, which is logged")
     add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 done, 1 the group is not there or the thing failed, 2 usage."""
     _check(args)
     return show(args, _answer(args, dialler_of(args)))
 
 
 def _check(args: argparse.Namespace) -> None:
-    """What the flags say together."""
     groups: list[str] = args.group or []
     if args.describe:
         if not (args.circuit_breaker or args.dlq_topology):
-            raise UsageError("--describe takes --circuit-breaker or --dlq-topology; kafka-share-groups.sh has the rest")
+            raise UsageError(
+                "--describe needs --circuit-breaker or --dlq-topology; see kafka-share-groups.sh for the rest"
+            )
         if args.reason is not None:
-            raise UsageError("--reason is for --pause and --resume")
+            raise UsageError("--reason applies to --pause and --resume only")
         if args.dlq_topology and groups:
-            raise UsageError("--dlq-topology takes no --group: it shows them all")
+            raise UsageError("--dlq-topology shows all groups: omit --group")
     elif args.circuit_breaker or args.dlq_topology:
-        raise UsageError("--circuit-breaker and --dlq-topology are for --describe")
+        raise UsageError("--circuit-breaker and --dlq-topology apply to --describe only")
     elif args.reason is None or not args.reason.strip():
-        raise UsageError(f"{'--pause' if args.pause else '--resume'} takes a --reason")
+        raise UsageError(f"{'--pause' if args.pause else '--resume'} needs a --reason")
     elif len(args.reason) > MOST_REASON_CHARACTERS:
-        raise UsageError(f"--reason must not have more than {MOST_REASON_CHARACTERS} characters")
+        raise UsageError(f"--reason has more than {MOST_REASON_CHARACTERS} characters")
     if not args.dlq_topology and (len(groups) != 1 or not groups[0]):
-        raise UsageError("take one --group")
+        raise UsageError("specify exactly one --group")
     check_timeout(args)
 
 
@@ -80,27 +80,28 @@ async def _answer(args: argparse.Namespace, dialler: Dialler) -> Outcome:
         [group] = args.group
         if args.describe:
             found = await breaker_status(connections, group)
-            return Outcome(text.breaker_text(found), dict(found.document), note=text.breaker_note(found))
-        await steer(connections, group, PAUSE if args.pause else RESUME, args.reason)
-        status: BreakerStatus | None = None
+            return Outcome(text.breaker_text(found.status), found.status.document(), note=text.breaker_note(found))
+        await pause_or_resume(connections, group, PAUSE if args.pause else RESUME, args.reason)
+        found_after: DescribedBreaker | None = None
         problem = None
         try:
-            status = await _settled(connections, group, paused=args.pause)
-        except ClusterError as failure:  # it is done all the same
-            problem = f"it is done, and cannot be described: {escaped(str(failure))}"
+            found_after = await _wait_for_change(connections, group, paused=args.pause)
+        except ClusterError as failure:
+            problem = f"change applied, but the new status could not be read: {escaped(str(failure))}"
+        status = None if found_after is None else found_after.status
         return Outcome(
-            text.steering_text(group, status, paused=args.pause),
-            text.steering_json(group, status, args.reason, paused=args.pause),
+            text.action_text(group, status, paused=args.pause),
+            text.action_json(group, status, args.reason, paused=args.pause),
             note=problem,
         )
 
 
-async def _settled(connections: Connections, group: str, *, paused: bool) -> BreakerStatus:
-    """The group when it is described as it should be now, or as it is after a while."""
+async def _wait_for_change(connections: Connections, group: str, *, paused: bool) -> DescribedBreaker:
+    """Describes the group until its status shows the change, for a few seconds at most."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _SETTLED_S
     while True:
-        status = await breaker_status(connections, group)
-        if status.document.get("paused") in {paused, None} or loop.time() >= until:
-            return status
+        found = await breaker_status(connections, group)
+        if found.status.paused in {paused, None} or loop.time() >= until:
+            return found
         await asyncio.sleep(_PAUSE_S)

@@ -1,16 +1,17 @@
-"""How `headgate share-groups` shows its answers: tables in the manner of Kafka's own tool, and JSON.
+"""The output of `headgate share-groups`: tables in the style of Kafka's own tool, and JSON.
 
-One rule: pure, and a gateway's answer is shown whatever it holds: what is missing or null is a dash, and what others
-wrote (names, reasons) is escaped.
+Pure. A value that is not known is a dash; names and reasons are escaped, because clients choose them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_never
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
-from headgate.share_groups.admin import BreakerStatus, DlqTopology
+from headgate.share_groups.admin import DescribedBreaker, DlqTopology, StatusSource
+from headgate.share_groups.model.breaker_status import BreakerStatus, PauseReason
 from headgate.share_groups.model.group_state import OPERATOR
 
 _BREAKER = (
@@ -32,65 +33,67 @@ _TOPOLOGY = ("DLQ-TOPIC", "SHARED", "CONFLICT", "GROUPS")
 
 
 def breaker_text(status: BreakerStatus) -> str:
-    """The breaker, then why the group is paused, when it resumes by itself, and who resumed it last."""
-    said = status.document
+    """The breaker, the reasons of its pause, when it resumes automatically, and who resumed it last."""
     row = (
-        _cell(said.get("group")),
-        _yes_no(said.get("enabled")),
-        _yes_no(said.get("paused")),
-        _cell(said.get("generation")),
-        _cell(said.get("delivered")),
-        _cell(said.get("dlq_written")),
-        _rate(said.get("dlq_rate")),
-        _percent(said.get("threshold_percent")),
-        _cell(said.get("min_messages")),
-        _cell(said.get("window_ms")),
-        _cell(said.get("limit")) + (" (unprotected)" if said.get("limit_unprotected") is True else ""),
-        _cell(said.get("dlq_topic")),
+        _cell(status.group),
+        _yes_no(status.enabled),
+        _yes_no(status.paused),
+        _cell(status.generation),
+        _cell(status.delivered),
+        _cell(status.dlq_written),
+        "-" if status.dlq_rate is None else f"{100 * status.dlq_rate:.2f}%",
+        "-" if status.threshold_percent is None else f"{status.threshold_percent}%",
+        _cell(status.min_messages),
+        _cell(status.window_ms),
+        _cell(status.limit) + (" (unprotected)" if status.limit_unprotected else ""),
+        _cell(status.dlq_topic),
     )
     shown = _fitted([_BREAKER, row])
-    if reasons := _reasons(said):
-        shown += "\n" + _fitted([_REASONS, *map(_reason_row, reasons)])
-    if said.get("auto_resume_at") is not None:
-        shown += f"\nResumes by itself at {_time(said['auto_resume_at'])}.\n"
-    if isinstance(last := said.get("last_resume"), Mapping):
-        by, at = _cell(last.get("by")), _time(last.get("at"))
-        shown += f"\nLast resumed by {by} at {at}: {_cell(last.get('reason'))}\n"
+    if status.pause_reasons:
+        shown += "\n" + _reasons_table(status.pause_reasons)
+    if status.auto_resume_at is not None:
+        shown += f"\nResumes automatically at {_time(status.auto_resume_at)}.\n"
+    if (last := status.last_resume) is not None:
+        shown += f"\nLast resumed by {_cell(last.by)} at {_time(last.at)}: {_cell(last.reason)}\n"
     return shown
 
 
-def breaker_note(status: BreakerStatus) -> str | None:
-    """What must be said of a state that the gateway did not describe itself."""
-    if status.is_whole:
-        return None
-    name = escaped(str(status.document.get("group")))
-    if not status.is_known:
-        return (
-            f"share group '{name}' does not exist yet: no member has joined. This is what its configs say; whether it "
-            "is paused is told when somebody has joined"
-        )
-    return f"share group '{name}' has none of Headgate's configs: it is neither counted nor paused"
+def breaker_note(described: DescribedBreaker) -> str | None:
+    """Explains a status that does not come from the gateway itself."""
+    name = escaped(described.status.group)
+    match described.source:
+        case StatusSource.GATEWAY:
+            return None
+        case StatusSource.CONFIGS:
+            return (
+                f"share group '{name}' has no members yet: its status is derived from its configs, and whether it is "
+                "paused is shown when a member has joined"
+            )
+        case StatusSource.NO_CONFIGS:
+            return f"share group '{name}' has none of Headgate's configs: it is neither counted nor paused"
+        case _:
+            assert_never(described.source)
 
 
-def steering_text(group: str, status: BreakerStatus | None, *, paused: bool) -> str:
-    name = escaped(group)
-    reasons = _reasons(status.document) if status is not None else []
-    if paused:
-        first = f"Share group '{name}' is paused.\n"
-    elif reasons:
-        first = f"Share group '{name}' is still paused.\n"
+def action_text(group: str, status: BreakerStatus | None, *, paused: bool) -> str:
+    reasons = () if status is None else status.pause_reasons or ()
+    state = "paused" if paused else "still paused" if reasons else "resumed"
+    return f"Share group '{escaped(group)}' is {state}.\n" + ("\n" + _reasons_table(reasons) if reasons else "")
+
+
+def action_json(group: str, status: BreakerStatus | None, reason: str, *, paused: bool) -> dict[str, Any]:
+    """The status after a pause or resume; while the group cannot be described, the change that was requested."""
+    if status is None or status.paused is None:
+        remaining = [PauseReason(code=OPERATOR, text=reason, by=None, since=None)] if paused else []
+        is_paused = paused
     else:
-        first = f"Share group '{name}' is resumed.\n"
-    return first + ("\n" + _fitted([_REASONS, *map(_reason_row, reasons)]) if reasons else "")
-
-
-def steering_json(group: str, status: BreakerStatus | None, reason: str, *, paused: bool) -> dict[str, Any]:
-    """What the gateway tells; of a group that nobody describes yet, what was asked for and done."""
-    told = None if status is None else status.document.get("paused")
-    if status is None or told is None:
-        remaining = [{"code": OPERATOR, "text": reason, "by": None, "since": None}] if paused else []
-        return {"group": group, "paused": paused, "reason": reason, "remaining_reasons": remaining}
-    return {"group": group, "paused": told, "reason": reason, "remaining_reasons": _reasons(status.document)}
+        remaining, is_paused = list(status.pause_reasons or ()), status.paused
+    return {
+        "group": group,
+        "paused": is_paused,
+        "reason": reason,
+        "remaining_reasons": [asdict(one) for one in remaining],
+    }
 
 
 def topology_text(topology: DlqTopology) -> str:
@@ -118,41 +121,30 @@ def topology_json(topology: DlqTopology) -> dict[str, Any]:
 
 
 def _fitted(rows: Sequence[Sequence[str]]) -> str:
-    """Names as wide as Kafka's tool has them, other columns as wide as they need."""
+    """The first column is at least as wide as in Kafka's tool, the others as wide as their widest cell."""
     columns = range(len(rows[0]) - 1)
     widths = [widest(rows, place, max(len(rows[0][place]), NAME_WIDTH if place == 0 else 0)) for place in columns]
     return table(rows, widths)
 
 
-def _reasons(said: Mapping[str, Any]) -> list[Any]:
-    reasons = said.get("pause_reasons")
-    return reasons if isinstance(reasons, list) else []
-
-
-def _reason_row(reason: object) -> tuple[str, str, str, str]:
-    said = reason if isinstance(reason, Mapping) else {"text": reason}
-    return _cell(said.get("code")), _time(said.get("since")), _cell(said.get("by")), _cell(said.get("text"))
+def _reasons_table(reasons: Sequence[PauseReason]) -> str:
+    rows = [(_cell(one.code), _time(one.since), _cell(one.by), _cell(one.text)) for one in reasons]
+    return _fitted([_REASONS, *rows])
 
 
 def _cell(value: object) -> str:
     return escaped(or_dash(value))
 
 
-def _yes_no(value: object) -> str:
-    return {True: "yes", False: "no"}.get(value, "-") if isinstance(value, bool) else "-"
+def _yes_no(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "no"
 
 
-def _rate(value: object) -> str:
-    return f"{100 * value:.2f}%" if isinstance(value, int | float) else "-"
-
-
-def _percent(value: object) -> str:
-    return "-" if value is None else f"{_cell(value)}%"
-
-
-def _time(value: object) -> str:
+def _time(value: int | None) -> str:
     """Epoch milliseconds as UTC."""
+    if value is None:
+        return "-"
     try:
-        return datetime.fromtimestamp(int(str(value)) / 1000, UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return _cell(value)

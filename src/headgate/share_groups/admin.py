@@ -1,19 +1,20 @@
-"""What an operator asks of share groups through Headgate: the breaker's state, pause, resume, dead-letter topics.
+"""The operator's client of share groups: the breaker's status, pause, resume, dead-letter topics.
 
-One rule: everything goes by calls that brokers have too, so the rights are the cluster's own. A broker without Headgate
-answers them as well, but without what is asked for here: then the error says that, and nothing is made up.
+All of it uses requests that brokers know too, so the ACLs of the cluster apply. A broker without Headgate answers them
+without these values, and then the error says so.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.connections import Connections, Link, UnsupportedError
 from headgate.kafka.coordinators import GROUP_ID_NOT_FOUND, GroupError, batches, group_error, on_coordinators
 from headgate.kafka.group_admin import list_groups
 from headgate.share_groups.config_client import GROUP, OF_THE_GROUP, SET, ConfigRefusedError, altered, described, told
+from headgate.share_groups.model.breaker_status import BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     DLQ_TOPIC,
@@ -36,23 +37,28 @@ _SHARE = "Share"
 
 NO_SHARE_GROUPS = "the server does not support share groups (ShareGroupDescribe): they came with Kafka 4.1"
 NO_HEADGATE = (
-    "the server does not tell it: dead letters and circuit breakers are Headgate's, so ask the gateway instead of a "
-    "broker. If this is the gateway, [share_groups] does not select the group, or it has not read its topics yet"
+    "the server is a broker without Headgate, which provides dead letters and circuit breakers: connect to the gateway "
+    "instead. If it is the gateway, [share_groups] does not select the group, or its topics have not been read yet"
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerStatus:
-    """`document` is the object of `--circuit-breaker`; `is_whole` False: made from configs alone, the rest is null."""
+class StatusSource(Enum):
+    """Where a breaker's status comes from: only the gateway knows all of it."""
 
-    document: Mapping[str, Any]
-    is_whole: bool
-    is_known: bool  # to its coordinator: a group that never had members is not
+    GATEWAY = "gateway"
+    CONFIGS = "configs"  # the group has no members yet
+    NO_CONFIGS = "no configs"  # the group has members, and none of Headgate's configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedBreaker:
+    status: BreakerStatus
+    source: StatusSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DlqTopic:
-    """`groups` by name. `has_strict`: one of them wants the topic for itself."""
+    """A dead-letter topic and its groups, sorted; `has_strict`: one of them has strict isolation."""
 
     topic: str
     groups: tuple[str, ...]
@@ -69,31 +75,32 @@ class DlqTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DlqTopology:
-    """`gaps` says in words what could not be seen."""
+    """The dead-letter topics that the caller may see; `gaps` describes what is missing."""
 
     topics: tuple[DlqTopic, ...]
     gaps: tuple[str, ...] = ()
 
 
-async def breaker_status(connections: Connections, group: str) -> BreakerStatus:
-    """What Headgate says of the group; `ClusterError` when it is not there, or nobody says anything of it."""
-    answers = await on_coordinators(connections, [group], _describe)
-    said = answers[group]
-    if isinstance(said, GroupError):
-        if said.code != GROUP_ID_NOT_FOUND:
-            raise ClusterError(f"share group '{group}' cannot be described: {said.text}")
-    elif (field := dict(said.unknown_tags).get(STATUS_TAG)) is not None:
-        return BreakerStatus(document=_document(group, field), is_whole=True, is_known=True)
-    values = await _own_values(connections, group)
-    if isinstance(said, GroupError):
+async def breaker_status(connections: Connections, group: str) -> DescribedBreaker:
+    """Describes a group's breaker; `ClusterError` when the group does not exist or the server is not Headgate."""
+    described_group = (await on_coordinators(connections, [group], _describe))[group]
+    if isinstance(described_group, GroupError):
+        values = await _own_values(connections, group) if described_group.code == GROUP_ID_NOT_FOUND else None
         if not values:
-            raise ClusterError(f"share group '{group}' cannot be described: {said.text}")
-        return BreakerStatus(document=_from_configs(group, values), is_whole=False, is_known=False)
+            raise ClusterError(f"share group '{group}' cannot be described: {described_group.text}")
+        return DescribedBreaker(status=_from_configs(group, values), source=StatusSource.CONFIGS)
+    field = dict(described_group.unknown_tags).get(STATUS_TAG)
+    if field is not None:
+        status = decode_status(group, field)
+        if status is None:
+            raise ClusterError(f"the status of the circuit breaker of share group '{group}' is not a JSON object")
+        return DescribedBreaker(status=status, source=StatusSource.GATEWAY)
+    values = await _own_values(connections, group)
     if values is None:
-        raise ClusterError(f"the state of the circuit breaker of share group '{group}' is missing: {NO_HEADGATE}")
-    # A group with nothing of ours is described as the broker does; so it is not paused either.
-    document = _from_configs(group, values) | {"paused": False, "pause_reasons": []}
-    return BreakerStatus(document=document, is_whole=False, is_known=True)
+        raise ClusterError(f"the status of the circuit breaker of share group '{group}' is missing: {NO_HEADGATE}")
+    # The gateway adds its tag to every group with one of its configs, and to every paused one: so this group is not.
+    status = replace(_from_configs(group, values), paused=False, pause_reasons=())
+    return DescribedBreaker(status=status, source=StatusSource.NO_CONFIGS)
 
 
 async def _describe(link: Link, groups: Sequence[str]) -> Mapping[str, DescribedShareGroup | GroupError]:
@@ -107,18 +114,8 @@ async def _describe(link: Link, groups: Sequence[str]) -> Mapping[str, Described
     }
 
 
-def _document(group: str, field: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(field)
-    except (ValueError, RecursionError):
-        document = None
-    if type(document) is not dict:
-        raise ClusterError(f"the state of the circuit breaker of share group '{group}' is not understood")
-    return document
-
-
 async def _own_values(connections: Connections, group: str) -> Mapping[str, str] | None:
-    """Those of Headgate's configs that are set for the group; None where the server does not know them."""
+    """The values of Headgate's configs that are set for the group; None when the server is not Headgate."""
     try:
         [result] = await described(await connections.bootstrap(), GROUP, [group])
     except (ConfigRefusedError, ValueError):
@@ -136,51 +133,40 @@ def _set_values(result: DescribeConfigsResult) -> Mapping[str, str]:
     }
 
 
-def _from_configs(group: str, values: Mapping[str, str]) -> dict[str, Any]:
-    """The same object, with null for everything that only the gateway's own state tells."""
+def _from_configs(group: str, values: Mapping[str, str]) -> BreakerStatus:
     settings = settings_of(values)
-    return {
-        "group": group,
-        "enabled": settings.breaker_enable,
-        "paused": None,
-        "pause_reasons": None,
-        "phase": None,
-        "generation": None,
-        "window_ms": settings.window_ms,
-        "delivered": None,
-        "dlq_written": None,
-        "dlq_rate": None,
-        "threshold_percent": settings.threshold_percent,
-        "min_messages": settings.min_messages,
-        "auto_resume_at": None,
-        "last_resume": None,
-        "dlq_topic": settings.dlq_topic,
-        "limit": settings.limit,
-        "limit_unprotected": None,
-    }
+    return BreakerStatus(
+        group=group,
+        enabled=settings.breaker_enable,
+        window_ms=settings.window_ms,
+        threshold_percent=settings.threshold_percent,
+        min_messages=settings.min_messages,
+        dlq_topic=settings.dlq_topic,
+        limit=settings.limit,
+    )
 
 
-async def steer(connections: Connections, group: str, key: str, reason: str) -> None:
-    """Pause or resume: `key` is one of the write-only configs. `ClusterError` says why not."""
+async def pause_or_resume(connections: Connections, group: str, key: str, reason: str) -> None:
+    """Sets one of the write-only configs `headgate.pause` and `headgate.resume`; raises `ClusterError` if refused."""
     change = IncrementalConfig(name=key, config_operation=SET, value=reason)
     try:
         await altered(await connections.bootstrap(), group, (change,))
     except ConfigRefusedError as refused:
         text = str(refused)
-        if f"Unknown group config name: {key}" in text:  # a broker's words
+        if f"Unknown group config name: {key}" in text:  # the text of a broker
             text = f"{text}: {NO_HEADGATE}"
         raise ClusterError(f"share group '{group}': {text}") from None
 
 
 async def dlq_topology(connections: Connections) -> DlqTopology:
-    """Which groups write their dead letters where: every share group, and every group that has configs."""
+    """Lists the dead-letter topics of every share group and of every group that has configs."""
     groups = {one.group for one in await list_groups(connections, _SHARE)}
     link = await connections.bootstrap()
     gaps = []
     try:
         groups |= await _configured(link)
     except ClusterError as problem:
-        gaps.append(f"groups without members are left out: {problem}")
+        gaps.append(f"groups without members are missing: {problem}")
     names: dict[str, list[str]] = {}
     strict: set[str] = set()
     hidden = 0
@@ -194,9 +180,9 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
                 names.setdefault(settings.dlq_topic, []).append(result.resource_name)
                 strict |= {settings.dlq_topic} if settings.strict_isolation else set()
     if hidden:
-        gaps.append(f"{hidden} groups may not be described (DESCRIBE_CONFIGS on the group)")
+        gaps.append(f"{hidden} groups are missing: DESCRIBE_CONFIGS on them is denied")
     if not has_headgate and hidden < len(groups):
-        raise ClusterError(f"no group's dead-letter topic is known: {NO_HEADGATE}")
+        raise ClusterError(f"dead-letter topics are unknown: {NO_HEADGATE}")
     topics = (
         DlqTopic(topic=topic, groups=tuple(sorted(names[topic])), has_strict=topic in strict) for topic in sorted(names)
     )

@@ -122,7 +122,7 @@ class DescribeConfigsInterceptor(Interceptor):
         below = tuple(one for one in brokers.synonyms if one.source != GROUP_CONFIG)
         limit = state.values.get(LIMIT)
         if limit is None:
-            shown = below[0].value if below else self._service.status(group).get("limit")
+            shown = below[0].value if below else self._service.status(group).limit
             source = below[0].source if below else DEFAULT_CONFIG
             value = brokers.value if shown is None else str(shown)
             return replace(brokers, value=value, config_source=source, synonyms=below)

@@ -4,7 +4,6 @@ One rule: what the broker said of a group stays as it is, and a group with an er
 DESCRIBE, on the client's own connection. Groups that are none of ours pass byte for byte.
 """
 
-import json
 from dataclasses import replace
 from typing import Final
 
@@ -65,6 +64,6 @@ class ShareGroupDescribeInterceptor(Interceptor):
         return replace(message, groups=groups)
 
     def _with_status(self, group: DescribedShareGroup) -> DescribedShareGroup:
-        status = json.dumps(self._service.status(group.group_id), separators=(",", ":")).encode()
+        status = self._service.status(group.group_id).encode()
         others = (one for one in group.unknown_tags if one[0] != STATUS_TAG)
         return replace(group, unknown_tags=(*others, (STATUS_TAG, status)))

@@ -15,6 +15,7 @@ from headgate.base.clock import Clock
 from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import ShareGroupsConfig
 from headgate.facts import BreakerResumed, EventHappened, GroupConfigSet, GroupConfigUnset, GroupPaused, GroupPauseEnded
+from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 
@@ -38,7 +39,7 @@ class Operating:
         self._config = config
         self._clock = clock
         self._said = said
-        self._last_resumes: OrderedDict[str, dict[str, object]] = OrderedDict()
+        self._last_resumes: OrderedDict[str, LastResume] = OrderedDict()
         self.rules = ConfigRules(dlq_prefix=config.dlq_prefix, pause_enable=config.pause_enable)
 
     @property
@@ -63,7 +64,8 @@ class Operating:
         for fact in facts:
             if fact.event == "resumed" and fact.subject_kind == SHARE_GROUP:
                 reason = fact.detail.value().get("reason")
-                self._last_resumes[fact.subject] = {"reason": reason, "by": fact.by, "at": fact.at}
+                text = reason if isinstance(reason, str) else None
+                self._last_resumes[fact.subject] = LastResume(reason=text, by=fact.by, at=fact.at)
                 self._last_resumes.move_to_end(fact.subject)
                 if len(self._last_resumes) > _MOST_RESUMES:
                     self._last_resumes.popitem(last=False)
@@ -119,33 +121,30 @@ class Operating:
         log.info("share group resumed", group=group, reason=reason, by=by)
         self._service.tell("resumed", group, {"reason": reason, "by": by, "generation": state.generation})
 
-    def status(self, group: str) -> dict[str, object]:
+    def status(self, group: str) -> BreakerStatus:
         state = self._service.states.of(group)
         settings = state.settings
         delivered, dlq_written = self._service.judging.breakers.totals(group, self._clock.monotonic())
         total = delivered + dlq_written
         trip = state.trip if state.is_tripped else None
-        return {
-            "group": group,
-            "enabled": settings.breaker_enable,
-            "paused": state.is_paused,
-            "pause_reasons": [
-                {"code": one.code, "text": one.text, "by": one.by, "since": one.since} for one in state.reasons
-            ],
-            "phase": None,
-            "generation": state.generation,
-            "window_ms": settings.window_ms,
-            "delivered": delivered,
-            "dlq_written": dlq_written,
-            "dlq_rate": dlq_written / total if total else 0.0,
-            "threshold_percent": settings.threshold_percent,
-            "min_messages": settings.min_messages,
-            "auto_resume_at": None if trip is None else trip.resume_at,
-            "last_resume": self._last_resumes.get(group),
-            "dlq_topic": settings.dlq_topic,
-            "limit": self._service.limits.of(state),
-            "limit_unprotected": self._service.limits.is_unprotected(group, state),
-        }
+        return BreakerStatus(
+            group=group,
+            enabled=settings.breaker_enable,
+            paused=state.is_paused,
+            pause_reasons=state.reasons,
+            generation=state.generation,
+            window_ms=settings.window_ms,
+            delivered=delivered,
+            dlq_written=dlq_written,
+            dlq_rate=dlq_written / total if total else 0.0,
+            threshold_percent=settings.threshold_percent,
+            min_messages=settings.min_messages,
+            auto_resume_at=None if trip is None else trip.resume_at,
+            last_resume=self._last_resumes.get(group),
+            dlq_topic=settings.dlq_topic,
+            limit=self._service.limits.of(state),
+            limit_unprotected=self._service.limits.is_unprotected(group, state),
+        )
 
     def conflict(self, group: str) -> str | None:
         settings = self._service.states.of(group).settings

@@ -7,6 +7,7 @@ the three that are awaited change anything.
 from collections.abc import Mapping
 from typing import Protocol
 
+from headgate.share_groups.model.breaker_status import BreakerStatus
 from headgate.share_groups.model.group_configs import ConfigRules
 from headgate.share_groups.model.group_state import ShareStates
 
@@ -30,7 +31,7 @@ class Steering(Protocol):
     def minds(self, group: str) -> bool:
         """Whether anything of ours is set, paused or tripped."""
 
-    def status(self, group: str) -> dict[str, object]:
+    def status(self, group: str) -> BreakerStatus:
         """The object of `share-groups --circuit-breaker`."""
 
     def conflict(self, group: str) -> str | None:

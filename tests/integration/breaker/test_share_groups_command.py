@@ -68,7 +68,7 @@ def test_a_group_is_paused_shown_and_resumed(scene: ShareScene, gateway: Command
 
         code, out, err = broker("--describe", "--circuit-breaker", "--group", group)
         assert (code, out) == (1, "")
-        assert "is missing: the server does not tell it" in err
+        assert "is missing: the server is a broker without Headgate" in err
 
         resumed = gateway.document("--resume", "--group", group, "--reason", "deployed")
         assert resumed == {"group": group, "paused": False, "reason": "deployed", "remaining_reasons": []}
@@ -101,7 +101,7 @@ def test_groups_that_are_not_there_and_groups_without_members(scene: ShareScene,
     code, out, err = gateway("--describe", "--circuit-breaker", "--group", group)
     assert code == 0
     assert out.splitlines()[1].split()[:3] == [group, "yes", "-"]
-    assert "no member has joined" in err
+    assert "has no members yet" in err
     status = gateway.breaker(group)
     assert (status["enabled"], status["paused"]) == (True, None)
     paused = gateway.document("--pause", "--group", group, "--reason", "not yet")
@@ -113,7 +113,7 @@ def test_a_pause_at_a_broker_without_headgate_says_what_is_missing(scene: ShareS
     code, out, err = broker("--pause", "--group", scene.new_group(), "--reason", "deploy")
     assert (code, out) == (1, "")
     assert "Unknown group config name: headgate.pause" in err
-    assert "ask the gateway" in err
+    assert "connect to the gateway" in err
 
 
 def test_dead_letter_topics_are_shown_with_all_their_groups(
@@ -130,4 +130,4 @@ def test_dead_letter_topics_are_shown_with_all_their_groups(
     assert [shared, "yes", "yes", f"{min(two, three)},", max(two, three)] in [line.split() for line in out.splitlines()]
     code, out, err = broker("--describe", "--dlq-topology")
     assert (code, out) == (1, "")
-    assert "no group's dead-letter topic is known" in err
+    assert "dead-letter topics are unknown" in err

@@ -17,6 +17,7 @@ from headgate.share_groups.config_views import DescribeConfigsInterceptor, ListC
 from headgate.share_groups.configs import AlterConfigsInterceptor
 from headgate.share_groups.describes import ShareGroupDescribeInterceptor
 from headgate.share_groups.isolation import IsolationInterceptor
+from headgate.share_groups.model.breaker_status import BreakerStatus
 from headgate.share_groups.model.group_configs import ConfigRules
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.wire.codec import decode
@@ -63,8 +64,8 @@ class Groups:
     def minds(self, group: str) -> bool:
         return self.states.of(group).is_minded
 
-    def status(self, group: str) -> dict[str, object]:
-        return {"group": group, "paused": self.states.of(group).is_paused, "limit": 5}
+    def status(self, group: str) -> BreakerStatus:
+        return BreakerStatus(group=group, paused=self.states.of(group).is_paused, limit=5)
 
     def conflict(self, group: str) -> str | None:
         return self.conflicts.get(group)

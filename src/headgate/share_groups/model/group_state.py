@@ -20,6 +20,7 @@ from headgate.facts import (
     GroupPaused,
     GroupPauseEnded,
 )
+from headgate.share_groups.model.breaker_status import PauseReason
 from headgate.share_groups.model.group_configs import GroupSettings, settings_of
 
 BREAKER_TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"
@@ -40,16 +41,6 @@ ShareGroupFact = (
     | DlqRegistered
     | DlqUnregistered
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseReason:
-    """One of the set of reasons why a group stands still: it goes on when the set is empty."""
-
-    code: str
-    text: str
-    by: str
-    since: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
