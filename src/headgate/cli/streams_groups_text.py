@@ -13,8 +13,7 @@ from typing import Any
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
-from headgate.facts.descriptions import DESCRIPTION
-from headgate.facts.topology import Description, content_hash
+from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.kafka.coordinators import Coordinator, GroupError
 from headgate.kafka.group_admin import DEAD, EMPTY, GroupListing, TopologyStatus
 from headgate.topologies.group_offsets import PartitionOffsets

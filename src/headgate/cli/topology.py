@@ -16,8 +16,7 @@ from pathlib import Path
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs
 from headgate.config import Config, load
-from headgate.facts.descriptions import DESCRIPTION
-from headgate.facts.topology import Description, content_hash, findings
+from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
 from headgate.topologies.model.text import Unreadable, parse, render
 from headgate.topologies.service import TopologyService
 

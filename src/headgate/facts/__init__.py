@@ -1,10 +1,9 @@
-"""What is written to the headgate.* topics: one dataclass a fact, `encode`, `decode`, and the topics as data.
+"""The records of the headgate.* topics: one dataclass for each fact, `encode`, `decode`, and the topics as data.
 
-`docs/facts.md` is the same for people. Nothing here opens a socket or reads a clock.
+`docs/facts.md` describes them for people. Nothing here opens a socket or reads a clock.
 """
 
-from headgate.facts.canonical import JsonText
-from headgate.facts.codec import MAX_FACT_BYTES, decode, encode, identity
+from headgate.facts.codec import MAX_FACT_BYTES, Ended, Fact, Rejected, decode, encode
 from headgate.facts.decisions import (
     BreakerResumed,
     BreakerTripped,
@@ -17,9 +16,9 @@ from headgate.facts.decisions import (
     ReplayStateChanged,
     TopologyEpochsSet,
 )
-from headgate.facts.descriptions import TopologyDeleted, TopologyDescribed
-from headgate.facts.forms import Ended, Fact, Rejected
-from headgate.facts.observations import ActivityObserved, Actor, DispositionsCounted, EventHappened, Software
+from headgate.facts.json_form import JsonText
+from headgate.facts.observations import ActivityObserved, Actor, DispositionsCounted, EventHappened, Software, identity
+from headgate.facts.topology import TopologyDeleted, TopologyDescribed
 
 __all__ = [
     "MAX_FACT_BYTES",

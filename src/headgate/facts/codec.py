@@ -1,27 +1,176 @@
-"""Facts to records and back: every writer and every reader of a headgate.* topic goes through here.
+"""Facts as records: the declaration of a fact, and `encode` and `decode`, which every writer and reader uses.
 
-One rule: `decode` never raises, whatever lies in the topic; `encode` gives the same bytes for the same fact.
+A fact is one dataclass under `@fact`. Its JSON form, its Spark schema (`spark_schema`), its columns in a table and its
+table in `docs/facts.md` all come from the annotations of its fields.
+
+Invariants: `decode` never raises, whatever the topic holds; `encode` gives the same bytes for equal facts.
+
+Readers and writers of several releases work side by side, so:
+
+- `v` is the version of a fact's schema; `VERSION` is the one that this release writes and the highest that it reads.
+- Within a version only fields that may be absent are added. A reader keeps fields that it does not know, and writes
+  them back.
+- Any other change raises `v`: a field that is removed or changes its type or meaning, a new name in a closed set.
+- A higher `v` is rejected, never half understood: first comes a release that reads a new version, then one that writes.
 """
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from headgate.facts import decisions, descriptions, observations
-from headgate.facts.canonical import MisfitError, dumps, loads
-from headgate.facts.forms import Ended, Fact, Form, Rejected
+from headgate.facts.json_form import (
+    OMIT_NULL,
+    Extra,
+    FreeObject,
+    Member,
+    MisfitError,
+    Nullable,
+    ObjectType,
+    dumps,
+    loads,
+    members_of,
+)
 
-# A record's key and value together: far above any fact of the small topics. Readers of `topologies` pass the topic's
+VERSION = 1
+# Of a record's key and value together, far above any fact of the small topics. Readers of `topologies` pass the topic's
 # own limit (topics.message_limit).
 MAX_FACT_BYTES = 1024 * 1024
 
-FORMS: tuple[Form, ...] = (*decisions.FORMS, *descriptions.FORMS, *observations.FORMS)
-_BY_CLASS: Mapping[type[object], Form] = {form.cls: form for form in FORMS}
-_BY_TOPIC: Mapping[str, tuple[Form, ...]] = {
-    topic: tuple(form for form in FORMS if form.topic == topic) for topic in {form.topic for form in FORMS}
-}
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A fact that has a value.
+
+    `writer`, `boot` and `seq` come together; with them a duplicate is recognised wherever it occurs. Headgate's writers
+    fill them and `cluster`; a reader accepts facts without them.
+    """
+
+    at: Annotated[int, "when it became so, in epoch milliseconds by the writer's clock"]
+    cluster: Annotated[str | None, "the id of the cluster that the fact is about", OMIT_NULL] = None
+    writer: Annotated[str | None, "the gateway and its worker that wrote it", OMIT_NULL] = None
+    boot: Annotated[str | None, "one run of that process", OMIT_NULL] = None
+    seq: Annotated[int | None, "counted from 0 within that run", OMIT_NULL] = None
+    extra: Extra = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A fact whose value is null: the state under this key has ended, and compaction removes the key in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that is not a fact known to this release, and why. A bad record stops no reader."""
+
+    reason: str
+
+
+_ORIGIN = ("writer", "boot", "seq")
+COMMON_FIELDS = ("cluster", *_ORIGIN)
+
+
+@dataclass(frozen=True, slots=True)
+class FactForm:
+    """The record of a fact: its topic's suffix, its key (constants and members), its value (None for a tombstone)."""
+
+    cls: type[Any]
+    topic: str
+    key: tuple[str | Member, ...]
+    value: ObjectType | None
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Every field once: those of the key that the value does not repeat, then those of the value."""
+        of_value = () if self.value is None else self.value.members
+        repeated = {member.attribute for member in of_value}
+        of_key = (part for part in self.key if isinstance(part, Member) and part.attribute not in repeated)
+        return (*of_key, *of_value)
+
+    def fits(self, key: list[Any], *, tombstone: bool) -> bool:
+        """Whether a key is of this form, by its length and its constants."""
+        return (
+            len(key) == len(self.key)
+            and tombstone == (self.value is None)
+            and all(isinstance(part, Member) or part == raw for part, raw in zip(self.key, key, strict=True))
+        )
+
+    def read(self, key: list[Any], value: Any) -> Any:
+        found: dict[str, Any] = {
+            part.attribute: part.type.read(raw, f"key[{index}]")
+            for index, (part, raw) in enumerate(zip(self.key, key, strict=True))
+            if isinstance(part, Member)
+        }
+        if self.value is None:
+            return self.cls(**found)
+        if type(value) is not dict:
+            raise MisfitError("the value must be an object")
+        _check_version(value)
+        fields = self.value.attributes(value, "", ("v",))
+        for name, of_key in found.items():
+            if fields.setdefault(name, of_key) != of_key:
+                raise MisfitError(f"key and value disagree about {name}")
+        if len({fields[name] is None for name in _ORIGIN}) > 1:
+            raise MisfitError("writer, boot and seq come together")
+        return self.cls(**fields)
+
+    def write(self, fact: Any) -> tuple[list[Any], dict[str, Any] | None]:
+        key = [
+            part.type.write(getattr(fact, part.attribute)) if isinstance(part, Member) else part for part in self.key
+        ]
+        return key, None if self.value is None else {"v": VERSION} | self.value.write(fact)
+
+
+def _check_version(value: dict[str, Any]) -> None:
+    version = value.get("v")
+    if type(version) is not int or version < 1:
+        raise MisfitError("v must be a schema version, a whole number from 1")
+    if version > VERSION:
+        raise MisfitError(f"v is a schema version above {VERSION}, the newest known: upgrade this reader")
+
+
+FORMS: list[FactForm] = []
+_BY_CLASS: dict[type[object], FactForm] = {}
+_BY_TOPIC: dict[str, list[FactForm]] = {}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def fact(
+    *, topic: str, key: tuple[str, ...], key_in_value: bool = False, first: str = "at"
+) -> Callable[[type[C]], type[C]]:
+    """Declare a fact: makes the class a frozen dataclass with slots, and registers its form.
+
+    `key` has names of fields, which are never null in it; any other text is a constant of the key. Fields of the key
+    are not in the value, unless `key_in_value`. The value begins with the field `first`, then has `at`, the fields of
+    the class and the common fields.
+    """
+
+    def declare(cls: type[C]) -> type[C]:
+        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        fields = {member.attribute: member for member in members_of(made)}
+        parts = tuple(_never_null(fields[name]) if name in fields else name for name in key)
+        own = (name for name in fields if name not in COMMON_FIELDS)
+        order = dict.fromkeys((first, "at", *own, *COMMON_FIELDS))
+        members = tuple(fields[name] for name in order if key_in_value or name not in key) if "at" in fields else ()
+        form = FactForm(made, topic, parts, ObjectType(made, members) if members else None)
+        FORMS.append(form)
+        _BY_CLASS[made] = form
+        _BY_TOPIC.setdefault(topic, []).append(form)
+        return made
+
+    return declare
+
+
+def _never_null(member: Member) -> Member:
+    kind = member.type.item if isinstance(member.type, Nullable) else member.type
+    return Member(member.name, member.attribute, kind, member.meaning)
 
 
 def encode(fact: Fact | Ended) -> tuple[str, bytes, bytes | None]:
-    """The topic's suffix, the record's key, and its value, which is None when the fact is that something ended."""
+    """The topic's suffix, the record's key, and its value, None for a fact that ends another."""
     form = _BY_CLASS[type(fact)]
     key, value = form.write(fact)
     return form.topic, dumps(key), None if value is None else dumps(value)
@@ -45,7 +194,7 @@ def decode(
         return Rejected(str(misfit))
 
 
-def _decode(forms: tuple[Form, ...], key: bytes, value: bytes | None) -> Fact | Ended | Rejected:
+def _decode(forms: list[FactForm], key: bytes, value: bytes | None) -> Fact | Ended | Rejected:
     try:
         parts = loads(key)
     except MisfitError as misfit:
@@ -61,13 +210,44 @@ def _decode(forms: tuple[Form, ...], key: bytes, value: bytes | None) -> Fact | 
     return Rejected("key: no fact of this topic has such a key")
 
 
-def identity(fact: Fact | Ended) -> tuple[object, ...] | None:
-    """What all copies of one fact share and no other fact has; None when its writer did not say.
+# --- schemas ----------------------------------------------------------------------------------------------------------
 
-    Where the last record of a key wins a copy changes nothing, and nobody need ask.
+
+def form_of(cls: type[Fact] | type[Ended]) -> FactForm:
+    return _BY_CLASS[cls]
+
+
+def spark_schema(cls: type[Fact]) -> str:
+    """The fields of a fact as Spark's DDL, for `from_json`: those of its value, and those that only its key has."""
+    return ", ".join(f"`{member.name}` {member.type.spark}" for member in form_of(cls).members)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def fields_text(fact: Fact | Ended) -> str:
+    """All fields of a fact as one JSON object with the schema `spark_schema`, in plain UTF-8.
+
+    A lone surrogate becomes a text in backslash form, and an object without a schema its text, character by character.
     """
-    if isinstance(fact, observations.EventHappened):
-        return (fact.cluster, fact.id)
-    if isinstance(fact, Ended) or fact.writer is None:
-        return None
-    return (fact.cluster, fact.writer, fact.boot, fact.seq)
+    form = form_of(type(fact))
+    fields = {
+        member.name: getattr(fact, member.attribute).text
+        if isinstance(member.type, FreeObject)
+        else member.type.write(getattr(fact, member.attribute))
+        for member in form.members
+    }
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
+
+
+def flat_members(form: FactForm) -> list[tuple[str, Member]]:
+    """Every field with its path in the JSON; a nested object of scalars becomes its fields, such as `actor.kind`."""
+    found: list[tuple[str, Member]] = []
+    for member in form.members:
+        kind = member.type.item if isinstance(member.type, Nullable) else member.type
+        if isinstance(kind, ObjectType) and all(inner.type.spark == "string" for inner in kind.members):
+            found += [(f"{member.name}.{inner.name}", inner) for inner in kind.members]
+        else:
+            found.append((member.name, member))
+    return found

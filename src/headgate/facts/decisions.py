@@ -1,158 +1,107 @@
-"""What is decided: the facts of `state` and `trips`, compacted topics where the last record of a key wins.
+"""Decisions: the facts of `state` and `trips`, compacted topics in which the last record of a key wins.
 
-One rule: a fold over these never compares values, so compaction cannot change its answer (DESIGN, principle 3).
+Invariant: a fold over these never compares values, so compaction cannot change its result.
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from headgate.facts.forms import AT, BY, COMMON, GROUP, Ended, Fact, Form
-from headgate.facts.shapes import INT32_MAX, Member, Nullable, OneOf, Text, Whole
+from headgate.facts.codec import Ended, Fact, fact
+from headgate.facts.json_form import INT32_MAX, Whole
 
+By = Annotated[str, "the principal that did it"]
+Group = Annotated[str, "the group"]
+ShareGroup = Annotated[str, "the share group"]
+ConfigName = Annotated[str, "the name of the config"]
+DlqTopic = Annotated[str, "the dead letter topic"]
+Generation = Annotated[int, "the generation of the group's breaker, counted by its trips"]
 ReplayState = Literal["PLANNED", "RUNNING", "PAUSED", "DONE", "FAILED", "ABORTED"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("group_config", "group", "name"))
 class GroupConfigSet(Fact):
-    """A group config that the broker does not know has a value."""
+    """A group config that the broker does not know was set."""
 
-    group: str
-    name: str
-    value: str
-    by: str
+    group: Group
+    name: ConfigName
+    value: Annotated[str, "its value"]
+    by: By
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("group_config", "group", "name"))
 class GroupConfigUnset(Ended):
-    """It has its default again."""
+    """A group config has its default again."""
 
-    group: str
-    name: str
+    group: Group
+    name: ConfigName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("pause", "group"))
 class GroupPaused(Fact):
     """An operator paused the group."""
 
-    group: str
-    reason: str
-    by: str
+    group: ShareGroup
+    reason: Annotated[str, "the operator's reason"]
+    by: By
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("pause", "group"))
 class GroupPauseEnded(Ended):
-    """The operator's pause is over; the breaker's own is another fact."""
+    """The operator's pause ended; pauses by the breaker are `BreakerTripped`."""
 
-    group: str
+    group: ShareGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("resumed", "group"))
 class BreakerResumed(Fact):
-    """The breaker's pause is over up to and with this generation of its trips."""
+    """The breaker's pause ended, for all trips up to and including this generation."""
 
-    group: str
-    generation: int
+    group: ShareGroup
+    generation: Generation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("dlq", "topic", "group"))
 class DlqRegistered(Fact):
     """The group writes its dead letters to this topic."""
 
-    topic: str
-    group: str
+    topic: DlqTopic
+    group: ShareGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("dlq", "topic", "group"))
 class DlqUnregistered(Ended):
-    """It does so no more."""
+    """The group no longer writes its dead letters to this topic."""
 
-    topic: str
-    group: str
+    topic: DlqTopic
+    group: ShareGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("topology", "group"))
 class TopologyEpochsSet(Fact):
-    """What a store other than kafka: holds for a group, and which epoch failed for good (KIP-1331).
+    """The epoch that a store other than kafka: holds for a group, and the one that failed permanently (KIP-1331)."""
 
-    `stored_epoch` -1 is none and -2 uncertain; `failed_epoch` -1 is none.
-    """
-
-    group: str
-    incarnation: str
-    stored_epoch: int
-    failed_epoch: int
+    group: Group
+    incarnation: Annotated[str, "one life of the group"]
+    stored_epoch: Annotated[int, "the epoch that the store holds; -1 none, -2 uncertain", Whole(-2, INT32_MAX)]
+    failed_epoch: Annotated[int, "the epoch that failed permanently; -1 none", Whole(-1, INT32_MAX)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="state", key=("replay", "plan"))
 class ReplayStateChanged(Fact):
-    """A replay plan is now in this state."""
+    """A replay plan changed its state."""
 
-    plan: str
-    state: ReplayState
-    by: str
+    plan: Annotated[str, "the id of the plan"]
+    state: Annotated[ReplayState, "its new state"]
+    by: By
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="trips", key=("group",))
 class BreakerTripped(Fact):
-    """The leader's breaker paused the group; `resume_at` is when it lets go by itself, None is never."""
+    """The leader's breaker paused the group."""
 
-    group: str
-    generation: int
-    resume_at: int | None
-    dlq_written: int
-    delivered: int
-    threshold_percent: int
-    window_ms: int
-
-
-_NAME = Member("name", Text())
-_DLQ_TOPIC = Member("topic", Text())
-_GENERATION = Member("generation", Whole())
-
-FORMS = (
-    Form(
-        GroupConfigSet,
-        "state",
-        ("group_config", GROUP, _NAME),
-        (AT, Member("value", Text()), BY, *COMMON),
-    ),
-    Form(GroupConfigUnset, "state", ("group_config", GROUP, _NAME), None),
-    Form(GroupPaused, "state", ("pause", GROUP), (AT, Member("reason", Text()), BY, *COMMON)),
-    Form(GroupPauseEnded, "state", ("pause", GROUP), None),
-    Form(BreakerResumed, "state", ("resumed", GROUP), (AT, _GENERATION, *COMMON)),
-    Form(DlqRegistered, "state", ("dlq", _DLQ_TOPIC, GROUP), (AT, *COMMON)),
-    Form(DlqUnregistered, "state", ("dlq", _DLQ_TOPIC, GROUP), None),
-    Form(
-        TopologyEpochsSet,
-        "state",
-        ("topology", GROUP),
-        (
-            AT,
-            Member("incarnation", Text()),
-            Member("stored_epoch", Whole(-2, INT32_MAX)),
-            Member("failed_epoch", Whole(-1, INT32_MAX)),
-            *COMMON,
-        ),
-    ),
-    Form(
-        ReplayStateChanged,
-        "state",
-        ("replay", Member("plan", Text())),
-        (AT, Member("state", OneOf(get_args(ReplayState))), BY, *COMMON),
-    ),
-    Form(
-        BreakerTripped,
-        "trips",
-        (GROUP,),
-        (
-            AT,
-            _GENERATION,
-            Member("resume_at", Nullable(Whole())),
-            Member("dlq_written", Whole()),
-            Member("delivered", Whole()),
-            Member("threshold_percent", Whole(1, 100)),
-            Member("window_ms", Whole(1)),
-            *COMMON,
-        ),
-    ),
-)
+    group: ShareGroup
+    generation: Generation
+    resume_at: Annotated[int | None, "when the pause ends by itself, in epoch milliseconds; null is never"]
+    dlq_written: Annotated[int, "how many dead letters were written in the window"]
+    delivered: Annotated[int, "how many records were delivered in the window"]
+    threshold_percent: Annotated[int, "the configured threshold: dead letters in percent of deliveries", Whole(1, 100)]
+    window_ms: Annotated[int, "the length of the window", Whole(1)]

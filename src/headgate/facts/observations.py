@@ -1,14 +1,13 @@
-"""What was seen: the facts of `activity`, `dispositions` and `events`, appended and kept for a time.
+"""Observations: the facts of `activity`, `dispositions` and `events`, appended and kept for a time.
 
-One rule: these are written at least once, so every one of them can be told from its own copy (`codec.identity`).
+Invariant: these are written at least once, so each of them can be told from its own copy (`identity`).
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from headgate.facts.canonical import JsonText
-from headgate.facts.forms import AT, CLUSTER, COMMON, GROUP, ORIGIN, Fact, Form
-from headgate.facts.shapes import INT32_MAX, Counts, Extra, FreeObject, Member, Nullable, OneOf, Struct, Text, Whole
+from headgate.facts.codec import Ended, Fact, fact
+from headgate.facts.json_form import INT32_MAX, Counts, Extra, JsonName, JsonText, Whole
 
 ActorKind = Literal["connector", "streams", "share_group", "consumer_group", "spark", "client", "unattributed"]
 NO_DETAIL = JsonText("{}")
@@ -26,158 +25,95 @@ EventName = Literal[
     "config_changed",
     "operation",
 ]
+TopicName = Annotated[str | None, "the topic; null while its id had no name yet"]
+TopicId = Annotated[str | None, "its id; null where it is unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who it was, the rule that told so, and how sure that is."""
+    """The user of a topic, the rule that identified it, and how certain that is."""
 
-    kind: ActorKind
-    name: str
-    rule: str
-    confidence: Confidence
+    kind: Annotated[ActorKind, "the kind of the actor"]
+    name: Annotated[str, "the actor's name"]
+    rule: Annotated[str, "the rule that identified the actor"]
+    confidence: Annotated[Confidence, "how certain the rule is"]
     extra: Extra = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """What the client calls itself in ApiVersions."""
+    """The name and version that the client sent in ApiVersions."""
 
-    name: str | None
-    version: str | None
+    name: Annotated[str | None, "the client's software; null when the client does not send it"]
+    version: Annotated[str | None, "the version of that; null when the client does not send it"]
     extra: Extra = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="activity", key=("writer", "boot", "seq"))
 class ActivityObserved(Fact):
-    """An actor used a topic between `since` and `until` (`from` and `to` in the record); `bytes` is what it added.
-
-    Its key is (writer, boot, seq), so these are always there.
-    """
+    """An actor used a topic between `since` and `until`, which are `from` and `to` in the record."""
 
     actor: Actor
-    topic: str | None
-    topic_id: str | None
-    direction: Direction
-    since: int
-    until: int
-    bytes: int
-    records: int | None
-    principal: str | None
-    client_id: str | None
-    group: str | None
-    transactional_id: str | None
+    topic: TopicName
+    topic_id: TopicId
+    direction: Annotated[Direction, "how the topic was used"]
+    since: Annotated[
+        int, "the beginning of the interval, in epoch milliseconds by the gateway's clock", JsonName("from")
+    ]
+    until: Annotated[int, "the end of the interval, likewise", JsonName("to")]
+    bytes: Annotated[int, "how many bytes this interval adds"]
+    records: Annotated[int | None, "how many records; null when they were not counted"]
+    principal: Annotated[str | None, "the authenticated principal; null when there was none"]
+    client_id: Annotated[str | None, "the client id; null when the client does not send it"]
+    group: Annotated[str | None, "its group; null when it has none"]
+    transactional_id: Annotated[str | None, "its transactional id; null when it has none"]
     software: Software | None
-    host: str | None
+    host: Annotated[str | None, "the address of the client; null when it is unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="dispositions", key=("group",), key_in_value=True)
 class DispositionsCounted(Fact):
-    """What became of a share group's records in one second, as the broker's answers told it.
+    """How the records of one member of a share group and one partition were disposed of in one second."""
 
-    `by_delivery_count` pairs a delivery count with how many records had it; 0 is a count that nobody knows.
-    """
+    group: Annotated[str, "the share group"]
+    member: Annotated[str, "its member"]
+    topic: TopicName
+    topic_id: TopicId
+    partition: Annotated[int, "the partition", Whole(0, INT32_MAX)]
+    second: Annotated[int, "the second, in epoch seconds by the gateway's clock"]
+    generation: Annotated[int, "the generation of the group's breaker"]
+    accepted: Annotated[int, "how many records were accepted"]
+    released: Annotated[int, "how many were released"]
+    rejected: Annotated[int, "how many were rejected"]
+    over_limit: Annotated[int, "how many had reached the delivery count limit"]
+    dead_lettered: Annotated[int, "how many were written to the dead letter topic"]
+    write_timeouts: Annotated[int, "how many of these writes timed out"]
+    by_delivery_count: Annotated[
+        tuple[tuple[int, int], ...],
+        "how many records had which delivery count; 0 is unknown",
+        Counts(),
+    ]
 
-    group: str
-    member: str
-    topic: str | None
-    topic_id: str | None
-    partition: int
-    second: int
-    generation: int
-    accepted: int
-    released: int
-    rejected: int
-    over_limit: int
-    dead_lettered: int
-    write_timeouts: int
-    by_delivery_count: tuple[tuple[int, int], ...]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact(topic="events", key=("subject_kind", "subject"), first="id")
 class EventHappened(Fact):
-    """Something that an operator may want to know of a subject such as ("share_group", "sg"), once for each `id`."""
+    """An event of interest to operators, about a subject such as ("share_group", "sg"); one for each `id`."""
 
-    subject_kind: str
-    subject: str
-    id: str
-    event: EventName
-    by: str | None
-    detail: JsonText = NO_DETAIL
+    subject_kind: Annotated[str, "the kind of the subject: application, share_group and so on"]
+    subject: Annotated[str, "the name of the subject"]
+    id: Annotated[str, "the event's own id"]
+    event: Annotated[EventName, "the event"]
+    by: Annotated[str | None, "the principal that did it; null when Headgate did"]
+    detail: Annotated[JsonText, "further fields of the event"] = NO_DETAIL
 
 
-_ACTOR = Struct(
-    Actor,
-    (
-        Member("kind", OneOf(get_args(ActorKind))),
-        Member("name", Text()),
-        Member("rule", Text()),
-        Member("confidence", OneOf(get_args(Confidence))),
-    ),
-)
-_SOFTWARE = Struct(Software, (Member("name", Nullable(Text())), Member("version", Nullable(Text()))))
-_TOPIC = Member("topic", Nullable(Text()))
-_TOPIC_ID = Member("topic_id", Nullable(Text()))
+def identity(fact: Fact | Ended) -> tuple[object, ...] | None:
+    """A value that all copies of one fact share and no other fact has; None when its writer left it out.
 
-FORMS = (
-    Form(
-        ActivityObserved,
-        "activity",
-        (Member("writer", Text()), Member("boot", Text()), Member("seq", Whole())),
-        (
-            AT,
-            Member("actor", _ACTOR),
-            _TOPIC,
-            _TOPIC_ID,
-            Member("direction", OneOf(get_args(Direction))),
-            Member("from", Whole(), "since"),
-            Member("to", Whole(), "until"),
-            Member("bytes", Whole()),
-            Member("records", Nullable(Whole())),
-            Member("principal", Nullable(Text())),
-            Member("client_id", Nullable(Text())),
-            Member("group", Nullable(Text())),
-            Member("transactional_id", Nullable(Text())),
-            Member("software", Nullable(_SOFTWARE)),
-            Member("host", Nullable(Text())),
-            CLUSTER,
-        ),
-    ),
-    Form(
-        DispositionsCounted,
-        "dispositions",
-        (GROUP,),
-        (
-            AT,
-            GROUP,
-            Member("member", Text()),
-            _TOPIC,
-            _TOPIC_ID,
-            Member("partition", Whole(0, INT32_MAX)),
-            Member("second", Whole()),
-            Member("generation", Whole()),
-            Member("accepted", Whole()),
-            Member("released", Whole()),
-            Member("rejected", Whole()),
-            Member("over_limit", Whole()),
-            Member("dead_lettered", Whole()),
-            Member("write_timeouts", Whole()),
-            Member("by_delivery_count", Counts()),
-            *COMMON,
-        ),
-    ),
-    Form(
-        EventHappened,
-        "events",
-        (Member("subject_kind", Text()), Member("subject", Text())),
-        (
-            Member("id", Text()),
-            AT,
-            Member("event", OneOf(get_args(EventName))),
-            Member("by", Nullable(Text())),
-            Member("detail", FreeObject()),
-            CLUSTER,
-            *ORIGIN,
-        ),
-    ),
-)
+    In compacted topics the last record of a key wins, and a copy changes nothing.
+    """
+    if isinstance(fact, EventHappened):
+        return (fact.cluster, fact.id)
+    if isinstance(fact, Ended) or fact.writer is None:
+        return None
+    return (fact.cluster, fact.writer, fact.boot, fact.seq)

@@ -1,8 +1,4 @@
-"""The headgate.* topics as data: names, partitions, policies, and the pure function that gives their configs.
-
-One rule: this says what a topic should be when it is absent; creating it is the gateway's, and what exists is the
-operator's.
-"""
+"""The headgate.* topics: names, partitions, policies and configs that the gateway creates absent topics with."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +8,8 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """`retention_ms` None: kept by compaction, or as the broker's default has it."""
+class FactTopic:
+    """One topic; `retention_ms` None leaves retention to compaction or to the broker's default."""
 
     suffix: str
     partitions: int
@@ -32,26 +28,33 @@ class TopicSpec:
     configs: tuple[tuple[str, str], ...]
 
 
-TOPICS: tuple[Topic, ...] = (
-    Topic(suffix="state", partitions=1, cleanup="compact", meaning="what is decided"),
-    Topic(suffix="trips", partitions=1, cleanup="compact", meaning="what the leader decided"),
-    Topic(suffix="topologies", partitions=1, cleanup="compact", meaning="topology descriptions, all versions"),
-    Topic(suffix="leader", partitions=1, cleanup="delete", meaning="empty: who is assigned its partition leads"),
-    Topic(
+TOPICS: tuple[FactTopic, ...] = (
+    FactTopic(suffix="state", partitions=1, cleanup="compact", meaning="decisions"),
+    FactTopic(suffix="trips", partitions=1, cleanup="compact", meaning="decisions of the leader"),
+    FactTopic(suffix="topologies", partitions=1, cleanup="compact", meaning="topology descriptions, all versions"),
+    FactTopic(
+        suffix="leader",
+        partitions=1,
+        cleanup="delete",
+        meaning="no records: the member that is assigned its partition leads",
+    ),
+    FactTopic(
         suffix="activity",
         partitions=8,
         cleanup="delete",
         retention_ms=90 * DAY_MS,
-        meaning="who used which topic, and when",
+        meaning="which client used which topic, and when",
     ),
-    Topic(
+    FactTopic(
         suffix="dispositions",
         partitions=8,
         cleanup="delete",
         retention_ms=30 * DAY_MS,
-        meaning="what became of share groups' records",
+        meaning="how share groups' records were disposed of",
     ),
-    Topic(suffix="events", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS, meaning="what happened"),
+    FactTopic(
+        suffix="events", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS, meaning="events for operators"
+    ),
 )
 
 
@@ -59,7 +62,7 @@ def message_limit(max_bytes: int) -> int:
     """`max.message.bytes` of `topologies` for a `[topologies] max_bytes`, which bounds a push on the wire.
 
     The smallest node is 7 bytes in a StreamsGroupTopologyDescriptionUpdate and 71 characters in JSON, and a control
-    character becomes six: eleven times holds whatever is pushed. The rest is for the group's name, which also stands
+    character becomes six: eleven times the size on the wire is enough. The rest is for the group's name, which is also
     in the key, and for the record itself.
     """
     return 11 * max_bytes + MIB
@@ -83,7 +86,7 @@ def topic_specs(*, prefix: str, brokers: int, max_bytes: int, replication: int |
     )
 
 
-def _configs(topic: Topic, max_bytes: int) -> tuple[tuple[str, str], ...]:
+def _configs(topic: FactTopic, max_bytes: int) -> tuple[tuple[str, str], ...]:
     configs: list[tuple[str, str]] = [("cleanup.policy", topic.cleanup)]
     if topic.retention_ms is not None:
         configs.append(("retention.ms", str(topic.retention_ms)))
@@ -93,6 +96,6 @@ def _configs(topic: Topic, max_bytes: int) -> tuple[tuple[str, str], ...]:
 
 
 def suffix_of(prefix: str, name: str) -> str | None:
-    """The suffix of one of our topics by its whole name, None for any other topic."""
+    """The suffix of a headgate.* topic by its whole name, None for any other topic."""
     suffix = name.removeprefix(prefix)
     return suffix if name.startswith(prefix) and any(suffix == topic.suffix for topic in TOPICS) else None

@@ -1,18 +1,18 @@
-"""What a Streams application computes, as a value: sub-topologies of nodes, and global stores (KIP-1331).
+"""Topology descriptions (KIP-1331): sub-topologies of nodes and global stores, and the facts of `topologies`.
 
-One rule: successors are what is given, everything else is worked out from them. A description that was sent is kept as
-it was sent, its order too; only the content hash is blind to order. Nothing here recurses, so a hostile depth is only
-a length, and cycles are legal.
+A description has the successors of each node; everything else is derived from them. It is kept as it was sent,
+including its order; only the content hash ignores order, and `extra`, the fields of a later version. Cycles are legal,
+and nothing here recurses, so that a long chain of nodes is harmless.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, Protocol, assert_never
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, assert_never
 
-# Fields of a later version that came with a fact. They are carried along and are no part of the content.
-Extra = tuple[tuple[str, object], ...]
+from headgate.facts.codec import Fact, fact
+from headgate.facts.json_form import INT32_MAX, Extra, Whole, object_type
 
 
 class NodeType(IntEnum):
@@ -25,11 +25,9 @@ class NodeType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceNode:
-    """Reads topics; `pattern` when they are found by one, and then `topics` may be empty.
+    """Reads topics, or those that match `pattern`. A push carries no pattern: such a source then has neither."""
 
-    A push carries no pattern: such a source then has neither.
-    """
-
+    json_type: ClassVar = "source"
     name: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -39,6 +37,9 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorNode:
+    """Processes records, with state stores or without."""
+
+    json_type: ClassVar = "processor"
     name: str
     stores: tuple[str, ...] = ()
     successors: tuple[str, ...] = ()
@@ -47,8 +48,9 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkNode:
-    """Writes a topic; None when each record chooses its own."""
+    """Writes a topic; None when the topic is chosen for each record."""
 
+    json_type: ClassVar = "sink"
     name: str
     topic: str | None
     successors: tuple[str, ...] = ()
@@ -67,7 +69,7 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalStore:
-    """A store that every instance fills whole: the node that reads its topic and the one that writes the store."""
+    """A store that every instance fills with a whole topic: the node that reads the topic and the one that fills it."""
 
     source: SourceNode
     processor: ProcessorNode
@@ -81,11 +83,39 @@ class Description:
     extra: Extra = ()
 
 
-# --- the wire's form of it ------------------------------------------------------------------------------------------
+DESCRIPTION = object_type(Description)  # its JSON form
+Provenance = Literal["pushed", "assignment", "pasted", "spark"]
+_Group = Annotated[str, "the group, or the name of a Spark query"]
+_Incarnation = Annotated[str, "one life of the group"]
+
+
+@fact(topic="topologies", key=("group", "incarnation", "epoch", "hash", "provenance"), key_in_value=True)
+class TopologyDescribed(Fact):
+    """One version of an application's topology; a group's current one is its last record."""
+
+    group: _Group
+    incarnation: _Incarnation
+    epoch: Annotated[int, "the topology epoch within it", Whole(0, INT32_MAX)]
+    hash: Annotated[str, "the content hash of the description"]
+    provenance: Annotated[Provenance, "the origin of the description"]
+    member: Annotated[str | None, "the member that pushed it; null when it was not pushed"]
+    process: Annotated[str | None, "the process of that member; null when it was not pushed"]
+    description: Annotated[Description, "sub-topologies and global stores, see below"]
+
+
+@fact(topic="topologies", key=("group", "deleted"), key_in_value=True)
+class TopologyDeleted(Fact):
+    """The group was deleted, and with it its description; its versions stay as history."""
+
+    group: _Group
+    incarnation: _Incarnation
+
+
+# --- the wire form --------------------------------------------------------------------------------------------------
 
 
 class WireNode(Protocol):
-    """TopologyDescriptionNode, whatever class decoded it."""
+    """TopologyDescriptionNode of any message class."""
 
     @property
     def name(self) -> str: ...
@@ -126,13 +156,13 @@ class WireDescription(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a pushed description is an INVALID_REQUEST, in the broker's own words."""
+    """Why a pushed description is an INVALID_REQUEST, with the broker's own text."""
 
     text: str
 
 
 class WireFields(NamedTuple):
-    """A node's fields by their names on the wire; what a node of its type does not have is empty."""
+    """A node's fields by their names on the wire; fields that its type does not have are empty."""
 
     name: str
     node_type: int
@@ -143,10 +173,10 @@ class WireFields(NamedTuple):
 
 
 def from_wire(wire: WireDescription) -> Description | Refusal:
-    """The pushed description; the first thing that is wrong with it, in the broker's order, refuses it.
+    """The pushed description, or the first error in it in the order of the broker's checks.
 
-    Topics, stores and successors are sets to the broker: a name that stands twice is kept once, at its first place.
-    What a node of its type does not have (the stores of a sink) is dropped, as the broker drops it.
+    Topics, stores and successors are sets to the broker: a repeated name is kept once, at its first place. Fields that
+    a node of its type does not have (the stores of a sink) are dropped, as the broker drops them.
     """
     subtopologies = []
     for subtopology in wire.subtopologies:
@@ -187,7 +217,7 @@ def _once(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def to_wire(node: Node) -> WireFields:
-    """A node for a StreamsGroupDescribe answer: `TopologyDescriptionNode(**to_wire(node)._asdict())`."""
+    """A node for a StreamsGroupDescribe response: `TopologyDescriptionNode(**to_wire(node)._asdict())`."""
     match node:
         case SourceNode():
             return WireFields(node.name, NodeType.SOURCE, source_topics=node.topics, successors=node.successors)
@@ -198,11 +228,11 @@ def to_wire(node: Node) -> WireFields:
     assert_never(node)
 
 
-# --- what follows from it -------------------------------------------------------------------------------------------
+# --- derived from a description -------------------------------------------------------------------------------------
 
 
 def predecessors(nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
-    """Who feeds each node of one sub-topology (or of one global store), in one pass; absent when nobody does."""
+    """The predecessors of each node of one sub-topology (or of one global store), absent for a node without any."""
     found: dict[str, dict[str, None]] = {}
     for node in nodes:
         for successor in node.successors:
@@ -211,17 +241,17 @@ def predecessors(nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
 
 
 def content_hash(description: Description) -> str:
-    """`sha256:...` of what the description says: equal for equal content in whatever order it was listed.
+    """`sha256:...` of the content: equal descriptions have equal hashes, in whatever order their items are listed.
 
-    Lists are written as their length and their sorted items, an item as its length and itself, so that no two contents
-    are written alike, whatever the names hold.
+    Lists are written as their length and their sorted items, an item as its length and itself, so that two different
+    contents are never written alike.
     """
     subtopologies = (
         _item(subtopology.id) + _items(map(_content, subtopology.nodes)) for subtopology in description.subtopologies
     )
     stores = (_content(store.source) + _content(store.processor) for store in description.global_stores)
     written = _items(subtopologies) + _items(stores)
-    # A lone surrogate is a name that was no UTF-8.
+    # A lone surrogate comes from a name that was not UTF-8.
     return "sha256:" + hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -255,7 +285,7 @@ def _item(text: str) -> str:
 
 
 class Flaw(StrEnum):
-    """What we find odd and Kafka accepts; the values are labels of metrics and events."""
+    """Flaws that Kafka accepts; the values are labels of metrics and events."""
 
     DANGLING_SUCCESSOR = "dangling_successor"
     DUPLICATE_NODE = "duplicate_node"
@@ -263,7 +293,7 @@ class Flaw(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class TopologyFinding:
     """A flaw and where it is; `subtopology` is None in a global store, `node` is None for a whole sub-topology."""
 
     flaw: Flaw
@@ -272,8 +302,8 @@ class Finding:
     text: str
 
 
-def findings(description: Description) -> Iterator[Finding]:
-    """Everything odd, lazily: a hostile description can have millions, so take as many as you will show.
+def findings(description: Description) -> Iterator[TopologyFinding]:
+    """All flaws, lazily: a hostile description can have millions, so take only as many as you show.
 
     Node names are unique over the whole topology in Kafka Streams; a successor lies in the same sub-topology.
     """
@@ -282,21 +312,21 @@ def findings(description: Description) -> Iterator[Finding]:
     for subtopology in description.subtopologies:
         if subtopology.id in ids:
             text = f"sub-topology {subtopology.id!r} is described twice"
-            yield Finding(flaw=Flaw.DUPLICATE_SUBTOPOLOGY, subtopology=subtopology.id, node=None, text=text)
+            yield TopologyFinding(flaw=Flaw.DUPLICATE_SUBTOPOLOGY, subtopology=subtopology.id, node=None, text=text)
         ids.add(subtopology.id)
         yield from _node_findings(subtopology.nodes, subtopology.id, names)
     for store in description.global_stores:
         yield from _node_findings((store.source, store.processor), None, names)
 
 
-def _node_findings(nodes: Sequence[Node], subtopology: str | None, names: set[str]) -> Iterator[Finding]:
+def _node_findings(nodes: Sequence[Node], subtopology: str | None, names: set[str]) -> Iterator[TopologyFinding]:
     here = {node.name for node in nodes}
     for node in nodes:
         if node.name in names:
             text = f"the name {node.name!r} is another node's too"
-            yield Finding(flaw=Flaw.DUPLICATE_NODE, subtopology=subtopology, node=node.name, text=text)
+            yield TopologyFinding(flaw=Flaw.DUPLICATE_NODE, subtopology=subtopology, node=node.name, text=text)
         names.add(node.name)
         for successor in node.successors:
             if successor not in here:
                 text = f"{node.name!r} feeds {successor!r}, which is not there"
-                yield Finding(flaw=Flaw.DANGLING_SUCCESSOR, subtopology=subtopology, node=node.name, text=text)
+                yield TopologyFinding(flaw=Flaw.DANGLING_SUCCESSOR, subtopology=subtopology, node=node.name, text=text)

@@ -20,9 +20,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from headgate.facts import MAX_FACT_BYTES, Ended, Fact, JsonText, Rejected, TopologyDeleted, TopologyDescribed, decode
-from headgate.facts.canonical import dumps, loads
-from headgate.facts.descriptions import DESCRIPTION
-from headgate.facts.topology import Description
+from headgate.facts.json_form import dumps, loads
+from headgate.facts.topology import DESCRIPTION, Description
 from headgate.pipeline.parts import description_weight
 
 DESCRIBED, DELETED, REJECTED = TopologyDescribed.__name__, TopologyDeleted.__name__, Rejected.__name__

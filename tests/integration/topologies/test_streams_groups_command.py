@@ -16,8 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
 from headgate.embedded import SecurityProtocol
-from headgate.facts.descriptions import DESCRIPTION
-from headgate.facts.topology import Description, content_hash
+from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.kafka.connections import Connections, Dialler, Link
 from headgate.kafka.coordinators import GroupError, group_error, on_coordinators
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups

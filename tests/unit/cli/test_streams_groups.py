@@ -20,8 +20,7 @@ from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, dialler_of
 from headgate.cli.columns import json_text
 from headgate.config.addresses import Address
-from headgate.facts.descriptions import DESCRIPTION
-from headgate.facts.topology import Description, content_hash, to_wire
+from headgate.facts.topology import DESCRIPTION, Description, content_hash, to_wire
 from headgate.kafka.coordinators import Coordinator
 from headgate.kafka.group_admin import GroupListing
 from headgate.topologies.group_offsets import PartitionOffsets

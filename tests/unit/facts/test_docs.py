@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from headgate.facts import Rejected, decode, encode
+from headgate.facts.__main__ import fields_table
 from headgate.facts.codec import FORMS
 from headgate.facts.topics import DAY_MS, TOPICS
 
@@ -36,6 +37,11 @@ def test_every_fact_has_an_example_and_its_name_stands_there() -> None:
     shown = {type(decode(*example)).__name__ for example in examples()}
     assert shown == {form.cls.__name__ for form in FORMS}
     assert set(re.findall(r"\*\*([A-Z]\w+)\*\*", DOC)) >= shown
+
+
+def test_the_tables_of_fields_are_those_of_the_declarations() -> None:
+    missing = [form.cls.__name__ for form in FORMS if form.value is not None and fields_table(form) not in DOC]
+    assert not missing, "paste the output of `python -m headgate.facts`"
 
 
 def test_the_table_of_topics_is_the_codes() -> None:

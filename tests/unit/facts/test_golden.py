@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.facts import Rejected, decode, encode
-from headgate.facts.canonical import dumps
 from headgate.facts.codec import FORMS
-from headgate.facts.shapes import OneOf, Struct, Variant
+from headgate.facts.json_form import ObjectType, OneOf, Variant, dumps
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "facts"
 TOPICS = ("state", "trips", "topologies", "activity", "dispositions", "events")
@@ -39,14 +38,14 @@ def test_every_fact_has_an_example() -> None:
 def _closed_sets(kind: Any, where: str) -> dict[str, set[str]]:
     if isinstance(kind, OneOf):
         return {where: set(kind.names)}
-    if isinstance(kind, Struct):
+    if isinstance(kind, ObjectType):
         found: dict[str, set[str]] = {}
         for member in kind.members:
-            found |= _closed_sets(member.kind, f"{where}.{member.name}")
+            found |= _closed_sets(member.type, f"{where}.{member.name}")
         return found
     if isinstance(kind, Variant):
-        return {f"{where}.type": set(kind.structs)}
-    return _closed_sets(kind.kind, where) if hasattr(kind, "kind") else {}
+        return {f"{where}.type": set(kind.objects)}
+    return _closed_sets(kind.item, where) if hasattr(kind, "item") else {}
 
 
 def _seen(value: Any, path: list[str]) -> set[str]:
@@ -60,10 +59,9 @@ def _seen(value: Any, path: list[str]) -> set[str]:
 def test_every_name_of_every_closed_set_has_an_example() -> None:
     for form in FORMS:
         values = [line["value"] for _, line in GOLDEN if line["fact"] == form.cls.__name__]
-        for member in form.value or ():
-            for where, names in _closed_sets(member.kind, member.name).items():
-                seen = {found for value in values for found in _seen(value, where.split("."))}
-                assert seen == names, (form.cls.__name__, where)
+        for where, names in _closed_sets(form.value, "").items():
+            seen = {found for value in values for found in _seen(value, where.split(".")[1:])}
+            assert seen == names, (form.cls.__name__, where)
 
 
 REJECTED = lines("rejected")

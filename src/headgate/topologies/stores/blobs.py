@@ -1,8 +1,7 @@
 """A description as bytes, for stores that keep bytes: the JSON form of `docs/facts.md`, so that people can read it."""
 
-from headgate.facts.canonical import MisfitError, dumps, loads
-from headgate.facts.descriptions import DESCRIPTION
-from headgate.facts.topology import Description, content_hash
+from headgate.facts.json_form import MisfitError, dumps, loads
+from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.plugin.topology_store import TransientFailure
 
 

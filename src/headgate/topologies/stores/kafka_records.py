@@ -11,8 +11,8 @@ from typing import Any
 
 from headgate.base.errors import WireError
 from headgate.facts import Rejected, TopologyDescribed, decode
-from headgate.facts.forms import VERSION
-from headgate.facts.shapes import INT32_MAX
+from headgate.facts.codec import VERSION
+from headgate.facts.json_form import INT32_MAX
 from headgate.facts.topology import Description
 from headgate.kafka.fact_reader import Record
 from headgate.plugin.topology_store import TransientFailure

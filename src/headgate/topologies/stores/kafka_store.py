@@ -19,8 +19,7 @@ import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
-from headgate.facts import TopologyDeleted
-from headgate.facts.forms import Fact
+from headgate.facts import Fact, TopologyDeleted
 from headgate.facts.topics import message_limit
 from headgate.facts.topology import Description
 from headgate.kafka.fact_reader import FactReader, Record

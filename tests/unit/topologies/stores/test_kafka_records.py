@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.facts import TopologyDeleted, encode
-from headgate.facts.descriptions import TopologyDescribed
+from headgate.facts.topology import TopologyDescribed
 from headgate.kafka.fact_reader import Record
 from headgate.plugin.conformance import HOSTILE_NAMES, pushed, topology
 from headgate.plugin.topology_store import TransientFailure

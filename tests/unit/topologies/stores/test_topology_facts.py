@@ -2,7 +2,7 @@
 
 from headgate.facts import TopologyDeleted, decode, encode
 from headgate.facts.decisions import TopologyEpochsSet
-from headgate.facts.descriptions import TopologyDescribed
+from headgate.facts.topology import TopologyDescribed
 from headgate.plugin.conformance import pushed
 from headgate.topologies.fact_mapping import described_fact, epochs_fact, event_of
 from headgate.topologies.model.group_events import DeletionRead, DescriptionRead, EpochsRead, WriteEpochs

@@ -1,0 +1,21 @@
+"""`python -m headgate.facts` prints the tables of fields in `docs/facts.md`; a test compares them."""
+
+from headgate.facts.codec import COMMON_FIELDS, FORMS, FactForm, flat_members
+from headgate.facts.json_form import Member
+
+
+def fields_table(form: FactForm) -> str:
+    """The fields of a fact as a Markdown table, without the common fields of the value."""
+    key = {part.name for part in form.key if isinstance(part, Member)}
+    value = set() if form.value is None else {member.name for member in form.value.members}
+    lines = ["| field | in | type | meaning |", "|---|---|---|---|"]
+    for path, member in flat_members(form):
+        if path in key or path not in {"at", *COMMON_FIELDS}:
+            place = ", ".join(name for name, fields in (("key", key), ("value", value)) if path.split(".")[0] in fields)
+            lines.append(f"| `{path}` | {place} | {member.type.words} | {member.meaning} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    for form in FORMS:
+        print(f"{form.cls.__name__}\n\n{fields_table(form)}\n")
