@@ -25,7 +25,7 @@ from bench.processes import cpu_seconds
 from bench.topologies import application, request_of
 from headgate.config.addresses import Address
 from headgate.embedded import ClusterSpec, EmbeddedKafka
-from headgate.kafka.connections import Dialler, Link
+from headgate.kafka.connections import BrokerConnection, Dialler
 from headgate.wire import frames
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
@@ -65,13 +65,13 @@ def joining(group: str, member: str) -> StreamsGroupHeartbeatRequest:
     )
 
 
-async def link_to(address: str) -> Link:
+async def link_to(address: str) -> BrokerConnection:
     host, _, port = address.partition(":")
     where = Address(host, int(port))
     return await Dialler(bootstrap=(where,)).connect(where)
 
 
-async def join(address: str, group: str, member: str, version: int) -> tuple[Link, int]:
+async def join(address: str, group: str, member: str, version: int) -> tuple[BrokerConnection, int]:
     """A connection on which this member is in the group, and its epoch."""
     link = await link_to(address)
     while True:
@@ -81,7 +81,7 @@ async def join(address: str, group: str, member: str, version: int) -> tuple[Lin
         await asyncio.sleep(0.1)  # the coordinator has just been made
 
 
-async def settle(link: Link, group: str, epoch: int, version: int) -> int:
+async def settle(link: BrokerConnection, group: str, epoch: int, version: int) -> int:
     """The member's epoch when the group has come to rest."""
     for _ in range(20):
         message = StreamsGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch)

@@ -37,7 +37,7 @@ from headgate.embedded import (
     StartGivenUpError,
 )
 from headgate.embedded.properties import QUICK_SETTINGS
-from headgate.kafka.caller import Caller
+from headgate.kafka.connections import BrokerConnection
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from tests.support.certificates import make_certificates
 from tests.support.cluster import MECHANISMS, ClientConfig, Cluster, full_spec, start_test_cluster
@@ -106,7 +106,7 @@ def metadata(address: str) -> MetadataResponse:
 
     async def ask() -> MetadataResponse:
         host, _, port = address.partition(":")
-        caller = await Caller.connect(host, int(port), timeout=20)
+        caller = await BrokerConnection.connect(host, int(port), timeout=20)
         try:
             return await caller.call(3, MetadataRequest(topics=None), MetadataResponse, 12)
         finally:

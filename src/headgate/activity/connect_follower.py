@@ -30,7 +30,8 @@ from headgate.activity.model.connect_topics import (
 )
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
-from headgate.kafka.fact_reader import FactReader, Record
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import RecordWriter
 
 log = structlog.get_logger()
@@ -206,7 +207,7 @@ class ConnectFollower:
 
     # --- on the reader's thread
 
-    def _digest(self, records: Sequence[Record]) -> list[Status]:
+    def _digest(self, records: Sequence[ConsumedRecord]) -> list[Status]:
         found: list[Status] = []
         for record in records:
             one = read_status(record.key, record.value)
@@ -217,7 +218,7 @@ class ConnectFollower:
         return found
 
 
-def _words(records: Sequence[Record]) -> list[ConnectorWord]:
+def _words(records: Sequence[ConsumedRecord]) -> list[ConnectorWord]:
     words = (read_config(record.key, is_null=record.value is None) for record in records)
     return [word for word in words if word is not None]
 
@@ -232,7 +233,7 @@ class _Warnings:
         self._said = 0
         self._unsaid = 0
 
-    def say(self, record: Record, reason: str) -> None:
+    def say(self, record: ConsumedRecord, reason: str) -> None:
         now = self._clock.monotonic()
         if now - self._since >= _WARNINGS_S:
             if self._unsaid:

@@ -18,7 +18,7 @@ from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.facts import Fact
 from headgate.facts.observations import ActivityObserved, Actor
-from headgate.kafka.service_account import dialler_of
+from headgate.kafka.connections import dialler_of
 
 log = structlog.get_logger()
 

@@ -20,9 +20,8 @@ from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.facts import Fact
 from headgate.facts.observations import ActivityObserved, Actor, Software
-from headgate.kafka.fact_origin import find_origin
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import client_settings
+from headgate.kafka.topics import client_settings, find_origin
 
 log = structlog.get_logger()
 

@@ -13,8 +13,7 @@ from typing import Final
 
 from headgate.activity.model.intervals import TopicRef
 from headgate.config.model import UpstreamConfig
-from headgate.kafka.connections import Connections
-from headgate.kafka.service_account import dialler_of
+from headgate.kafka.connections import Connections, dialler_of
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.schema import ZERO_UUID
 

@@ -15,8 +15,7 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.cli.columns import json_text
 from headgate.cli.logs import escaped
 from headgate.config.addresses import Address, parse_address
-from headgate.kafka.client_properties import read_properties
-from headgate.kafka.client_settings import settings_of
+from headgate.kafka.client_properties import read_properties, settings_of
 from headgate.kafka.connections import Dialler
 
 _SILENCE_S = 2.0

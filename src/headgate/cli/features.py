@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from headgate.activity.feature import ActivityFeature
 from headgate.config.model import Config
+from headgate.kafka.connections import dialler_of
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
-from headgate.kafka.service_account import dialler_of
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.share_groups.feature import ShareGroupFeature

@@ -13,8 +13,14 @@ from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, di
 from headgate.cli.logs import escaped
 from headgate.facts.topology import Description, Refusal, from_wire
 from headgate.kafka.connections import Connections, Dialler
-from headgate.kafka.coordinators import GroupError, find_coordinators
-from headgate.kafka.group_admin import TopologyStatus, delete_group, describe_group, list_streams_groups
+from headgate.kafka.group_admin import (
+    GroupError,
+    TopologyStatus,
+    delete_group,
+    describe_group,
+    find_coordinators,
+    list_streams_groups,
+)
 from headgate.topologies.group_offsets import group_offsets
 from headgate.wire.messages.streams import DescribedStreamsGroup
 

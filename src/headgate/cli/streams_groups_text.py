@@ -14,8 +14,7 @@ from typing import Any
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
 from headgate.facts.topology import DESCRIPTION, Description, content_hash
-from headgate.kafka.coordinators import Coordinator, GroupError
-from headgate.kafka.group_admin import DEAD, EMPTY, GroupListing, TopologyStatus
+from headgate.kafka.group_admin import DEAD, EMPTY, GroupCoordinator, GroupError, GroupListing, TopologyStatus
 from headgate.topologies.group_offsets import PartitionOffsets
 from headgate.topologies.model.text import fetch_failed_text, not_stored_text, render
 from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
@@ -164,7 +163,7 @@ def _assignment_json(assignment: Assignment) -> dict[str, Any]:
     }
 
 
-def state_text(group: DescribedStreamsGroup, coordinator: Coordinator, *, verbose: bool) -> str:
+def state_text(group: DescribedStreamsGroup, coordinator: GroupCoordinator, *, verbose: bool) -> str:
     name, state, members = escaped(group.group_id), escaped(group.group_state), str(len(group.members))
     where = f"{escaped(coordinator.address.host)}:{coordinator.address.port} ({coordinator.node})"
     if not verbose:
@@ -181,7 +180,7 @@ def state_text(group: DescribedStreamsGroup, coordinator: Coordinator, *, verbos
     return f"\nError: {warning}\n{shown}" if warning else shown
 
 
-def state_json(group: DescribedStreamsGroup, coordinator: Coordinator) -> dict[str, Any]:
+def state_json(group: DescribedStreamsGroup, coordinator: GroupCoordinator) -> dict[str, Any]:
     return {
         "group": group.group_id,
         "state": group.group_state,

@@ -11,7 +11,7 @@ from cryptography import x509
 from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.kafka.caller import Caller
+from headgate.kafka.connections import BrokerConnection
 from headgate.wire.registry import api_name
 from headgate.wire.schema import Message
 
@@ -28,7 +28,7 @@ class Broker:
     versions: Mapping[int, tuple[int, int]]
     levels: Mapping[str, int]  # finalized features, such as share.version
     certificate: x509.Certificate | None
-    caller: Caller
+    caller: BrokerConnection
     writer: asyncio.StreamWriter
 
     async def call(self, key: int, request: Message, answer_class: type[M], version: int) -> M:

@@ -31,7 +31,7 @@ from headgate.doctor.probing import (
 from headgate.doctor.rights import Answer, Granted, Refused, Right, Unknown
 from headgate.doctor.topics import UNKNOWN_TOPIC
 from headgate.facts import decode
-from headgate.kafka.fact_reader import batch_of, record_of
+from headgate.kafka.consumer_thread import next_batch, record_of
 from headgate.kafka.topics import client_settings, quiet, reason
 from headgate.share_groups.config_client import BROKER, GROUP, INCREMENTAL_ALTER_CONFIGS, NOBODYS_GROUP
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
@@ -201,7 +201,7 @@ def _read(settings: Mapping[str, Any], state: str, deadline_s: float) -> ShareSt
     try:
         consumer.assign([TopicPartition(state, 0, OFFSET_BEGINNING)])
         while time.monotonic() < until:
-            for message in batch_of(consumer):
+            for message in next_batch(consumer):
                 error = message.error()
                 if error is None:
                     record = record_of(message)

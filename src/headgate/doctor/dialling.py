@@ -26,8 +26,7 @@ from headgate.doctor.broker import Broker, close
 from headgate.doctor.certificates import names_of
 from headgate.doctor.commands import KafkaTools
 from headgate.doctor.findings import Check, Finding, ok, problem
-from headgate.kafka.caller import Caller
-from headgate.kafka.sasl import Credentials, authenticate
+from headgate.kafka.connections import BrokerConnection, Credentials, authenticate
 from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from headgate.wire.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from headgate.wire.registry import API_VERSIONS
@@ -78,7 +77,7 @@ class Dialler:
             await self._resolve(address, source)
             await self._knock(address, source)
             streams = await self._open(address, source)
-            caller = Caller(*streams, self.deadline_s)
+            caller = BrokerConnection(*streams, self.deadline_s)
             said = await self._ask_versions(caller, address)
             await self._log_in(caller, tools)
             broker = await self._ask_cluster(caller, address, said, streams[1])
@@ -146,7 +145,8 @@ class Dialler:
         except UNREACHABLE:
             return False
         try:
-            await Caller(reader, writer, self.deadline_s).call(API_VERSIONS, _WHO_WE_ARE, ApiVersionsResponse, 3)
+            connection = BrokerConnection(reader, writer, self.deadline_s)
+            await connection.call(API_VERSIONS, _WHO_WE_ARE, ApiVersionsResponse, 3)
         except ClusterError:
             return False
         else:
@@ -191,7 +191,7 @@ class Dialler:
         await close(writer)
         return certificate
 
-    async def _ask_versions(self, caller: Caller, address: Address) -> ApiVersionsResponse:
+    async def _ask_versions(self, caller: BrokerConnection, address: Address) -> ApiVersionsResponse:
         try:
             return await caller.call(API_VERSIONS, _WHO_WE_ARE, ApiVersionsResponse, 3)
         except ClusterError as failure:
@@ -202,7 +202,7 @@ class Dialler:
                 text, mend="name the port of a broker's client listener in upstream.bootstrap"
             ) from None
 
-    async def _log_in(self, caller: Caller, tools: KafkaTools) -> None:
+    async def _log_in(self, caller: BrokerConnection, tools: KafkaTools) -> None:
         upstream = self.upstream
         if upstream.service_user is None or upstream.service_password_file is None:
             await self._needs_no_login(caller)
@@ -221,7 +221,7 @@ class Dialler:
                 mend = "set upstream.service_mechanism to one that the listener offers, or name its SASL port"
             raise _StepFailedError(str(failure), mend=mend) from None
 
-    async def _needs_no_login(self, caller: Caller) -> None:
+    async def _needs_no_login(self, caller: BrokerConnection) -> None:
         """A listener without SASL says that a handshake is out of place; one with SASL names its mechanisms."""
         try:
             answer = await caller.call(_SASL_HANDSHAKE, SaslHandshakeRequest(), SaslHandshakeResponse, 1)
@@ -234,7 +234,7 @@ class Dialler:
             )
 
     async def _ask_cluster(
-        self, caller: Caller, address: Address, said: ApiVersionsResponse, writer: asyncio.StreamWriter
+        self, caller: BrokerConnection, address: Address, said: ApiVersionsResponse, writer: asyncio.StreamWriter
     ) -> Broker:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
         try:

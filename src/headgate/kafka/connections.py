@@ -1,7 +1,8 @@
-"""Our own way to any broker of a cluster: dial, log in, learn its versions, ask.
+"""Connections of Headgate itself to the brokers of a cluster: connect, log in, learn the versions, send requests.
 
-One rule: a call goes out only in a version that this very broker has named, because a broker closes the connection on
-any other. For errands of a few calls; what goes on for long is confluent-kafka's business.
+Invariant: a request goes out only in a version that this very broker supports, because a broker closes the connection
+on any other. For a few requests; what goes on for long is confluent-kafka's business. A client's own authentication
+passes through untouched and never uses these connections.
 """
 
 import asyncio
@@ -12,69 +13,154 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from scramp import ScramClient, ScramException  # type: ignore[import-untyped]
+
 import headgate
-from headgate.base.errors import ClusterError
+from headgate.base.errors import ClusterError, WireError
 from headgate.config.addresses import Address
-from headgate.kafka.caller import Caller
-from headgate.kafka.sasl import Credentials, authenticate
+from headgate.config.files import read_secret
+from headgate.config.model import UpstreamConfig
+from headgate.wire import frames
+from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from headgate.wire.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
-from headgate.wire.registry import API_VERSIONS, api_name
+from headgate.wire.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from headgate.wire.registry import API_VERSIONS, api_name, request_header_version, response_header_version
 from headgate.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
 
-_SASL_HANDSHAKE = 17
+_CLIENT_ID = b"headgate"
+_LARGEST_ANSWER = 64 * 1024 * 1024
+_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 _ILLEGAL_SASL_STATE = 34
 _CLOSING_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
-_WHO_WE_ARE = ApiVersionsRequest(client_software_name="headgate", client_software_version=headgate.__version__)
+_GREETING = ApiVersionsRequest(client_software_name="headgate", client_software_version=headgate.__version__)
 
 
 class UnsupportedError(ClusterError):
-    """The broker is too old for a call: asking again is of no use."""
+    """The broker is too old for a request: retrying does not help."""
 
 
-class Link(Caller):
-    """A connection on which we are logged in, and the versions that its broker has."""
+class BrokerConnection:
+    """A connection to one broker, used for one request at a time; every failure is a `ClusterError`, and closes it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float) -> None:
-        super().__init__(reader, writer, timeout)
-        self.versions: Mapping[int, tuple[int, int]] = {}
+        self._reader = reader
+        self._writer = writer
+        self._timeout = timeout
+        self._correlation_id = 0
+        self.versions: Mapping[int, tuple[int, int]] = {}  # of each API, what this broker supports
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        timeout: float,  # noqa: ASYNC109 - one timeout for this and for each request
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        try:
+            async with asyncio.timeout(timeout):
+                reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+        except TimeoutError:
+            raise ClusterError(f"no connection to {host}:{port} within {timeout:g} s") from None
+        except OSError as failure:
+            raise ClusterError(f"no connection to {host}:{port}: {failure.strerror or failure}") from None
+        except (ValueError, OverflowError) as failure:  # a name that no resolver takes, a port that is none
+            raise ClusterError(f"no connection to {host!r}:{port}: {failure}") from None
+        return cls(reader, writer, timeout)
+
+    async def call(self, key: int, request: Message, answer_class: type[M], version: int) -> M:
+        self._correlation_id += 1
+        header = frames.RequestHeader(
+            api_key=key,
+            api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=_CLIENT_ID,
+            tags=b"\x00" if request_header_version(key, version) == 2 else b"",
+        )
+        flexible = response_header_version(key, version) == 1
+        try:
+            async with asyncio.timeout(self._timeout):
+                self._writer.write(frames.frame(header.encode(), encode(request, version)))
+                await self._writer.drain()
+                size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
+                content = await self._reader.readexactly(_bounded(size))
+            (correlation_id,) = frames.CORRELATION_ID.unpack_from(content, 0)
+            if correlation_id != self._correlation_id:
+                raise WireError(f"correlation id {correlation_id} instead of {self._correlation_id}")  # noqa: TRY301
+            return decode(answer_class, version, content, frames.answer_body(content, flexible=flexible))
+        except TimeoutError:
+            self.close()
+            raise ClusterError(f"no response to {api_name(key)} within {self._timeout:g} s") from None
+        except (OSError, asyncio.IncompleteReadError) as failure:
+            self.close()
+            raise ClusterError(f"the connection was closed before the response to {api_name(key)}: {failure}") from None
+        except WireError as problem:
+            self.close()
+            raise ClusterError(f"not a Kafka response: {problem}") from None
 
     @property
     def is_closed(self) -> bool:
         return self._writer.is_closing() or self._reader.at_eof()
 
     async def ask(self, key: int, request: Message, answer_class: type[M], *, lowest: int, highest: int) -> M:
-        """The call in the highest version of `lowest` to `highest` that the broker has; else `UnsupportedError`."""
+        """Send the request in the highest version of `lowest` to `highest` that the broker supports."""
         theirs = self.versions.get(key, (0, -1))
         version = min(highest, theirs[1])
         if version < max(lowest, theirs[0]):
-            raise UnsupportedError(f"the server has no {api_name(key)} from version {lowest} on")
+            raise UnsupportedError(f"the server does not support {api_name(key)} v{lowest}")
         return await self.call(key, request, answer_class, version)
 
+    def close(self) -> None:
+        self._writer.close()
+
     async def shut(self) -> None:
-        """Close the connection and see it closed."""
+        """Close the connection and wait until it is closed."""
         self.close()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_CLOSING_S):
                 await self._writer.wait_closed()
 
 
+def _bounded(size: int) -> int:
+    if not frames.SMALLEST_ANSWER <= size <= _LARGEST_ANSWER:
+        raise WireError(f"a response of {size} bytes")
+    return size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """A user of the cluster; `repr` does not show the password."""
+
+    user: str
+    password: str
+    mechanism: str
+
+    def __repr__(self) -> str:
+        return f"Credentials(user={self.user!r}, mechanism={self.mechanism!r})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialler:
-    """How a cluster is reached, and as whom; without `credentials` nobody logs in."""
+    """How a cluster is reached, and as which user; without `credentials` there is no SASL."""
 
     bootstrap: tuple[Address, ...]
     tls: ssl.SSLContext | None = None
     credentials: Credentials | None = None
-    call_timeout_s: float = 10.0  # of each connection and each call
-    timeout_s: float = 30.0  # of trying again, all in all
+    call_timeout_s: float = 10.0  # of each connection and each request
+    timeout_s: float = 30.0  # of all attempts together
 
-    async def connect(self, address: Address) -> Link:
-        """A link that is ready for calls; a `ClusterError` names the address and what is wrong there."""
-        link = await Link.connect(*address, timeout=min(self.call_timeout_s, self.timeout_s), tls=self.tls)
+    async def connect(self, address: Address) -> BrokerConnection:
+        """Open a connection that is logged in; a `ClusterError` names the address and what is wrong there."""
+        link = await BrokerConnection.connect(*address, timeout=min(self.call_timeout_s, self.timeout_s), tls=self.tls)
         try:
             await self._greet(link, address)
             await self._log_in(link, address)
@@ -83,40 +169,40 @@ class Dialler:
             raise
         return link
 
-    async def _greet(self, link: Link, address: Address) -> None:
+    async def _greet(self, link: BrokerConnection, address: Address) -> None:
         try:
-            said = await link.call(API_VERSIONS, _WHO_WE_ARE, ApiVersionsResponse, 3)
+            said = await link.call(API_VERSIONS, _GREETING, ApiVersionsResponse, 3)
         except ClusterError as failure:
-            maybe = "" if self.tls is not None else ", or it wants TLS (security.protocol)"
-            raise ClusterError(f"{address} is no Kafka broker{maybe}: {failure}") from None
+            maybe = "" if self.tls is not None else ", or expects TLS (security.protocol)"
+            raise ClusterError(f"{address} does not respond as a Kafka broker{maybe}: {failure}") from None
         link.versions = {one.api_key: (one.min_version, one.max_version) for one in said.api_keys}
 
-    async def _log_in(self, link: Link, address: Address) -> None:
+    async def _log_in(self, link: BrokerConnection, address: Address) -> None:
         try:
             if self.credentials is not None:
                 await authenticate(link, self.credentials)
                 return
-            # A listener without SASL says that a handshake is out of place; one with SASL would hang up on our first
-            # call without a word.
+            # A listener without SASL answers a handshake with ILLEGAL_SASL_STATE; one with SASL would close the
+            # connection on the first other request without a response.
             answer = await link.call(_SASL_HANDSHAKE, SaslHandshakeRequest(), SaslHandshakeResponse, 1)
         except ClusterError as failure:
             who = "" if self.credentials is None else f" as User:{self.credentials.user}"
-            raise ClusterError(f"no login at {address}{who}: {failure}") from None
+            raise ClusterError(f"login at {address}{who} failed: {failure}") from None
         if answer.error_code != _ILLEGAL_SASL_STATE:
             offered = ", ".join(sorted(answer.mechanisms))
-            raise ClusterError(f"{address} wants SASL ({offered}), and no user is given")
+            raise ClusterError(f"{address} requires SASL ({offered}), and no user is given")
 
 
 class Connections:
-    """The links of one errand, one for each broker, dialled when they are needed and closed at its end.
+    """Connections to the brokers of one cluster: opened when they are needed, closed at the end.
 
-    Calls on one link must not overlap: two tasks may ask two brokers, never the same one.
+    Requests on one connection must not overlap: two tasks may use two brokers, never the same one.
     """
 
     def __init__(self, dialler: Dialler) -> None:
         self.dialler = dialler
         self._deadline = asyncio.get_running_loop().time() + dialler.timeout_s
-        self._links: dict[Address, Link] = {}
+        self._links: dict[Address, BrokerConnection] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,18 +214,18 @@ class Connections:
             for link in self._links.values():
                 closing.create_task(link.shut())
 
-    def patience(self) -> "Patience":
-        return Patience(self._deadline)
+    def retry_delay(self) -> "RetryDelay":
+        return RetryDelay(self._deadline)
 
-    async def to(self, address: Address) -> Link:
+    async def to(self, address: Address) -> BrokerConnection:
         link = self._links.get(address)
         if link is None or link.is_closed:
             link = await self.dialler.connect(address)
             self._links[address] = link
         return link
 
-    async def bootstrap(self) -> Link:
-        """The first bootstrap address that answers; when none does, a `ClusterError` with what each said."""
+    async def bootstrap(self) -> BrokerConnection:
+        """The connection to the first bootstrap address that responds; a `ClusterError` names the failure of each."""
         failures = []
         for address in self.dialler.bootstrap:
             try:
@@ -149,17 +235,61 @@ class Connections:
         raise ClusterError("; ".join(failures))
 
 
-class Patience:
-    """Growing pauses between the attempts at one thing, until the time of the errand is over."""
+class RetryDelay:
+    """Growing pauses between attempts, until the timeout of the connections."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self._pause_s = _FIRST_PAUSE_S
 
-    async def lasts(self) -> bool:
-        """Wait, and say True for another attempt; False at once when there is no time for one."""
+    async def wait(self) -> bool:
+        """Wait, and return True for another attempt; False at once when no time is left for one."""
         if asyncio.get_running_loop().time() + self._pause_s >= self._deadline:
             return False
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         return True
+
+
+async def authenticate(connection: BrokerConnection, credentials: Credentials) -> None:
+    """Log in on a new connection; a failure is a `ClusterError` with the broker's own text."""
+    request = SaslHandshakeRequest(mechanism=credentials.mechanism)
+    answer = await connection.call(_SASL_HANDSHAKE, request, SaslHandshakeResponse, 1)
+    if answer.error_code:
+        offered = ", ".join(answer.mechanisms)
+        raise ClusterError(f"the broker does not offer SASL {credentials.mechanism}, but: {offered}")
+    if credentials.mechanism == "PLAIN":
+        await _exchange(connection, f"\0{credentials.user}\0{credentials.password}".encode())
+        return
+    try:
+        client = ScramClient([credentials.mechanism], credentials.user, credentials.password)
+        first = await _exchange(connection, client.get_client_first().encode())
+        client.set_server_first(first.decode())
+        # The broker says how often to hash, up to millions of times: not on the event loop.
+        proof: str = await asyncio.to_thread(client.get_client_final)
+        final = await _exchange(connection, proof.encode())
+        client.set_server_final(final.decode())
+    except (ScramException, UnicodeDecodeError) as problem:
+        raise ClusterError(f"SASL {credentials.mechanism} as {credentials.user!r} failed: {problem}") from None
+
+
+async def _exchange(connection: BrokerConnection, token: bytes) -> bytes:
+    request = SaslAuthenticateRequest(auth_bytes=token)
+    answer = await connection.call(_SASL_AUTHENTICATE, request, SaslAuthenticateResponse, 2)
+    if answer.error_code:
+        raise ClusterError(f"the broker rejected the login: {answer.error_message or answer.error_code}")
+    return answer.auth_bytes
+
+
+def credentials_of(upstream: UpstreamConfig) -> Credentials | None:
+    """The service account of `[upstream]`, with its password read now; None where the cluster has no SASL."""
+    if upstream.service_user is None or upstream.service_password_file is None:
+        return None
+    password = read_secret(upstream.service_password_file).get_secret_value()
+    return Credentials(user=upstream.service_user, password=password, mechanism=upstream.service_mechanism)
+
+
+def dialler_of(upstream: UpstreamConfig) -> Dialler:
+    """How Headgate itself reaches the cluster; certificates and password are read anew each time."""
+    tls = ssl.create_default_context(cafile=upstream.tls_ca) if upstream.tls else None
+    return Dialler(bootstrap=upstream.bootstrap, tls=tls, credentials=credentials_of(upstream))

@@ -1,11 +1,11 @@
 """Reading a topic: replayed to its end, then followed, on a thread of its own.
 
-One rule: what is handed over is handed over in the log's order, and the position moves only after it was taken in. So
-`await reached(offset)` is reading one's own writes, and a reader that starts at the position that was kept last misses
-nothing. If the topic is not the one it was (the position does not lie in it), it is read again from the start.
+Invariant: records are handed over in the log's order, and the position moves only after they were taken in. So
+`await reached(offset)` is reading one's own writes, and a reader that starts at a saved position misses nothing. If the
+topic was replaced (the position does not lie in it), it is read again from its start.
 
-By default it is partition 0 that is read. With `every_partition` it is all that there are when reading begins, from
-their beginnings; the order is then that of each partition.
+By default partition 0 is read. With `every_partition` all partitions that exist when reading begins are read from their
+beginnings; the order is then that of each partition.
 """
 
 import asyncio
@@ -13,41 +13,31 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from headgate.facts.topics import MIB
-from headgate.kafka.topics import quiet, reason
+from headgate.kafka.consumer_thread import ConsumedRecord, ConsumerThread, next_batch, record_of
+from headgate.kafka.topics import reason
 
 log = structlog.get_logger()
 
-_POLL_S = 0.1
-_RETRY_S = 1.0
-_LOOKUP_S = 3.0  # as long as closing may have to wait
-_BATCH = 500
 # As it lies in the topic: descriptions unpack to a hundred times as much, and what was fetched is unpacked at once.
-_FETCH_BYTES = MIB // 4
-_QUEUED_KIB = 16 * 1024
+_FETCH_BYTES: Final = MIB // 4
+_QUEUED_KIB: Final = 16 * 1024
+_CATCH_UP_BATCH: Final = 200
 T = TypeVar("T")
+E = TypeVar("E")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    partition: int = 0
-
-
-class FactReader(Generic[T]):
+class FactReader(ConsumerThread, Generic[T]):
     """`digest` and `forget` run on the reader's thread, `take` on the event loop with what they return.
 
-    `digest` makes something of a batch of records. `forget` is called before the topic is read again from its start,
-    and told whether that is because the topic is another. Neither may raise for what a record holds; if they raise, the
-    batch comes again after a second. `replayed` is set when the end was reached for the first time. Made on the loop.
+    `digest` converts a batch of records. `forget` is called before the topic is read again from its start, with True if
+    the topic was replaced. Neither may raise for what a record holds; if they raise, the batch comes again after a
+    second. `replayed` is set when the end was reached for the first time.
     """
 
     def __init__(
@@ -57,47 +47,38 @@ class FactReader(Generic[T]):
         topic: str,
         start: int = 0,
         every_partition: bool = False,
-        digest: Callable[[Sequence[Record]], T],
+        digest: Callable[[Sequence[ConsumedRecord]], T],
         forget: Callable[[bool], T],
         take: Callable[[T], None],
         largest: int = MIB,
         committed: bool = False,
     ) -> None:
-        self._settings = quiet(
+        super().__init__(
             settings,
+            topic=topic,
+            problem="the topic has not been read yet",
             group__id="headgate",  # never joined: the partition is assigned by hand
-            enable__auto__commit=False,
             enable__partition__eof=True,
             auto__offset__reset="error",
             isolation__level="read_committed" if committed else "read_uncommitted",
-            # A broker gives a batch that is larger than this all the same, so large facts are read too (KIP-74).
+            # A broker returns a batch that is larger than this all the same, so large facts are read too (KIP-74).
             fetch__message__max__bytes=_FETCH_BYTES,
             receive__message__max__bytes=max(100_000_000, largest + MIB),
             queued__max__messages__kbytes=_QUEUED_KIB,
             fetch__queue__backoff__ms=10,  # librdkafka's own second is longer than all the rest of a replay
             fetch__wait__max__ms=500,
             fetch__error__backoff__ms=100,
-            error_cb=self._on_error,
         )
-        self._topic = topic
         self._digest = digest
         self._forget = forget
         self._take = take
         self._rewind = threading.Event()
-        self._loop = asyncio.get_running_loop()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._ended: set[int] = set()  # the partitions whose end was reached; of the thread
+        self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._tickets = itertools.count()
-        self._every_partition = every_partition
         self._positions = {} if every_partition else {0: start}  # the offset of the next record of each partition
-        self.replayed = asyncio.Event()  # set when the end was reached for the first time
-        self.problem: str | None = "the topic has not been read yet"
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"headgate-read-{self._topic}", daemon=True)
-        self._thread.start()
+        self._next = dict(self._positions)  # the same, of the thread
+        self.replayed = asyncio.Event()
 
     @property
     def position(self) -> int:
@@ -113,14 +94,11 @@ class FactReader(Generic[T]):
         await waiter
 
     def read_again(self) -> None:
-        """From the start, because what was made of the records is lost; any thread may call it."""
+        """Read from the start, because what was made of the records is lost; any thread may call it."""
         self._rewind.set()
 
     async def close(self) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-            self._thread = None
+        await super().close()
         for waiters in self._waiters.values():
             for _, _, waiter in waiters:
                 waiter.cancel()
@@ -128,24 +106,15 @@ class FactReader(Generic[T]):
 
     # --- on the event loop
 
-    def _apply(self, taken: list[T], positions: dict[int, int], at_end: bool, done: threading.Event) -> None:
-        """Whatever the callbacks do, the thread goes on: what they raise is the loop's to report."""
+    def _apply(self, taken: list[T], positions: dict[int, int], at_end: bool) -> None:
         try:
             for one in taken:
                 self._take(one)
         finally:
-            try:
-                self._arrive(positions, at_end)
-            finally:
-                done.set()
-
-    def _arrive(self, positions: dict[int, int], at_end: bool) -> None:
-        self._positions = positions
-        self.problem = None
-        try:
-            if at_end and not self.replayed.is_set():
+            self._positions = positions
+            self.problem = None
+            if at_end:
                 self.replayed.set()
-        finally:
             for partition, waiters in self._waiters.items():
                 while waiters and waiters[0][0] < positions.get(partition, -1):
                     waiter = heapq.heappop(waiters)[2]
@@ -154,43 +123,24 @@ class FactReader(Generic[T]):
 
     # --- on the thread
 
-    def _run(self) -> None:
-        positions = dict(self._positions)
+    def _consume(self, consumer: Consumer) -> None:
+        if not self._next:
+            self._next = dict.fromkeys(self._partitions(consumer), OFFSET_BEGINNING)
+        self._ended.clear()
+        consumer.assign([TopicPartition(self._topic, *place) for place in self._next.items()])
         while not self._stop.is_set():
-            consumer = Consumer(self._settings)
-            try:
-                if not positions:
-                    positions = self._partitions(consumer)
-                self._ended.clear()
-                consumer.assign([TopicPartition(self._topic, *place) for place in positions.items()])
-                while not self._stop.is_set():
-                    positions = self._step(consumer, positions)
-            except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
-                text = f"reading {self._topic} failed: {failure}"
-                if text != self.problem:  # a topic that is not there yet may be waited for all day
-                    log.warning("reading a topic failed", topic=self._topic, positions=positions, error=repr(failure))
-                self.problem = text
-                self._stop.wait(_RETRY_S)
-            finally:
-                consumer.close()
-
-    def _partitions(self, consumer: Consumer) -> dict[int, int]:
-        """All of them, from where they begin; raises while there is no such topic."""
-        found = consumer.list_topics(self._topic, timeout=_LOOKUP_S).topics[self._topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return dict.fromkeys(sorted(found.partitions), OFFSET_BEGINNING)
+            self._next = self._step(consumer, self._next)
 
     def _step(self, consumer: Consumer, positions: dict[int, int]) -> dict[int, int]:
         if self._rewind.is_set():
             self._rewind.clear()
             return self._again(consumer, positions, another=False)
-        records: list[Record] = []
+        records: list[ConsumedRecord] = []
         reached = dict(positions)
         ended = False
-        batch = batch_of(consumer)
+        batch = next_batch(consumer)
         if not batch and self.problem is not None and self.replayed.is_set():
-            self._look(consumer)
+            self._check_problem(consumer)
         for message in batch:
             error = message.error()
             if error is None:
@@ -208,52 +158,53 @@ class FactReader(Generic[T]):
                 self.problem = reason(error)
         if records or ended:
             digested = [self._digest(records)] if records else []
-            self._hand_over(digested, reached, at_end=ended and self._ended >= reached.keys())
+            self._hand_over(self._apply, digested, reached, ended and self._ended >= reached.keys())
         return reached
 
-    def _look(self, consumer: Consumer) -> None:
-        """Whether the problem is over: at the end of a quiet topic nothing comes that would say so."""
+    def _check_problem(self, consumer: Consumer) -> None:
+        """Clear the problem if it is over: at the end of a quiet topic no record comes that would show it."""
         try:
-            consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=_RETRY_S)
+            consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=self.retry_s)
         except KafkaException:
             return
         self.problem = None
 
     def _again(self, consumer: Consumer, positions: dict[int, int], *, another: bool) -> dict[int, int]:
-        log.warning("a topic is read again from its start", topic=self._topic, it_is_another=another)
+        log.warning("a topic is read again from its start", topic=self._topic, replaced=another)
         positions = dict.fromkeys(positions, 0)
         self._ended.clear()
-        self._hand_over([self._forget(another)], positions, at_end=False)
+        self._hand_over(self._apply, [self._forget(another)], positions, False)
         consumer.assign([TopicPartition(self._topic, partition, OFFSET_BEGINNING) for partition in positions])
         return positions
 
-    def _hand_over(self, taken: list[T], positions: dict[int, int], *, at_end: bool) -> None:
-        """Wait until the loop has it: a loop that is busy is not flooded."""
-        done = threading.Event()
-        try:
-            self._loop.call_soon_threadsafe(self._apply, taken, dict(positions), at_end, done)
-        except RuntimeError:  # the loop is closed, and nobody closed this
-            self._stop.set()
-        while not done.wait(_POLL_S):
-            if self._stop.is_set():
-                return
 
-    def _on_error(self, error: KafkaError) -> None:
-        self.problem = reason(error)
+class CatchUp(Generic[E]):
+    """Keeps the last event of each name until a topic was read to its end, then delivers all as they come.
 
+    Catching up is done a few names at a time, so that clients are served meanwhile, and nothing overtakes it. Used on
+    the event loop.
+    """
 
-def batch_of(consumer: Consumer) -> list[Message]:
-    """What is there, at once: `consume` alone would wait for as many as it was asked for."""
-    first = consumer.poll(_POLL_S)
-    return [] if first is None else [first, *consumer.consume(num_messages=_BATCH - 1, timeout=0)]
+    def __init__(self, deliver: Callable[[str, E], object]) -> None:
+        self._deliver = deliver
+        self._waiting: dict[str, E] | None = {}
 
+    def take(self, name: str, event: E) -> None:
+        """Deliver the event at once, or keep it as the last of its name."""
+        if self._waiting is None:
+            self._deliver(name, event)
+        else:
+            self._waiting[name] = event
 
-def record_of(message: Message) -> Record:
-    offset, key, value = message.offset(), message.key(), message.value()
-    if offset is None:
-        raise KafkaException(KafkaError(KafkaError.UNKNOWN, "a record without an offset"))
-    return Record(offset, _bytes(key), _bytes(value), message.partition() or 0)
+    def forget(self) -> None:
+        """Drop what has not been delivered."""
+        if self._waiting is not None:
+            self._waiting.clear()
 
-
-def _bytes(part: str | bytes | None) -> bytes | None:
-    return part.encode() if isinstance(part, str) else part
+    async def catch_up(self) -> None:
+        """Deliver what was kept, because the end of the topic was reached."""
+        while self._waiting:
+            for name in list(self._waiting)[:_CATCH_UP_BATCH]:
+                self._deliver(name, self._waiting.pop(name))
+            await asyncio.sleep(0)
+        self._waiting = None

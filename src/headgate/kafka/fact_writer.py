@@ -5,20 +5,21 @@ fact may be there all the same, because an answer can be lost. Who needs to know
 """
 
 import asyncio
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.facts import Ended, Fact, encode
 from headgate.facts.topics import MIB
-from headgate.kafka.polled_producer import PolledProducer
 from headgate.kafka.topics import Origin, quiet, reason
 
+_POLL_S: Final = 0.1
 _QUEUE_MESSAGES = 10_000
 _QUEUE_KIB = 128 * 1024
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
@@ -40,6 +41,74 @@ class Position:
     topic: str
     partition: int
     offset: int
+
+
+class PolledProducer:
+    """Used on one event loop; `on_fatal` is called on the thread. Once closed, `alive` raises an `error`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        thread: str,
+        give_up: Callable[[], None],
+        on_fatal: Callable[[KafkaError], None] | None = None,
+        error: type[ClusterError] = ClusterError,
+    ) -> None:
+        self._settings = {**settings, "error_cb": self._on_error}
+        self._name = thread
+        self._give_up = give_up
+        self._on_fatal = on_fatal
+        self._error = error
+        self._broken = False
+        self._stop = threading.Event()
+        self._producer: Producer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._stop.is_set()
+
+    def alive(self) -> Producer:
+        """The producer; a new one when the last met an error that it cannot get over."""
+        if self._stop.is_set():
+            raise self._error("the writer is closed")
+        if self._broken:
+            self._broken = False
+            self._producer = None
+            # Nobody polls the old one any more, so nobody would tell what became of what it took.
+            self._give_up()
+        if self._producer is None:
+            self._producer = Producer(self._settings)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._poll, name=self._name, daemon=True)
+            self._thread.start()
+        return self._producer
+
+    async def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    # --- on the thread
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            producer = self._producer
+            if producer is None:
+                self._stop.wait(_POLL_S)
+            else:
+                producer.poll(_POLL_S)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            if self._on_fatal is not None:
+                self._on_fatal(error)
+            self._broken = True
 
 
 class RecordWriter:

@@ -1,6 +1,8 @@
-"""What an operator asks of streams groups: list, describe, delete; and the states of many groups at once.
+"""Requests to group coordinators, and what an operator asks of streams groups: list, describe, delete.
 
-One rule: only streams groups. DeleteGroups would delete a group of any kind, so what is deleted is described first.
+Invariants: a group's failure is a value beside the other groups' results. While a coordinator loads, moves or is away
+(14, 15, 16) its groups are asked again, with growing pauses, until the timeout; then that error is the result.
+DeleteGroups would delete a group of any type, so a group is described before it is deleted.
 
     async with Connections(dialler) as connections:
         for group in await list_streams_groups(connections):
@@ -8,22 +10,25 @@ One rule: only streams groups. DeleteGroups would delete a group of any kind, so
     outlines = await describe_streams_groups(dialler, ["orders", "billing"])
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
+from typing import TypeVar
 
 from headgate.base.errors import ClusterError
+from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.kafka.connections import Connections, Dialler, Link, UnsupportedError
-from headgate.kafka.coordinators import (
-    COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE,
-    GROUP_ID_NOT_FOUND,
-    GroupError,
-    group_error,
-    on_coordinators,
+from headgate.kafka.connections import BrokerConnection, Connections, Dialler, UnsupportedError
+from headgate.wire.messages.cluster import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
-from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from headgate.wire.messages.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -36,6 +41,34 @@ from headgate.wire.messages.streams import (
     StreamsGroupDescribeResponse,
 )
 
+UNKNOWN_SERVER_ERROR = -1
+NETWORK_EXCEPTION = 13
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
+UNSUPPORTED_VERSION = 35
+GROUP_ID_NOT_FOUND = 69
+
+_FIND_COORDINATOR = 10
+_AGAIN = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+_GROUPS_A_CALL = 200
+
+# Kafka's own words (org.apache.kafka.common.protocol.Errors) for answers that bring none.
+_TEXTS = {
+    3: "This server does not host this topic-partition.",
+    5: "There is no leader for this topic-partition as we are in the middle of a leadership election.",
+    UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+    COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    NOT_COORDINATOR: "This is not the correct coordinator.",
+    24: "The group id is invalid.",
+    29: "Topic authorization failed.",
+    30: "Group authorization failed.",
+    31: "Cluster authorization failed.",
+    UNSUPPORTED_VERSION: "The version of API is not supported.",
+    68: "The group is not empty.",
+    GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    134: "DeleteGroups could not complete.",
+}
+
 _METADATA, _LIST_GROUPS, _DELETE_GROUPS, _STREAMS_GROUP_DESCRIBE = 3, 16, 42, 89
 _NON_EMPTY_GROUP = 68
 _STREAMS = "Streams"  # of the types of groups, written by brokers in either case
@@ -46,6 +79,128 @@ NO_TOPOLOGIES = (
     "ask a broker of Kafka 4.4 or newer, or Headgate in front of an older one"
 )
 _NO_STREAMS_GROUPS = "the server does not support streams groups (StreamsGroupDescribe): they came with Kafka 4.1"
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupError:
+    """Why there is no answer for a group: Kafka's code, and the server's words or else Kafka's."""
+
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinator:
+    node: NodeId
+    address: Address
+
+
+Call = Callable[[BrokerConnection, Sequence[str]], Awaitable[Mapping[str, R | GroupError]]]
+
+
+def group_error(code: int, message: str | None = None) -> GroupError:
+    return GroupError(code, message or _TEXTS.get(code, f"Error {code}."))
+
+
+async def on_coordinators(
+    connections: Connections, groups: Iterable[str], call: Call[R], *, repeatable: bool = True
+) -> dict[str, R | GroupError]:
+    """`call` on the coordinator of each group; one that is not `repeatable` is not made again when its answer is lost.
+
+    A `ClusterError` when no broker can be reached at all.
+    """
+    answers: dict[str, R | GroupError] = {}
+    left = list(dict.fromkeys(groups))
+    delay = connections.retry_delay()
+    while left:
+        try:
+            found = await find_coordinators(connections, left)
+        except ClusterError:
+            if not answers:
+                raise
+        else:
+            answers |= await _ask_all(connections, found, call, repeatable=repeatable)
+            left = [group for group in left if _is_passing(answers[group])]
+        if left and not await delay.wait():
+            break
+    return answers
+
+
+async def find_coordinators(
+    connections: Connections, groups: Iterable[str]
+) -> dict[str, GroupCoordinator | GroupError]:
+    """The coordinator of each group, as a bootstrap broker knows it now."""
+    link = await connections.bootstrap()
+    found: dict[str, GroupCoordinator | GroupError] = {}
+    for some in batches(groups):
+        request = FindCoordinatorRequest(coordinator_keys=some)
+        answer = await link.ask(_FIND_COORDINATOR, request, FindCoordinatorResponse, lowest=4, highest=6)
+        said = {one.key: one for one in answer.coordinators}
+        found |= {group: _coordinator(said.get(group)) for group in some}
+    return found
+
+
+def _coordinator(said: Coordinator | None) -> GroupCoordinator | GroupError:
+    if said is None:
+        return group_error(UNKNOWN_SERVER_ERROR)
+    if said.error_code:
+        return group_error(said.error_code, said.error_message)
+    return GroupCoordinator(NodeId(said.node_id), Address(said.host, said.port))
+
+
+def batches(groups: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The groups in portions that one call carries."""
+    rest = iter(groups)
+    while some := tuple(islice(rest, _GROUPS_A_CALL)):
+        yield some
+
+
+async def _ask_all(
+    connections: Connections, found: Mapping[str, GroupCoordinator | GroupError], call: Call[R], *, repeatable: bool
+) -> dict[str, R | GroupError]:
+    answers: dict[str, R | GroupError] = {}
+    groups_of: dict[Address, list[str]] = defaultdict(list)
+    for group, where in found.items():
+        if isinstance(where, GroupError):
+            answers[group] = where
+        else:
+            groups_of[where.address].append(group)
+    async with asyncio.TaskGroup() as asking:
+        tasks = [
+            asking.create_task(_ask_one(connections, address, groups, call, repeatable=repeatable))
+            for address, groups in groups_of.items()
+        ]
+    for task in tasks:
+        answers |= task.result()
+    return answers
+
+
+async def _ask_one(
+    connections: Connections, address: Address, groups: Sequence[str], call: Call[R], *, repeatable: bool
+) -> dict[str, R | GroupError]:
+    """Never raises a `ClusterError`: one coordinator that is away takes nothing from the others."""
+    answers: dict[str, R | GroupError] = {}
+    try:
+        link = await connections.to(address)
+    except ClusterError as failure:
+        return dict.fromkeys(groups, GroupError(COORDINATOR_NOT_AVAILABLE, str(failure)))
+    for some in batches(groups):
+        said: Mapping[str, R | GroupError]
+        try:
+            said = await call(link, some)
+        except UnsupportedError as failure:
+            said = dict.fromkeys(some, GroupError(UNSUPPORTED_VERSION, str(failure)))
+        except ClusterError as failure:
+            lost = GroupError(COORDINATOR_NOT_AVAILABLE if repeatable else NETWORK_EXCEPTION, str(failure))
+            return {**dict.fromkeys(groups, lost), **answers}
+        answers |= {group: said.get(group, group_error(UNKNOWN_SERVER_ERROR)) for group in some}
+    return answers
+
+
+def _is_passing(answer: object) -> bool:
+    return isinstance(answer, GroupError) and answer.code in _AGAIN
 
 
 class TopologyStatus(IntEnum):
@@ -101,20 +256,20 @@ async def describe_group(
     return answers[group]
 
 
-async def _describe(link: Link, groups: Sequence[str]) -> Mapping[str, DescribedStreamsGroup | GroupError]:
+async def _describe(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, DescribedStreamsGroup | GroupError]:
     request = StreamsGroupDescribeRequest(group_ids=tuple(groups))
     return await _described(link, request, lowest=0, otherwise=_NO_STREAMS_GROUPS)
 
 
 async def _describe_with_topology(
-    link: Link, groups: Sequence[str]
+    link: BrokerConnection, groups: Sequence[str]
 ) -> Mapping[str, DescribedStreamsGroup | GroupError]:
     request = StreamsGroupDescribeRequest(group_ids=tuple(groups), include_topology_description=True)
     return await _described(link, request, lowest=1, otherwise=NO_TOPOLOGIES)
 
 
 async def _described(
-    link: Link, request: StreamsGroupDescribeRequest, *, lowest: int, otherwise: str
+    link: BrokerConnection, request: StreamsGroupDescribeRequest, *, lowest: int, otherwise: str
 ) -> Mapping[str, DescribedStreamsGroup | GroupError]:
     try:
         answer = await link.ask(
@@ -143,7 +298,7 @@ async def delete_group(connections: Connections, group: str) -> GroupError | Non
     return answers[group]
 
 
-async def _delete(link: Link, groups: Sequence[str]) -> Mapping[str, GroupError | None]:
+async def _delete(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, GroupError | None]:
     request = DeleteGroupsRequest(groups_names=tuple(groups))
     answer = await link.ask(_DELETE_GROUPS, request, DeleteGroupsResponse, lowest=0, highest=3)
     return {
@@ -174,7 +329,7 @@ async def list_groups(connections: Connections, kind: str, states: Iterable[str]
 
 async def _list_one(connections: Connections, address: Address, request: ListGroupsRequest) -> ListGroupsResponse:
     """A list without one broker's groups would be wrong: try until the time is over, then fail."""
-    patience = connections.patience()
+    delay = connections.retry_delay()
     while True:
         try:
             link = await connections.to(address)
@@ -182,11 +337,11 @@ async def _list_one(connections: Connections, address: Address, request: ListGro
         except UnsupportedError:
             raise
         except ClusterError:
-            if not await patience.lasts():
+            if not await delay.wait():
                 raise
             continue
         if not answer.error_code:
             return answer
         passing = answer.error_code in {COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE}
-        if not passing or not await patience.lasts():
+        if not passing or not await delay.wait():
             raise ClusterError(f"{address} does not list its groups: {group_error(answer.error_code).text}")

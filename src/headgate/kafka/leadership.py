@@ -1,11 +1,11 @@
-"""Who leads among all workers of all gateways: whoever Kafka assigns the one partition of the leader's topic.
+"""Leader election among all workers of all gateways: the leader is the consumer of the leader topic's one partition.
 
-One rule: a leader that has not heard from the group's coordinator for a session stops, although nobody can tell it,
-because by then another leads: librdkafka counts the session here too, and says after it that the partition is lost.
-(For a moment two may believe that they lead; what the leader writes is fenced, see `trip_writer.py`.)
+Invariant: a leader that has not heard from the group's coordinator for a session stops by itself, because by then
+another leads: librdkafka counts the session here too, and then reports the partition as lost. (For a moment two may
+believe that they lead; what the leader writes is fenced, see `trip_writer.py`.)
 
 It is the classic protocol: with a session of six seconds another takes over in five to six (KIP-848's shortest session
-is 45 s). It is cooperative: a worker that joins takes the lead from nobody.
+is 45 s). It is cooperative: a worker that joins takes the lead from no other.
 """
 
 import asyncio
@@ -15,14 +15,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from headgate.kafka.topics import quiet, reason
+from headgate.kafka.consumer_thread import POLL_S, ConsumerThread
+from headgate.kafka.topics import reason
 
 log = structlog.get_logger()
 
-_POLL_S: Final = 0.1
-_RETRY_S: Final = 1.0
 _HAND_OVER_S: Final = 2.0
 _SESSION_MS: Final = 6000
 _HEARTBEAT_MS: Final = 1500
@@ -31,18 +30,18 @@ OnChange = Callable[[], Awaitable[None]]
 
 
 class _Term:
-    """From an assignment to its loss: `over` is set on the loop, `ended` when nothing is done in its name any more."""
+    """One leadership from assignment to loss: `over` is set on the loop, `ended` when `on_lost` has returned."""
 
     def __init__(self) -> None:
         self.over = asyncio.Event()
         self.ended = threading.Event()
 
 
-class Leadership:
-    """Made on the event loop; `on_gained` and `on_lost` are awaited there, one after the other.
+class Leadership(ConsumerThread):
+    """Awaits `on_gained` and `on_lost` on the event loop, one after the other.
 
     When the lead is lost while `on_gained` is still under way, that is cancelled first. If `on_gained` raises,
-    `on_lost` is awaited, and then it is tried again every second for as long as the lead is ours.
+    `on_lost` is awaited, and then it is tried again every second for as long as this worker has the lead.
     """
 
     def __init__(
@@ -54,47 +53,38 @@ class Leadership:
         on_lost: OnChange,
         session_ms: int = _SESSION_MS,
     ) -> None:
-        self._settings = quiet(
+        super().__init__(
             settings,
+            topic=topic,
+            problem="the leader's group was not joined yet",
             group__id=topic,
             partition__assignment__strategy="cooperative-sticky",
             session__timeout__ms=session_ms,
             heartbeat__interval__ms=min(_HEARTBEAT_MS, session_ms // 4),
-            enable__auto__commit=False,
             auto__offset__reset="latest",
-            # The topic is empty, and one that was made a moment ago is to be led soon.
+            # The topic is empty, and one that was created a moment ago is to be led soon.
             fetch__wait__max__ms=5000,
             topic__metadata__refresh__interval__ms=5000,
             reconnect__backoff__max__ms=1000,
-            error_cb=self._on_error,
         )
-        self._topic = topic
         self._on_gained = on_gained
         self._on_lost = on_lost
-        self._loop = asyncio.get_running_loop()
         self._term: _Term | None = None
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.problem: str | None = "the leader's group was not joined yet"
 
     @property
     def is_leader(self) -> bool:
-        """Whether Kafka has given us the lead, as far as we know."""
+        """Whether Kafka has assigned the lead to this worker, as far as it knows."""
         return self._term is not None and not self._term.over.is_set()
 
     def start(self) -> None:
         self._following = asyncio.create_task(self._follow())
-        self._thread = threading.Thread(target=self._run, name="headgate-leader", daemon=True)
-        self._thread.start()
+        super().start()
 
     async def close(self) -> None:
         """Give the lead away, so that another need not wait for it; `on_lost` has returned when this does."""
-        self._stop.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-            self._thread = None
+        await super().close()
         if self._following is not None:
             self._lose()
             self._changed.set()
@@ -121,7 +111,7 @@ class Leadership:
             if term is not None and not term.over.is_set():
                 log.info("leading", topic=self._topic)
                 await self._serve(term)
-                log.info("not leading any more", topic=self._topic)
+                log.info("stopped leading", topic=self._topic)
             if term is not None:
                 term.ended.set()
             if self._stop.is_set() and not self.is_leader:
@@ -129,19 +119,19 @@ class Leadership:
 
     async def _serve(self, term: _Term) -> None:
         while not term.over.is_set():
-            pause = None if await self._begun(term) else _RETRY_S
+            pause = None if await self._begin(term) else self.retry_s
             if pause is None:
                 await term.over.wait()
             try:
                 await self._on_lost()
-            except Exception as failure:  # noqa: BLE001 - whatever it was, this worker goes on
-                log.warning("giving the lead up failed", topic=self._topic, error=repr(failure))
+            except Exception as failure:  # noqa: BLE001 - the worker goes on without the lead
+                log.warning("giving up the lead failed", topic=self._topic, error=repr(failure))
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await term.over.wait()
 
-    async def _begun(self, term: _Term) -> bool:
-        """Whether `on_gained` came to its end while the lead was ours."""
+    async def _begin(self, term: _Term) -> bool:
+        """Await `on_gained`; False when it failed, or when the lead was lost before it returned."""
         beginning = asyncio.ensure_future(self._on_gained())
         over = asyncio.create_task(term.over.wait())
         try:
@@ -154,57 +144,40 @@ class Leadership:
             return False
         failure = beginning.exception()
         if failure is not None:
-            self.problem = f"the lead cannot be taken: {failure}"
-            log.warning("the lead cannot be taken", topic=self._topic, error=repr(failure))
+            self.problem = f"taking the lead failed: {failure}"
+            log.warning("taking the lead failed", topic=self._topic, error=repr(failure))
             return False
         self.problem = None
         return True
 
     # --- on the thread
 
-    def _run(self) -> None:
+    def _consume(self, consumer: Consumer) -> None:
+        consumer.subscribe(
+            [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_assignment_lost
+        )
         while not self._stop.is_set():
-            consumer = Consumer(self._settings)
-            try:
-                consumer.subscribe(
-                    [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_away
-                )
-                while not self._stop.is_set():
-                    self._step(consumer)
-            except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
-                log.warning("following the leader's group failed", topic=self._topic, error=repr(failure))
-                self.problem = f"following the group {self._topic} failed: {failure}"
-                self._stop.wait(_RETRY_S)
-            finally:
-                self._tell(self._lose)
-                consumer.close()
+            message = consumer.poll(POLL_S)
+            error = None if message is None else message.error()
+            if error is not None:
+                self.problem = reason(error)
 
-    def _step(self, consumer: Consumer) -> None:
-        message = consumer.poll(_POLL_S)
-        error = None if message is None else message.error()
-        if error is not None:
-            self.problem = reason(error)
+    def _before_close(self) -> None:
+        self._call_on_loop(self._lose)
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:
-            self._tell(self._gain)
+            self._call_on_loop(self._gain)
         else:
             self.problem = None  # another leads
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Another gets it when this returns: so not before nothing is done in our name."""
+        """Wait until this worker does nothing as the leader any more: the partition is given away when this returns."""
         term = self._term
         if partitions and term is not None:
-            self._tell(self._lose)
+            self._call_on_loop(self._lose)
             term.ended.wait(_HAND_OVER_S)
 
-    def _on_away(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+    def _on_assignment_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """Another may have it already."""
-        self._tell(self._lose)
-
-    def _tell(self, what: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(what)
-
-    def _on_error(self, error: KafkaError) -> None:
-        self.problem = reason(error)
+        self._call_on_loop(self._lose)

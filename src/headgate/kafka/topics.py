@@ -4,11 +4,14 @@ One rule: what exists is the operator's and is left as it is. Calls here block, 
 """
 
 import re
+import socket
 import time
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
@@ -16,8 +19,10 @@ from confluent_kafka.cimpl import NewTopic
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.config.files import read_secret
-from headgate.config.model import UpstreamConfig
+from headgate.config.model import Config, UpstreamConfig
 from headgate.facts.topics import topic_specs
+
+log = structlog.get_logger()
 
 # What librdkafka says by itself on stderr is said by us where it matters.
 _QUIET: Mapping[str, Any] = {"log_level": 0, "log.connection.close": False}
@@ -207,3 +212,16 @@ def reason(failure: KafkaException | KafkaError) -> str:
     """Kafka's words for it, in one line."""
     error = failure.args[0] if isinstance(failure, KafkaException) and failure.args else failure
     return f"{error.str()} ({error.name()})" if isinstance(error, KafkaError) else str(error)
+
+
+async def find_origin(config: Config, worker: int, settings: Mapping[str, Any], suffix: str) -> Origin:
+    """Of facts for the topic with this suffix, which the cluster is asked about; `ClusterError` when it cannot be."""
+    prefix = config.facts.prefix
+    made = await ensure_topics(
+        settings, prefix=prefix, max_bytes=config.topologies.max_bytes, replication=config.facts.replication
+    )
+    if made:
+        log.info("topics created", topics=", ".join(made))
+    cluster = (await identify(settings, prefix + suffix)).cluster
+    name = f"{socket.gethostname()}:{config.gateway.listen.port}/{worker}"
+    return Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12])

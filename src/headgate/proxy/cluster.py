@@ -14,9 +14,7 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import ClusterId, NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import Config
-from headgate.kafka.caller import Caller
-from headgate.kafka.sasl import authenticate
-from headgate.kafka.service_account import credentials_of
+from headgate.kafka.connections import BrokerConnection, authenticate, credentials_of
 from headgate.proxy.routes import METADATA, Versions
 from headgate.proxy.tls import Certificates
 from headgate.wire.messages.cluster import (
@@ -178,9 +176,9 @@ class Cluster:
             log.warning("some nodes do not answer", problems="; ".join(problems))
         return versions
 
-    async def _call_on(self, address: Address) -> Caller:
+    async def _call_on(self, address: Address) -> BrokerConnection:
         context = None if self._tls is None else self._tls.context
-        return await Caller.connect(*address, timeout=self._timeout, tls=context)
+        return await BrokerConnection.connect(*address, timeout=self._timeout, tls=context)
 
     def _check_id(self, address: Address, cluster_id: str | None) -> None:
         if self.cluster_id is None:

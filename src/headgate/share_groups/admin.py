@@ -10,9 +10,15 @@ from enum import Enum
 from typing import Final
 
 from headgate.base.errors import ClusterError
-from headgate.kafka.connections import Connections, Link, UnsupportedError
-from headgate.kafka.coordinators import GROUP_ID_NOT_FOUND, GroupError, batches, group_error, on_coordinators
-from headgate.kafka.group_admin import list_groups
+from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
+from headgate.kafka.group_admin import (
+    GROUP_ID_NOT_FOUND,
+    GroupError,
+    batches,
+    group_error,
+    list_groups,
+    on_coordinators,
+)
 from headgate.share_groups.config_client import GROUP, OF_THE_GROUP, SET, ConfigRefusedError, altered, described, told
 from headgate.share_groups.model.breaker_status import BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
@@ -103,7 +109,7 @@ async def breaker_status(connections: Connections, group: str) -> DescribedBreak
     return DescribedBreaker(status=status, source=StatusSource.NO_CONFIGS)
 
 
-async def _describe(link: Link, groups: Sequence[str]) -> Mapping[str, DescribedShareGroup | GroupError]:
+async def _describe(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, DescribedShareGroup | GroupError]:
     request = ShareGroupDescribeRequest(group_ids=tuple(groups))
     try:
         answer = await link.ask(_SHARE_GROUP_DESCRIBE, request, ShareGroupDescribeResponse, lowest=0, highest=1)
@@ -189,7 +195,7 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
     return DlqTopology(topics=tuple(topics), gaps=tuple(gaps))
 
 
-async def _configured(link: Link) -> set[str]:
+async def _configured(link: BrokerConnection) -> set[str]:
     request = ListConfigResourcesRequest(resource_types=(GROUP,))
     answer = await link.ask(_LIST_CONFIG_RESOURCES, request, ListConfigResourcesResponse, lowest=1, highest=1)
     if answer.error_code:

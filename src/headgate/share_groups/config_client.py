@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
-from headgate.kafka.connections import Connections, Dialler, Link
-from headgate.kafka.coordinators import batches, group_error
+from headgate.kafka.connections import BrokerConnection, Connections, Dialler
+from headgate.kafka.group_admin import batches, group_error
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from headgate.wire.messages.configs import (
@@ -90,7 +90,7 @@ async def set_limit(dialler: Dialler, group: str, limit: int | None) -> None:
 
 
 async def altered(
-    link: Link, group: str, changes: tuple[IncrementalConfig, ...], *, validate_only: bool = False
+    link: BrokerConnection, group: str, changes: tuple[IncrementalConfig, ...], *, validate_only: bool = False
 ) -> None:
     """Change configs of the group; `ConfigRefusedError` when the server says no."""
     resource = IncrementalAlterConfigsResource(resource_type=GROUP, resource_name=group, configs=changes)
@@ -102,7 +102,7 @@ async def altered(
 
 
 async def described(
-    link: Link, kind: int, names: Iterable[str], *, keys: tuple[str, ...] | None = None
+    link: BrokerConnection, kind: int, names: Iterable[str], *, keys: tuple[str, ...] | None = None
 ) -> tuple[DescribeConfigsResult, ...]:
     """The configs of resources of one kind; `ConfigRefusedError` for the first that the server does not tell."""
     results = await told(link, kind, names, keys=keys)
@@ -113,7 +113,7 @@ async def described(
 
 
 async def told(
-    link: Link, kind: int, names: Iterable[str], *, keys: tuple[str, ...] | None = None
+    link: BrokerConnection, kind: int, names: Iterable[str], *, keys: tuple[str, ...] | None = None
 ) -> tuple[DescribeConfigsResult, ...]:
     """The same with the errors among the results."""
     resources = tuple(

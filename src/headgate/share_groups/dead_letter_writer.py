@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import MIB
-from headgate.kafka.polled_producer import PolledProducer
+from headgate.kafka.fact_writer import PolledProducer
 from headgate.kafka.topics import quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopics, TopicFacts
 from headgate.share_groups.model.dead_letter_records import DeadLetter, partition_of

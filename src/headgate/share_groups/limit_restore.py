@@ -15,9 +15,8 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import Config
-from headgate.kafka.connections import Connections
+from headgate.kafka.connections import Connections, dialler_of
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.service_account import dialler_of
 from headgate.kafka.topics import client_settings
 from headgate.proxy.features import Feature
 from headgate.share_groups.limits import Limits

@@ -14,8 +14,7 @@ import structlog
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import UpstreamConfig
-from headgate.kafka.connections import Dialler
-from headgate.kafka.service_account import dialler_of
+from headgate.kafka.connections import Dialler, dialler_of
 from headgate.share_groups.config_client import NOBODYS_GROUP, broker_values, most_limit, set_limit
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import GroupState

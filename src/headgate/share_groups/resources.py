@@ -14,11 +14,11 @@ from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.facts import DispositionsCounted, EventHappened, decode
 from headgate.facts.topics import message_limit
-from headgate.kafka.fact_origin import find_origin
-from headgate.kafka.fact_reader import FactReader, Record
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import client_settings, ends
+from headgate.kafka.topics import client_settings, ends, find_origin
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
 
@@ -151,12 +151,12 @@ async def open_parts(config: Config, worker: int, told: Listeners, stack: AsyncE
     return parts
 
 
-def share_group_facts(suffix: str, records: Sequence[Record]) -> list[ShareGroupFact]:
+def share_group_facts(suffix: str, records: Sequence[ConsumedRecord]) -> list[ShareGroupFact]:
     """Decodes the records of a topic and drops all that is not about share groups."""
     facts = (decode(suffix, record.key, record.value) for record in records)
     return [fact for fact in facts if isinstance(fact, ShareGroupFact)]
 
 
-def _only(kind: type[F], suffix: str, records: Sequence[Record]) -> list[F]:
+def _only(kind: type[F], suffix: str, records: Sequence[ConsumedRecord]) -> list[F]:
     facts = (decode(suffix, record.key, record.value) for record in records)
     return [fact for fact in facts if isinstance(fact, kind)]

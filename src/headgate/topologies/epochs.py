@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from headgate.base.clock import Clock
 from headgate.facts import TopologyEpochsSet, decode
-from headgate.kafka.fact_reader import FactReader, Record
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.replay import Replay
 from headgate.topologies.fact_mapping import epochs_fact, event_of
 from headgate.topologies.model.group_events import Event, WriteEpochs
 
@@ -34,7 +34,7 @@ class EpochFacts:
         self._writer = writer
         self._clock = clock
         self._on_another = on_another
-        self._replay: Replay[Event] = Replay(on_event)
+        self._replay: CatchUp[Event] = CatchUp(on_event)
         self._reader: FactReader[list[TopologyEpochsSet] | None] = FactReader(
             settings,
             topic=prefix + SUFFIX,
@@ -73,6 +73,6 @@ class EpochFacts:
                 self._replay.take(*event)
 
 
-def _digest(records: Sequence[Record]) -> list[TopologyEpochsSet]:
+def _digest(records: Sequence[ConsumedRecord]) -> list[TopologyEpochsSet]:
     facts = (decode(SUFFIX, record.key, record.value) for record in records)
     return [fact for fact in facts if isinstance(fact, TopologyEpochsSet)]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
-from headgate.kafka.connections import Connections, Link, UnsupportedError
-from headgate.kafka.coordinators import GroupError, group_error, on_coordinators
+from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
+from headgate.kafka.group_admin import GroupError, group_error, on_coordinators
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.messages.offsets import (
     EARLIEST,
@@ -114,7 +114,7 @@ async def _committed(connections: Connections, group: DescribedStreamsGroup) -> 
     }
 
 
-async def _fetch(link: Link, groups: Sequence[str]) -> Mapping[str, OffsetFetchResponseGroup | GroupError]:
+async def _fetch(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, OffsetFetchResponseGroup | GroupError]:
     # From version 10 on topics have ids instead of names.
     request = OffsetFetchRequest(groups=tuple(OffsetFetchRequestGroup(group_id=one, topics=None) for one in groups))
     answer = await link.ask(OFFSET_FETCH, request, OffsetFetchResponse, lowest=8, highest=9)
@@ -125,7 +125,7 @@ async def _list(connections: Connections, partitions: Iterable[Partition], when:
     """An offset for each partition, from its leader; again while leaders move, until the time is over."""
     found: dict[Partition, int] = {}
     left = list(partitions)
-    patience = connections.patience()
+    delay = connections.retry_delay()
     while True:
         failure = ClusterError("a broker leaves out offsets of partitions that it leads")
         try:
@@ -136,7 +136,7 @@ async def _list(connections: Connections, partitions: Iterable[Partition], when:
         left = [partition for partition in left if partition not in found]
         if not left:
             return found
-        if not await patience.lasts():
+        if not await delay.wait():
             raise failure
 
 

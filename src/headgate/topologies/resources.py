@@ -17,9 +17,8 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.facts.topics import message_limit
-from headgate.kafka.fact_origin import find_origin
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import client_settings
+from headgate.kafka.topics import client_settings, find_origin
 from headgate.plugin.topology_store import StoreSettings, TopologyStore
 from headgate.topologies.epochs import SUFFIX as STATE
 from headgate.topologies.epochs import EpochFacts

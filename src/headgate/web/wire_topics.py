@@ -10,7 +10,8 @@ from typing import Any, Final
 import structlog
 
 from headgate.facts import ActivityObserved, decode
-from headgate.kafka.fact_reader import FactReader, Record
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import FactReader
 
 log = structlog.get_logger()
 
@@ -81,7 +82,7 @@ class WireFollower:
         return self._reader.problem
 
 
-def connector_pairs(records: Sequence[Record]) -> list[Pair]:
+def connector_pairs(records: Sequence[ConsumedRecord]) -> list[Pair]:
     """(connector, topic) of the facts about connectors, each once."""
     found: dict[Pair, None] = {}
     for record in records:

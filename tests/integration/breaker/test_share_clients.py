@@ -30,7 +30,7 @@ from headgate.config.addresses import parse_address
 from headgate.embedded import SecurityProtocol
 from headgate.facts import BreakerTripped, DispositionsCounted, decode
 from headgate.kafka.connections import Dialler
-from headgate.kafka.fact_reader import Record
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.leadership import Leadership
@@ -445,7 +445,7 @@ def counted(group: str, second: int) -> DispositionsCounted:
     )
 
 
-def seconds_of(records: Sequence[Record]) -> list[int]:
+def seconds_of(records: Sequence[ConsumedRecord]) -> list[int]:
     facts = [decode("dispositions", record.key, record.value) for record in records]
     return [fact.second for fact in facts if isinstance(fact, DispositionsCounted)]
 

@@ -96,7 +96,7 @@ def test_a_wrong_password_of_the_service_account_is_shown_in_the_brokers_words_a
         upstream__service_mechanism=mechanism,
         upstream__service_password_file=str(secret),
     )
-    until(lambda: "refuses the service account" in gateway.problems().get("upstream", ""))
+    until(lambda: "rejected the login" in gateway.problems().get("upstream", ""))
     said = gateway.problems()["upstream"]
     assert "Authentication failed" in said
     assert mechanism in said or mechanism == "PLAIN"

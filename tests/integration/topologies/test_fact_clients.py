@@ -12,7 +12,8 @@ from headgate.config.addresses import Address
 from headgate.config.model import UpstreamConfig
 from headgate.embedded import SecurityProtocol
 from headgate.facts import GroupPaused, GroupPauseEnded, decode
-from headgate.kafka.fact_reader import FactReader, Record
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.topics import Origin, Settings, client_settings, ensure_topics
 from tests.support.cluster import USERS, Cluster, start_test_cluster
@@ -52,7 +53,7 @@ class Clients:
         return [fact.reason for fact in self.found if isinstance(fact, GroupPaused)]
 
 
-def _facts(records: Sequence[Record]) -> list[object]:
+def _facts(records: Sequence[ConsumedRecord]) -> list[object]:
     return [decode("state", record.key, record.value) for record in records]
 
 

@@ -30,9 +30,8 @@ from headgate.doctor.commands import Resource
 from headgate.doctor.rights import RIGHTS
 from headgate.facts import TopologyDeleted, TopologyDescribed
 from headgate.facts.topology import Description
-from headgate.kafka.connections import Dialler
+from headgate.kafka.connections import Credentials, Dialler
 from headgate.kafka.group_admin import describe_streams_groups
-from headgate.kafka.sasl import Credentials
 from headgate.wire.messages.groups import (
     JoinGroupProtocol,
     JoinGroupRequest,

@@ -17,9 +17,8 @@ from headgate.cli.main import main
 from headgate.config.addresses import parse_address
 from headgate.embedded import SecurityProtocol
 from headgate.facts.topology import DESCRIPTION, Description, content_hash
-from headgate.kafka.connections import Connections, Dialler, Link
-from headgate.kafka.coordinators import GroupError, group_error, on_coordinators
-from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
+from headgate.kafka.connections import BrokerConnection, Connections, Dialler
+from headgate.kafka.group_admin import GroupError, GroupOutline, describe_streams_groups, group_error, on_coordinators
 from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -81,7 +80,7 @@ class Member:
             group_id=self._group, member_id=self._id, topology_epoch=0, topology_description=wire(description)
         )
 
-        async def send(link: Link, groups: Sequence[str]) -> dict[str, GroupError | None]:
+        async def send(link: BrokerConnection, groups: Sequence[str]) -> dict[str, GroupError | None]:
             answer = await link.ask(PUSH, request, StreamsGroupTopologyDescriptionUpdateResponse, lowest=0, highest=0)
             code = answer.error_code
             return dict.fromkeys(groups, group_error(code, answer.error_message) if code else None)
@@ -114,7 +113,9 @@ class Member:
             client_tags=() if topology is not None else None,
         )
 
-        async def send(link: Link, groups: Sequence[str]) -> dict[str, StreamsGroupHeartbeatResponse | GroupError]:
+        async def send(
+            link: BrokerConnection, groups: Sequence[str]
+        ) -> dict[str, StreamsGroupHeartbeatResponse | GroupError]:
             version = self._version
             answer = await link.ask(HEARTBEAT, request, StreamsGroupHeartbeatResponse, lowest=version, highest=version)
             code = answer.error_code
@@ -318,7 +319,7 @@ def test_a_wrong_password_is_one_sentence_and_not_shown(
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
-        (SecurityProtocol.SASL_PLAINTEXT, "wants SASL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512)"),
+        (SecurityProtocol.SASL_PLAINTEXT, "requires SASL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512)"),
         (SecurityProtocol.SSL, "or it wants TLS"),
     ],
 )

@@ -21,8 +21,7 @@ from headgate.cli.cluster_calls import Outcome, dialler_of
 from headgate.cli.columns import json_text
 from headgate.config.addresses import Address
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, to_wire
-from headgate.kafka.coordinators import Coordinator
-from headgate.kafka.group_admin import GroupListing
+from headgate.kafka.group_admin import GroupCoordinator, GroupListing
 from headgate.topologies.group_offsets import PartitionOffsets
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import DeletedGroup, DeleteGroupsResponse, ListedGroup, ListGroupsResponse
@@ -297,7 +296,7 @@ def test_verbose_members_have_epochs_and_target_tasks() -> None:
 
 
 def test_the_state_is_printed_with_the_coordinator() -> None:
-    coordinator = Coordinator(NodeId(3), Address("broker.example", 9092))
+    coordinator = GroupCoordinator(NodeId(3), Address("broker.example", 9092))
     assert text.state_text(word_count(), coordinator, verbose=False).splitlines() == [
         "GROUP             COORDINATOR (ID)          STATE                     #MEMBERS",
         "golden-word-count broker.example:9092 (3)   Stable                    2",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import ClusterError
-from headgate.kafka.caller import Caller
+from headgate.kafka.connections import BrokerConnection
 from headgate.wire import frames
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
@@ -36,7 +36,7 @@ async def hanging_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 async def ask(host: str, port: int, *, times: int = 1, tls: ssl.SSLContext | None = None) -> list[ApiVersionsResponse]:
-    caller = await Caller.connect(host, port, timeout=5, tls=tls)
+    caller = await BrokerConnection.connect(host, port, timeout=5, tls=tls)
     request = ApiVersionsRequest(client_software_name="headgate", client_software_version="1")
     try:
         return [await caller.call(API_VERSIONS, request, ApiVersionsResponse, VERSION) for _ in range(times)]
@@ -109,7 +109,7 @@ def test_a_name_that_leads_nowhere_is_an_error_of_the_cluster(host: str) -> None
 
 
 def test_a_connection_that_ends_without_an_answer_says_which_answer_is_missing() -> None:
-    with pytest.raises(ClusterError, match="the connection ended before ApiVersionsResponse"):
+    with pytest.raises(ClusterError, match="the connection was closed before the response to ApiVersions"):
         ask_server(hanging_up)
 
 

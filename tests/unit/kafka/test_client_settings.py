@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
-from headgate.kafka.client_settings import ClientSettings, settings_of
+from headgate.kafka.client_properties import ClientSettings, settings_of
 from tests.support.certificates import Certificates, make_certificates
 
 BOOTSTRAP = (Address("127.0.0.1", 9092),)

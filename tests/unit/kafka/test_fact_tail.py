@@ -1,4 +1,4 @@
-"""What a tail says of a topic that was made a moment ago; no broker is needed for that."""
+"""What a tail reports about a topic that was just created."""
 
 import asyncio
 import threading
@@ -7,20 +7,22 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from headgate.kafka import fact_tail
 from headgate.kafka.fact_tail import FactTail
 
 
 class Failing(FactTail[int]):
-    """Meets the same error again and again; it knows no broker, so nothing else is heard."""
+    """Meets the same error again and again."""
 
-    def __init__(self, code: int) -> None:
+    retry_s = 0.01
+
+    def __init__(self, code: int, settling_s: float = 10.0) -> None:
+        self.settling_s = settling_s
         super().__init__({}, topic="headgate.events", digest=len, take=lambda _: None)
         self._code = code
         self._tries = 0
         self.tried_thrice = threading.Event()
 
-    def _follow(self, _consumer: Consumer) -> None:
+    def _consume(self, _consumer: Consumer) -> None:
         self._tries += 1
         if self._tries == 3:
             self.tried_thrice.set()
@@ -33,25 +35,16 @@ async def warnings_of(tail: Failing) -> int:
         tail.start()
         assert await asyncio.to_thread(tail.tried_thrice.wait, 60)
         await tail.close()
-    return sum(line["event"] == "following a topic failed" for line in logs)
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fact_tail, "_RETRY_S", 0.01)
+    return sum(line["event"] == "consuming a topic failed" for line in logs)
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART])
-async def test_leaders_that_are_not_elected_yet_are_waited_for_without_a_word(
-    code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fact_tail, "_NOT_YET_S", 3600.0)
-    assert await warnings_of(Failing(code)) == 0
+async def test_leaders_that_are_not_elected_yet_are_waited_for_without_a_warning(code: int) -> None:
+    assert await warnings_of(Failing(code, settling_s=3600.0)) == 0
 
 
-async def test_after_the_first_seconds_they_are_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fact_tail, "_NOT_YET_S", 0.0)
-    assert await warnings_of(Failing(KafkaError.NOT_LEADER_FOR_PARTITION)) == 1
+async def test_after_the_first_seconds_they_are_reported_once() -> None:
+    assert await warnings_of(Failing(KafkaError.NOT_LEADER_FOR_PARTITION, settling_s=0.0)) == 1
 
 
 async def test_a_tail_that_had_begun_warns_at_once() -> None:
@@ -60,5 +53,5 @@ async def test_a_tail_that_had_begun_warns_at_once() -> None:
     assert await warnings_of(tail) == 1
 
 
-async def test_what_does_not_pass_by_itself_is_warned_of_at_once() -> None:
+async def test_an_error_that_does_not_pass_by_itself_is_reported_at_once() -> None:
     assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED)) == 1

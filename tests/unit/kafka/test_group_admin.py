@@ -8,8 +8,8 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.connections import Connections
-from headgate.kafka.coordinators import GroupError
 from headgate.kafka.group_admin import (
+    GroupError,
     GroupListing,
     GroupOutline,
     delete_group,
@@ -253,7 +253,7 @@ async def test_a_deletion_whose_answer_is_lost_is_not_repeated() -> None:
         assert len(cluster.requests(DELETE)) == 1
     assert failure is not None
     assert failure.code == 13
-    assert "the connection ended before DeleteGroupsResponse" in failure.text
+    assert "the connection was closed before the response to DeleteGroups" in failure.text
 
 
 async def test_a_describe_whose_answer_is_lost_is_repeated() -> None:

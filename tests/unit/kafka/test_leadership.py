@@ -4,10 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import pytest
-
 from headgate.base.errors import ClusterError
-from headgate.kafka import leadership as module
 from headgate.kafka.leadership import Leadership
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
@@ -107,8 +104,7 @@ async def test_a_lead_that_is_lost_before_it_is_taken_is_given_up() -> None:
         assert ends == ["cancelled"]
 
 
-async def test_a_lead_that_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+async def test_a_lead_that_cannot_be_taken_is_tried_again() -> None:
     failures = [ClusterError("no trips"), ClusterError("no trips")]
 
     async def begin() -> None:
@@ -117,6 +113,7 @@ async def test_a_lead_that_cannot_be_taken_is_tried_again(monkeypatch: pytest.Mo
 
     told = Told(begin)
     async with led(told) as leadership:
+        leadership.retry_s = 0.01
         leadership._gain()
         await until(lambda: told.calls == ["gained", "lost", "gained", "lost", "gained"])
         assert leadership.is_leader

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.kafka.caller import Caller
+from headgate.kafka.connections import BrokerConnection
 from headgate.proxy.ends import Ends
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.messages.cluster import MetadataBroker, MetadataRequest, MetadataResponse
@@ -153,7 +153,7 @@ async def test_a_caller_turns_every_answer_that_is_none_into_an_error(name: str)
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
-        caller = await Caller.connect(*server.sockets[0].getsockname(), timeout=5)
+        caller = await BrokerConnection.connect(*server.sockets[0].getsockname(), timeout=5)
         with pytest.raises(ClusterError):
             await caller.call(3, MetadataRequest(), MetadataResponse, 12)
         caller.close()
@@ -162,8 +162,8 @@ async def test_a_caller_turns_every_answer_that_is_none_into_an_error(name: str)
 
 async def test_a_caller_has_a_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        caller = await Caller.connect(*silent.getsockname(), timeout=0.05)
-        with pytest.raises(ClusterError, match=r"no answer to MetadataResponse within 0\.05 s"):
+        caller = await BrokerConnection.connect(*silent.getsockname(), timeout=0.05)
+        with pytest.raises(ClusterError, match=r"no response to Metadata within 0\.05 s"):
             await caller.call(3, MetadataRequest(), MetadataResponse, 12)
 
 
@@ -171,7 +171,7 @@ async def test_the_monitor_survives_a_hostile_broker() -> None:
     upstream = FakeUpstream()
     upstream.replies = pack(">ii", 10, 1) + b"\xff" * 6
     async with stage(upstream=upstream, seen=False) as on:
-        await until(lambda: "not a Kafka broker's answer" in str(on.gateway.cluster.problem))
+        await until(lambda: "not a Kafka response" in str(on.gateway.cluster.problem))
         upstream.replies = None
         await until(lambda: on.gateway.cluster.problem is None)
         client, broker = await on.pair()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from structlog.testing import capture_logs
 
 from headgate.facts import ActivityObserved, Actor, encode
-from headgate.kafka.fact_reader import Record
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.web.wire_topics import WireTopics, connector_pairs
 from tests.support.use_fact import USE
 
@@ -21,9 +21,9 @@ SEEN = replace(
 )
 
 
-def record(fact: ActivityObserved) -> Record:
+def record(fact: ActivityObserved) -> ConsumedRecord:
     _, key, value = encode(fact)
-    return Record(0, key, value)
+    return ConsumedRecord(0, key, value)
 
 
 def test_only_facts_about_connectors_count() -> None:
@@ -31,9 +31,9 @@ def test_only_facts_about_connectors_count() -> None:
     unknown = replace(SEEN, topic=None)
     long = replace(SEEN, actor=replace(SEEN.actor, name="n" * 2000))
     other = replace(SEEN, actor=replace(SEEN.actor, name="sink"), direction="read")
-    bad = Record(0, b"nonsense", b'"connector"')
+    bad = ConsumedRecord(0, b"nonsense", b'"connector"')
     records = [record(SEEN), record(SEEN), record(streams), record(unknown), record(long), bad, record(other)]
-    assert connector_pairs([*records, Record(0, b"k", None)]) == [("src", "orders"), ("sink", "orders")]
+    assert connector_pairs([*records, ConsumedRecord(0, b"k", None)]) == [("src", "orders"), ("sink", "orders")]
 
 
 def test_memory_is_bounded_and_it_says_so_once() -> None:

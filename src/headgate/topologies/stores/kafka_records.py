@@ -14,7 +14,7 @@ from headgate.facts import Rejected, TopologyDescribed, decode
 from headgate.facts.codec import VERSION
 from headgate.facts.json_form import INT32_MAX
 from headgate.facts.topology import Description
-from headgate.kafka.fact_reader import Record
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.plugin.topology_store import TransientFailure
 from headgate.topologies.fact_mapping import SHOWN
 from headgate.topologies.stores.kafka_cache import Current
@@ -23,7 +23,7 @@ from headgate.wire.compression import Compression, compress, decompress
 _DESCRIPTION = b',"description":'
 
 
-def read(record: Record) -> Current | None:
+def read(record: ConsumedRecord) -> Current | None:
     """What a record says of its group, None when it is none of ours."""
     try:
         key = json.loads(record.key or b"")

@@ -22,9 +22,9 @@ from headgate.base.errors import UsageError
 from headgate.facts import Fact, TopologyDeleted
 from headgate.facts.topics import message_limit
 from headgate.facts.topology import Description
-from headgate.kafka.fact_reader import FactReader, Record
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
-from headgate.kafka.replay import Replay
 from headgate.kafka.topics import identify
 from headgate.plugin.topology_store import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
 from headgate.topologies.fact_mapping import described_fact
@@ -71,7 +71,7 @@ class KafkaStore:
         self._largest = 0
         self._cache: TopologyCache | None = None
         self._reader: FactReader[list[Current | _Anew]] | None = None
-        self._replay: Replay[Event] = Replay(on_event)
+        self._replay: CatchUp[Event] = CatchUp(on_event)
         self._told_to = 0  # events were told up to this offset; reading again tells none twice
         self._rebuilding_to = 0  # the cache is behind the topic until this offset
         self._mended = -1  # the last record for which it was rebuilt
@@ -188,7 +188,7 @@ class KafkaStore:
 
     # --- on the reader's thread
 
-    def _digest(self, records: Sequence[Record]) -> list[Current | _Anew]:
+    def _digest(self, records: Sequence[ConsumedRecord]) -> list[Current | _Anew]:
         reader, cache = self._reader, self._cache
         assert reader is not None
         assert cache is not None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.facts import TopologyDeleted, encode
 from headgate.facts.topology import TopologyDescribed
-from headgate.kafka.fact_reader import Record
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.plugin.conformance import HOSTILE_NAMES, pushed, topology
 from headgate.plugin.topology_store import TransientFailure
 from headgate.topologies.fact_mapping import described_fact
@@ -19,9 +19,9 @@ from headgate.topologies.stores.kafka_records import description_of, pack, read
 LARGEST = 64 * 1024 * 1024
 
 
-def record(fact: TopologyDescribed | TopologyDeleted, offset: int = 7) -> Record:
+def record(fact: TopologyDescribed | TopologyDeleted, offset: int = 7) -> ConsumedRecord:
     _, key, value = encode(fact)
-    return Record(offset, key, value)
+    return ConsumedRecord(offset, key, value)
 
 
 def described(group: str = "g", **changes: object) -> TopologyDescribed:
@@ -56,7 +56,7 @@ def test_another_writers_order_of_fields_is_read_whole() -> None:
     _, key, value = encode(described())
     assert value is not None
     turned = json.dumps(dict(reversed(json.loads(value).items()))).encode()
-    found = read(Record(1, key, turned))
+    found = read(ConsumedRecord(1, key, turned))
     assert found is not None
     assert found.member == "m-1"
 
@@ -81,17 +81,17 @@ def test_another_writers_order_of_fields_is_read_whole() -> None:
     ],
 )
 def test_what_is_none_of_ours_is_passed_over(key: bytes | None, value: bytes | None) -> None:
-    assert read(Record(1, key, value)) is None
+    assert read(ConsumedRecord(1, key, value)) is None
 
 
 @settings(deadline=None)
 @given(st.binary() | st.none(), st.binary() | st.none())
 def test_no_bytes_raise(key: bytes | None, value: bytes | None) -> None:
-    read(Record(1, key, value))
+    read(ConsumedRecord(1, key, value))
 
 
 def test_a_record_that_is_no_description_after_all_fails_when_it_is_wanted() -> None:
-    found = read(Record(1, b'["g","9f2c",0,"h","pushed"]', b'{"v":1,"member":null}'))
+    found = read(ConsumedRecord(1, b'["g","9f2c",0,"h","pushed"]', b'{"v":1,"member":null}'))
     assert found is not None
     with pytest.raises(TransientFailure, match="at offset 1"):
         description_of(found, largest=LARGEST)

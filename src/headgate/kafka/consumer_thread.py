@@ -1,0 +1,141 @@
+"""The base of everything that consumes on a thread of its own: one librdkafka consumer, replaced when it fails.
+
+Invariant: the thread ends only with `close` or with the event loop. What the thread has for the loop it hands over and
+waits for, so that a busy loop is not flooded.
+"""
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVarTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+
+from headgate.kafka.topics import quiet, reason
+
+log = structlog.get_logger()
+
+POLL_S: Final = 0.1
+CALL_S: Final = 3.0  # as long as closing may have to wait
+_BATCH: Final = 500
+Ts = TypeVarTuple("Ts")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    partition: int = 0
+
+
+class ConsumerThread(ABC):
+    """Runs `_consume` on a thread until `close`, and again with a new consumer a second after it raised.
+
+    `problem` says why it does not work now, or is None. Made on the event loop that it serves.
+    """
+
+    retry_s = 1.0
+
+    def __init__(self, settings: Mapping[str, Any], *, topic: str, problem: str, **options: Any) -> None:
+        self._settings = quiet(settings, enable__auto__commit=False, error_cb=self._on_error, **options)
+        self._topic = topic
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.problem: str | None = problem
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"headgate-{self._topic}", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+
+    # --- on the thread
+
+    @abstractmethod
+    def _consume(self, consumer: Consumer) -> None:
+        """Work until `_stop` is set; whatever is raised is reported and tried again."""
+
+    def _before_close(self) -> None:  # noqa: B027 - most have nothing to do
+        """Called before a consumer is closed, whether it failed or not."""
+
+    def _is_expected(self, _failure: Exception) -> bool:
+        """Whether a failure is no problem yet, and is not reported."""
+        return False
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            consumer = Consumer(self._settings)
+            try:
+                self._consume(consumer)
+            except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
+                if not self._is_expected(failure):
+                    self._report(failure)
+                self._stop.wait(self.retry_s)
+            finally:
+                self._before_close()
+                consumer.close()
+
+    def _report(self, failure: Exception) -> None:
+        text = f"consuming {self._topic} failed: {failure}"
+        if text != self.problem:  # a topic that does not exist yet may be waited for all day
+            log.warning("consuming a topic failed", topic=self._topic, error=repr(failure))
+        self.problem = text
+
+    def _call_on_loop(self, function: Callable[[*Ts], None], *arguments: *Ts) -> bool:
+        """Call it on the event loop; False, and the end of this thread, when the loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            self._stop.set()
+            return False
+        return True
+
+    def _hand_over(self, function: Callable[[*Ts], None], *arguments: *Ts) -> None:
+        """Call it on the event loop and wait until it returned; what it raises is for the loop to report."""
+        done = threading.Event()
+
+        def call() -> None:
+            try:
+                function(*arguments)
+            finally:
+                done.set()
+
+        if self._call_on_loop(call):
+            while not done.wait(POLL_S) and not self._stop.is_set():
+                pass
+
+    def _partitions(self, consumer: Consumer) -> list[int]:
+        """The topic's partitions; raises while the topic does not exist."""
+        found = consumer.list_topics(self._topic, timeout=CALL_S).topics[self._topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return sorted(found.partitions)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.problem = reason(error)
+
+
+def next_batch(consumer: Consumer) -> list[Message]:
+    """The messages that are there, without waiting for a full batch as `consume` alone would."""
+    first = consumer.poll(POLL_S)
+    return [] if first is None else [first, *consumer.consume(num_messages=_BATCH - 1, timeout=0)]
+
+
+def record_of(message: Message) -> ConsumedRecord:
+    offset, key, value = message.offset(), message.key(), message.value()
+    if offset is None:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN, "a record without an offset"))
+    return ConsumedRecord(offset, _bytes(key), _bytes(value), message.partition() or 0)
+
+
+def _bytes(part: str | bytes | None) -> bytes | None:
+    return part.encode() if isinstance(part, str) else part
