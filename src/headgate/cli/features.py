@@ -19,9 +19,9 @@ from headgate.topologies.stores.loading import make_store
 
 
 def check_features(config: Config) -> None:
-    """`UsageError` for what no worker could start with; better said once, by the command, than by each worker."""
+    """Raise `UsageError` for a store plugin that no worker could load, before workers are started."""
     store = config.topologies.store
-    if config.topologies.owner == "gateway" and store.scheme in {"plugin", "postgresql"}:
+    if config.topologies.owner == "gateway" and store.scheme == "plugin":
         make_store(store, None)
 
 

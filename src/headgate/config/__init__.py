@@ -1,4 +1,4 @@
-"""One immutable configuration, validated whole; what is wrong is said all at once, each with its path."""
+"""One immutable configuration, validated as a whole; all problems are reported at once, each with its path."""
 
 from headgate.config.addresses import Address
 from headgate.config.loading import check, load

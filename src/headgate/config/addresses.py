@@ -1,7 +1,7 @@
 """Addresses and node ranges as the configuration writes them.
 
-One rule: text in, value or `ValueError` out; the error's text says how to write it. Nothing here resolves a name or
-opens a socket.
+A parser takes text and returns a value or raises a `ValueError` that says how to write it. Nothing here resolves a name
+or opens a socket.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ class Address(NamedTuple):
 
 
 def parse_host(text: str) -> str:
-    """A host name, an IPv4 address, or an IPv6 address with or without brackets, as the sockets want it."""
+    """A host name, an IPv4 address, or an IPv6 address with or without brackets, without brackets."""
     if text.startswith("[") and text.endswith("]"):
         return _ipv6(text[1:-1])
     if ":" in text:
@@ -42,11 +42,11 @@ def parse_host(text: str) -> str:
     if len(text) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("the host is neither a name nor an address; write ASCII letters, digits, '-' and '.'")
     if labels[-1].isdigit():
-        # A name never ends in a number, so this is meant as IPv4: half an address would be looked up as a name.
+        # A name never ends in a number, so this is meant as IPv4: a partial address would be looked up as a name.
         try:
             return str(ipaddress.IPv4Address(text))
         except ValueError:
-            raise ValueError("the host looks like an IPv4 address but is none; write four numbers up to 255") from None
+            raise ValueError("the host is not a valid IPv4 address; write four numbers up to 255") from None
     return text
 
 
@@ -108,7 +108,7 @@ def _ids_of_ranges(text: str) -> list[int]:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether the host means all interfaces, which a listener may say and no client can dial."""
+    """Whether the host means all interfaces, which a listener may use and no client can connect to."""
     return host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
 

@@ -1,8 +1,8 @@
 """Configuration from the environment: `HEADGATE_<SECTION>_<KEY>` and `HEADGATE_CONNECT_<NAME>_<KEY>`.
 
-One rule: a variable says what the TOML file could say at the same path, and nothing else: numbers and booleans as
-they are written, lists and tables as JSON, the rest as it stands. A misspelt variable is a problem, not a silence.
-An empty variable is as if it were not set.
+A variable sets what the TOML file could set at the same path, and nothing else: numbers and booleans as they are
+written, lists and tables as JSON, the rest as text. A misspelt variable is a problem; an empty one is
+unset.
 """
 
 import json
@@ -19,11 +19,12 @@ from headgate.config.values import GroupPatterns
 PREFIX = "HEADGATE_"
 CONNECT_PREFIX = "HEADGATE_CONNECT_"
 
-# Names under our prefix that other things own. Kubernetes puts the last two forms into every container that can see
-# a service called "headgate" or "headgate-...": they must not stop the gateway from starting.
+# Variables with the prefix that are not configuration. Kubernetes sets the last two forms in every container that can
+# see a service called "headgate" or "headgate-...": they must not stop the gateway from starting.
 RESERVED = (
     "HEADGATE_CONFIG",
     "HEADGATE_DATA_DIR",
+    "HEADGATE_JARS",
     "HEADGATE_LOG_FORMAT",
     "HEADGATE_LOG_LEVEL",
     "HEADGATE_SEED",
@@ -59,7 +60,7 @@ def sections() -> dict[str, type[Section]]:
 
 
 def variables() -> dict[str, tuple[str, str]]:
-    """Every variable that sets a key of a plain section, with its section and key."""
+    """Every variable that sets a key of a section, with its section and key."""
     return {
         f"{PREFIX}{name}_{key}".upper(): (name, key)
         for name, section in sections().items()
@@ -68,7 +69,7 @@ def variables() -> dict[str, tuple[str, str]]:
 
 
 def settings(env: Mapping[str, str], connect_names: Collection[str]) -> tuple[list[Setting], list[Problem]]:
-    """What the environment sets, and its problems; `connect_names` are the clusters that the file has."""
+    """The settings in the environment, and their problems; `connect_names` are the clusters of the file."""
     known = variables()
     found: list[Setting] = []
     problems: list[Problem] = []
@@ -85,7 +86,7 @@ def settings(env: Mapping[str, str], connect_names: Collection[str]) -> tuple[li
         elif is_reserved(variable):
             continue
         else:
-            problems.append(Problem(shown(variable), f"is not a variable of Headgate; {_hint(variable, known)}"))
+            problems.append(Problem(shown(variable), f"is not a Headgate variable; {_hint(variable, known)}"))
             continue
         try:
             value = _value(text, annotation)
@@ -121,7 +122,7 @@ def _hint(variable: str, known: Collection[str]) -> str:
     if variable.startswith(CONNECT_PREFIX):
         return f"write HEADGATE_CONNECT_<NAME>_<KEY>, where a key is one of {', '.join(ConnectConfig.model_fields)}"
     meant = nearest(variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in known])
-    return f"did you mean {PREFIX}{meant}?" if meant else "write HEADGATE_<SECTION>_<KEY>, or take it away"
+    return f"did you mean {PREFIX}{meant}?" if meant else "write HEADGATE_<SECTION>_<KEY>, or unset it"
 
 
 def _kinds(annotation: object) -> set[object]:

@@ -1,7 +1,7 @@
-"""The files that a configuration names: are they there, and what does a secret one say.
+"""Checks the files that a configuration names, and reads secrets.
 
-One rule: what stands in a secret file goes into a `SecretStr` and nowhere else; no text here shows it, nor the path
-of a secret file, because a password in place of the path is a common slip.
+A secret goes into a `SecretStr` and nowhere else; no error shows it, nor the path of a secret file, because a password
+in place of the path is a common mistake.
 """
 
 import os
@@ -12,13 +12,13 @@ from pydantic import SecretStr
 
 from headgate.base.errors import UsageError
 from headgate.config.model import Config
-from headgate.config.rules import Finding
+from headgate.config.rules import Violation
 
 MAX_SECRET_BYTES = 4096
 
 
-def findings(config: Config) -> Iterator[Finding]:
-    """Every named file that this process cannot read."""
+def violations(config: Config) -> Iterator[Violation]:
+    """Violations for named files that this process cannot read."""
     plain = {
         "gateway.tls_cert": config.gateway.tls_cert,
         "gateway.tls_key": config.gateway.tls_key,
@@ -30,16 +30,16 @@ def findings(config: Config) -> Iterator[Finding]:
     }
     for key, path in plain.items():
         if path is not None and (trouble := _unreadable(path)) is not None:
-            yield Finding((key,), trouble)
+            yield Violation((key,), trouble)
     if config.upstream.service_password_file is not None:
         try:
             read_secret(config.upstream.service_password_file)
         except UsageError as error:
-            yield Finding(("upstream.service_password_file",), str(error))
+            yield Violation(("upstream.service_password_file",), str(error))
 
 
 def read_secret(path: Path) -> SecretStr:
-    """The first line of a secret file; `UsageError` says why there is none."""
+    """The only line of a secret file; `UsageError` when there is none."""
     if (trouble := _unreadable(path)) is not None:
         raise UsageError(trouble)
     try:
@@ -47,7 +47,7 @@ def read_secret(path: Path) -> SecretStr:
             content = file.read(MAX_SECRET_BYTES + 1)
         text = content.decode()
     except OSError:
-        raise UsageError("the file cannot be read: give this user the right to read it") from None
+        raise UsageError("the file cannot be read: grant this user read permission") from None
     except UnicodeDecodeError:
         raise UsageError("the file is not UTF-8 text: write the secret alone on its first line") from None
     if len(content) > MAX_SECRET_BYTES:
@@ -63,11 +63,11 @@ def read_secret(path: Path) -> SecretStr:
 def _unreadable(path: Path) -> str | None:
     try:
         if not path.exists():
-            return "there is no such file: create it, or mend the path (relative paths start in the working directory)"
+            return "no such file: create it, or correct the path (relative paths start in the working directory)"
         if path.is_dir():
             return "is a folder: name the file itself"
         if not os.access(path, os.R_OK):
-            return "the file cannot be read: give this user the right to read it"
+            return "the file cannot be read: grant this user read permission"
     except (OSError, ValueError):
-        return "cannot be looked up: mend the path"
+        return "the path is not valid: correct it"
     return None

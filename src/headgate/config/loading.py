@@ -1,7 +1,7 @@
 """From a TOML file, the environment and the command line to one `Config`, or to all of its problems.
 
-One rule: everything that is wrong is said at once. A broken key is set aside, so that the rules can still judge the
-others. The command line wins over the environment, which wins over the file.
+All problems are reported at once: an invalid key is set aside, so that the rules can still check the others. The
+command line wins over the environment, which wins over the file.
 """
 
 import re
@@ -26,7 +26,7 @@ _TOML_PLACE = re.compile(r"(.*) \(at (line \d+, column \d+|end of document)\)", 
 
 
 def load(path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] = _NOTHING) -> Config:
-    """The configuration, whole and valid; `ConfigError` has every problem.
+    """The valid configuration; `ConfigError` has every problem.
 
     `path` None is an empty file. `overrides` are the command line's, by path: `{"gateway.listen": "127.0.0.1:9092"}`.
     """
@@ -37,7 +37,7 @@ def load(path: Path | None, env: Mapping[str, str], overrides: Mapping[str, obje
 
 
 def check(path: Path | None, env: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Every problem that `load` would raise, none if it would not."""
+    """Every problem that `load` would raise."""
     return tuple(_load(path, env, _NOTHING)[1])
 
 
@@ -67,9 +67,9 @@ def _load(
         for place in places:
             _drop(tree, place)
         config = Config.model_validate(tree)
-    for finding in (*rules.findings(config), *files.findings(config)):
-        if not any(_is_under(path, place) for path in finding.paths for place in broken):
-            problems.append(Problem(finding.paths[0], finding.text))
+    for violation in (*rules.violations(config), *files.violations(config)):
+        if not any(_is_under(path, place) for path in violation.paths for place in broken):
+            problems.append(Problem(violation.paths[0], violation.text))
     return config, problems
 
 
@@ -80,7 +80,7 @@ def read_toml(path: Path) -> Tree:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError([Problem(name, "there is no such file: create it, or mend the path")]) from None
+        raise ConfigError([Problem(name, "no such file: create it, or correct the path")]) from None
     except IsADirectoryError:
         raise ConfigError([Problem(name, "is a folder: name the configuration file in it")]) from None
     except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def _is_under(path: str, place: str) -> bool:
 
 
 def _put(tree: Tree, setting: Setting) -> bool:
-    """Whether the value found its place: where the file has no table it is left out, and the file's problem stands."""
+    """Whether the value could be set: where the file has a value in place of a table, that is the problem to report."""
     table = tree
     for name in setting.path[:-1]:
         inner = table.setdefault(name, {})
@@ -137,14 +137,14 @@ def _drop(tree: Tree, place: Loc) -> None:
 
 
 def _model_problems(error: ValidationError, sources: Mapping[Loc, str]) -> tuple[list[Problem], set[Loc]]:
-    """The model's complaints, and the places of the keys that they are about."""
+    """The problems that the model found, and the places of their keys."""
     problems: list[Problem] = []
     places: set[Loc] = set()
     for detail in error.errors(include_url=False):
         loc = detail["loc"]
         place = loc[: 3 if loc[0] == "connect" else 2]
         places.add(place)
-        # The default of a key whose neighbour is broken: the neighbour's problem is enough.
+        # The default of a key that depends on an invalid one: that one's problem is enough.
         if detail["type"] == "default_factory_not_called":
             continue
         source = f" (from {sources[place]})" if place in sources else ""

@@ -1,7 +1,7 @@
 """The whole configuration as one frozen value; `docs/configuration.md` is its table for operators.
 
-One rule: a section here says what each key is by itself. What keys say together is `rules.py`, where the values come
-from is `loading.py`. Nothing here reads a file, the environment or a clock.
+A section here declares each key by itself. Checks over several keys are in `rules.py`; `loading.py` finds the values.
+Nothing here reads a file, the environment or a clock.
 
 The shape, for users of `config = load(...)`:
 
@@ -17,7 +17,6 @@ Times in `*_ms` keys are whole milliseconds, sizes in `*_bytes` keys are bytes, 
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,20 +37,19 @@ AnAddress = Annotated[Address, PlainValidator(parse_address)]
 AHost = Annotated[str, Field(strict=True), AfterValidator(parse_host)]
 APath = Annotated[Path, PlainValidator(values.parse_path)]
 ATopic = Annotated[str, Field(strict=True), AfterValidator(values.topic_name)]
-AUrl = Annotated[str, Field(strict=True), AfterValidator(values.http_url)]
 Groups = Annotated[GroupPatterns, PlainValidator(values.parse_group_patterns)]
 AnApiKey = Annotated[ApiKey, Field(strict=True, ge=0, le=2**15 - 1)]
 
 
 class Section(BaseModel):
-    """What all sections share: nobody changes them, and a key that they do not have is an error."""
+    """The base of all sections: they are immutable, and an unknown key is an error."""
 
     # Pydantic's own error texts would show what was given, and that may be a secret.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class GatewayConfig(Section):
-    """`[gateway]`: the listeners that clients dial, and what one client may take."""
+    """`[gateway]`: the listeners for clients, and the limits of a client."""
 
     listen: AnAddress = Address("127.0.0.1", 9092)
     advertised_host: AHost = Field(default_factory=lambda data: data["listen"].host)
@@ -83,7 +81,7 @@ class GatewayConfig(Section):
 class UpstreamConfig(Section):
     """`[upstream]`: the real cluster, and the service account for Headgate's own topics.
 
-    `service_mechanism = "none"` says that the operator knows that this cluster has no SASL (see `rules.py`).
+    `service_mechanism = "none"` states that the cluster has no SASL and that the operator knows it (see `rules.py`).
     The password itself is not held here: `files.read_secret` reads it when it is needed.
     """
 
@@ -122,22 +120,20 @@ class ShareGroupsConfig(Section):
     pause_enable: Switch = True
     dlq_prefix: Annotated[str, Field(strict=True), AfterValidator(values.topic_prefix(1))] = "dlq."
     dlq_auto_create: Switch = False
-    # At 30 s clients' request timeouts and locks end, and everything in the held request is delivered again.
+    # After 30 s clients' request timeouts and acquisition locks expire, and the records are delivered again.
     hold_max_ms: Annotated[int, Field(strict=True, ge=0, le=25_000)] = 10_000
     groups: Groups = GroupPatterns()
 
 
 class ActivityConfig(Section):
-    """`[activity]`: which topics every client uses. A declared topic unused for `quiet_after` counts as silent."""
+    """`[activity]`: which topics every client uses."""
 
     enable: Switch = True
-    quiet_after: Annotated[timedelta, PlainValidator(values.parse_duration)] = timedelta(days=7)
 
 
 class ConnectConfig(Section):
     """`[connect.NAME]`: one Connect cluster (KIP-558)."""
 
-    rest_urls: Annotated[tuple[AUrl, ...], Field(max_length=100)] = ()
     status_topic: ATopic = "connect-status"
     config_topic: ATopic = "connect-configs"
     record: Switch = False
@@ -162,23 +158,14 @@ class PipelineConfig(Section):
     )
 
 
-class Replay(Section):
-    """`[replay]`: which dead-letter topics may be put back, and where a record goes that keeps coming back."""
-
-    topics: tuple[Text, ...] = ("dlq.*",)
-    max_replays: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
-    parking_topic: ATopic = "parked.dead-letters"
-
-
 class WebConfig(Section):
-    """`[web]`: the page and the REST interface."""
+    """`[web]`: the REST interface."""
 
     listen: AnAddress = Address("127.0.0.1", 8080)
     allowed_hosts: Annotated[tuple[AHost, ...], Field(min_length=1)] = ("localhost", "127.0.0.1", "::1")
     tokens_file: APath | None = None
     tls_cert: APath | None = None
     tls_key: APath | None = None
-    openlineage: AUrl | None = None
 
 
 class MetricsConfig(Section):
@@ -188,7 +175,7 @@ class MetricsConfig(Section):
 
 
 class Config(Section):
-    """All of it; every section has a default, so an empty file is a configuration."""
+    """The whole configuration; every section has a default, so an empty file is valid."""
 
     gateway: GatewayConfig = GatewayConfig()
     upstream: UpstreamConfig = UpstreamConfig()
@@ -199,6 +186,5 @@ class Config(Section):
     connect: Annotated[Mapping[str, ConnectConfig], AfterValidator(FrozenMap)] = FrozenMap({})
     tables: TablesConfig = TablesConfig()
     pipeline: PipelineConfig = PipelineConfig()
-    replay: Replay = Replay()
     web: WebConfig = WebConfig()
     metrics: MetricsConfig = MetricsConfig()

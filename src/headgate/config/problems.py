@@ -1,7 +1,7 @@
-"""What is wrong with a configuration, in sentences that an operator can act on.
+"""Problems of a configuration, in sentences that an operator can act on.
 
-One rule: a problem names the path of the key and says what to write instead. It never shows a value that was given,
-numbers apart: any text may be a password in the wrong place.
+A problem names the path of the key and says what to write instead. It never shows a given value other than a number:
+any text may be a password in the wrong place.
 """
 
 import difflib
@@ -29,7 +29,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend: `path` is a key (`gateway.nodes`), a variable's name, or the file that cannot be read."""
+    """One thing to correct: `path` is a key (`gateway.nodes`), a variable's name, or the file that cannot be read."""
 
     path: str
     text: str
@@ -50,7 +50,7 @@ class ConfigError(UsageError):
 
 
 def shown(name: str) -> str:
-    """A name that somebody else chose, fit for one line of a terminal."""
+    """A name from outside, escaped and shortened for one line of a terminal."""
     text = name if name.isprintable() else ascii(name)[1:-1]
     return text if len(text) <= _PRINTED else f"{text[:_PRINTED]}..."
 
@@ -67,13 +67,13 @@ def path_text(loc: Sequence[str | int]) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that was probably meant."""
+    """The known name that is most similar, if one is."""
     found = difflib.get_close_matches(name[:_PRINTED], known, n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def sentence(error: ErrorDetails, known: Collection[str], *, in_file: bool) -> str:
-    """One of pydantic's errors in our words; `known` are the names that could stand at its place."""
+    """One of pydantic's errors as a sentence; `known` are the names that are valid at its place."""
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":

@@ -1,32 +1,28 @@
-"""The kinds of values that sections are made of: stores, group patterns, durations, names, paths.
+"""Parsers of values in the configuration: stores, group patterns, topic names, paths.
 
-One rule: text in, value or `ValueError` out. A value that may hold a secret never shows it, neither in its `repr`
-nor in the text of its error.
+A parser takes text and returns a value or raises a `ValueError`. A value that may hold a secret never shows it, neither
+in its `repr` nor in the text of its error.
 """
 
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Literal, TypeVar, cast, get_args
-from urllib.parse import urlsplit
 
-StoreScheme = Literal["kafka", "memory", "sqlite", "postgresql", "plugin", "none"]
+StoreScheme = Literal["kafka", "memory", "sqlite", "plugin", "none"]
 V = TypeVar("V")
 
 # Kafka's rule for topic names (Topic.validate): these characters, 249 of them at most.
 MAX_TOPIC_NAME = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
-_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-_STORES = "kafka:, memory:, sqlite:PATH, postgresql://..., plugin:package.module:Class or none"
+_STORES = "kafka:, memory:, sqlite:PATH, plugin:package.module:Class or none"
 
 
 class FrozenMap(Mapping[str, V]):
-    """A mapping that nobody changes; unlike `MappingProxyType` it can be hashed and sent to another process."""
+    """An immutable mapping that, unlike `MappingProxyType`, can be hashed and pickled."""
 
     __slots__ = ("_items",)
 
@@ -56,8 +52,8 @@ class FrozenMap(Mapping[str, V]):
 class Store:
     """Where topology descriptions are kept.
 
-    `target` is what stands behind the scheme: a path for sqlite, the whole URL for postgresql (it may hold a
-    password, so it is not shown), `package.module:Class` for plugin, empty for the others.
+    `target` is what follows the scheme: a path for sqlite, `package.module:Class` for plugin, empty for the others. It
+    is not shown, because a mistyped one may hold a password.
     """
 
     scheme: StoreScheme
@@ -72,20 +68,16 @@ def parse_store(value: object) -> Store:
         return Store("none")
     scheme, colon, target = text.partition(":")
     if not colon or scheme not in get_args(StoreScheme):
-        raise ValueError(f"is not a store that Headgate knows; write {_STORES}")
+        raise ValueError(f"is not a known store; write {_STORES}")
     match scheme:
         case "kafka" | "memory":
             if target:
-                raise ValueError(f"the store {scheme}: takes nothing behind the colon")
+                raise ValueError(f"the store {scheme}: takes no text after the colon")
             return Store("kafka" if scheme == "kafka" else "memory")
         case "sqlite":
             if not target or "\0" in target:
                 raise ValueError("the store sqlite: needs the path of its file, such as sqlite:/var/lib/headgate/t.db")
             return Store("sqlite", target)
-        case "postgresql":
-            if not target.startswith("//") or not target.removeprefix("//"):
-                raise ValueError("must be a URL such as postgresql://user@host/database")
-            return Store("postgresql", text)
         case "plugin":
             if not _PLUGIN.fullmatch(target):
                 raise ValueError("must name a class, such as plugin:package.module:Class")
@@ -96,9 +88,9 @@ def parse_store(value: object) -> Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPatterns:
-    """Which groups a feature looks at: one of `allow` matches and none of `deny` does.
+    """Selects the groups of a feature: one of `allow` matches and none of `deny` does.
 
-    `*` stands for any characters and `?` for one; everything else is itself, and case counts.
+    `*` matches any characters and `?` one; everything else is literal, and case matters.
     """
 
     allow: tuple[str, ...] = ("*",)
@@ -111,7 +103,7 @@ class GroupPatterns:
 
 
 def _any_matches(patterns: tuple[str, ...], name: str) -> bool:
-    # fnmatch compiles without catastrophic backtracking and caches; its "[" is a plain character to us.
+    # fnmatch compiles without catastrophic backtracking and caches; its "[" is a literal character here.
     return any(fnmatch.fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
@@ -128,22 +120,6 @@ def parse_group_patterns(value: object) -> GroupPatterns:
     if not allow:
         raise ValueError("allows no group; leave allow out for every group, or set enable = false")
     return GroupPatterns(allow=allow, deny=tuple(cast("list[str]", value.get("deny", ()))))
-
-
-def parse_duration(value: object) -> timedelta:
-    """A number and its unit: `500ms`, `30s`, `15m`, `12h`, `7d`; from one second to ten years."""
-    if isinstance(value, timedelta):
-        return value
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError('must be a number with its unit (ms, s, m, h or d) in quotes, such as "7d"')
-    try:
-        duration = timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
-        duration = timedelta.max
-    if not timedelta(seconds=1) <= duration <= timedelta(days=3650):
-        raise ValueError("must be between 1s and 3650d")
-    return duration
 
 
 def parse_path(value: object) -> Path:
@@ -176,24 +152,8 @@ def topic_prefix(longest_rest: int) -> Callable[[str], str]:
     return check
 
 
-def http_url(value: str) -> str:
-    """An http or https URL without a user or password in it; no trailing slash in the result."""
-    try:
-        parts = urlsplit(value)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError("is not a URL; write it as http://HOST:PORT") from None
-    if parts.scheme not in {"http", "https"} or not host or port == 0 or not value.isprintable() or " " in value:
-        raise ValueError("must be a URL such as http://HOST:PORT")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or a password: it would show in logs; leave it out of the URL")
-    if parts.query or parts.fragment:
-        raise ValueError("must end with its path: no '?' and no '#'")
-    return value.rstrip("/")
-
-
 def off_is_none(value: object) -> object:
-    """`"off"` says in words what leaving the key out says."""
+    """`"off"` means the same as leaving the key out."""
     return None if value == "off" else value
 
 

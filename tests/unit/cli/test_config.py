@@ -58,7 +58,7 @@ def test_json_is_the_contracts_object(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = str(tmp_path / "no.toml")
     assert run(missing) == 2
-    assert capsys.readouterr().out == f"{missing}: there is no such file: create it, or mend the path\n"
+    assert capsys.readouterr().out == f"{missing}: no such file: create it, or correct the path\n"
     file = write(tmp_path, "[gateway\n")
     assert run(file, "--json") == 2
     (problem,) = json.loads(capsys.readouterr().out)["problems"]

@@ -70,10 +70,6 @@ def make_store(store: Store, clients: KafkaClients | None) -> TopologyStore | No
             )
         case "plugin":
             return load_plugin(store.target)
-        case "postgresql":
-            raise UsageError(
-                "topologies.store: postgresql: is not in this release: use kafka:, which needs no database"
-            )
 
 
 def load_plugin(target: str) -> TopologyStore:

@@ -38,7 +38,7 @@ def test_a_plugin_is_a_class_in_a_module(plugin: Path) -> None:
 
 def test_only_kafka_keeps_its_own_books() -> None:
     assert keeper_of(Store("kafka")) is Keeper.STORE
-    assert {keeper_of(Store(scheme)) for scheme in ("memory", "sqlite", "postgresql", "plugin")} == {Keeper.EPOCHS}
+    assert {keeper_of(Store(scheme)) for scheme in ("memory", "sqlite", "plugin")} == {Keeper.EPOCHS}
 
 
 def test_a_store_is_told_its_target_and_its_limits() -> None:
@@ -80,8 +80,3 @@ def test_a_class_that_wants_arguments_is_told(plugin: Path) -> None:
     )
     with pytest.raises(UsageError, match="called without arguments"):
         load_plugin("needy_store:Store")
-
-
-def test_a_database_that_is_not_in_this_release_is_told() -> None:
-    with pytest.raises(UsageError, match="use kafka:"):
-        make_store(parse_store("postgresql://h/d"), None)
