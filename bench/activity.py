@@ -3,7 +3,7 @@
 Two questions. How much CPU does a Produce or a Fetch take in a worker with watching on and off? Both gateways stand
 side by side before one real broker, and take turns, round by round; the loader is no part of the figure, which is the
 CPU time of the one thread that carries calls, the least of all rounds. And how much
-memory do 10,000 clients with 50 topics each take in a ledger, and how many facts a second do they make?
+memory do 10,000 clients with 50 topics each take in a tracker, and how many facts a second do they make?
 """
 
 import argparse
@@ -31,8 +31,8 @@ from bench.cluster import admin
 from bench.processes import resident_mb
 from headgate.activity.feature import ActivityFeature
 from headgate.activity.service import fact_of
-from headgate.activity.topic_names import Topics
-from headgate.activity.usage_tracker import Ledger
+from headgate.activity.topic_resolver import TopicResolver
+from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
@@ -279,39 +279,39 @@ def _brought(topics: Sequence[bytes]) -> FetchResponse:
 
 
 class _Connection:
-    """As much of a session as the ledger asks for."""
+    """As much of a session as the tracker asks for."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.peer = f"10.0.{number // 250 % 250}.{number % 250}"
 
 
-async def _nobody(_: object, __: object) -> list[tuple[str, bytes]]:
+async def _no_topics(_: object, __: object) -> list[tuple[str, bytes]]:
     return []
 
 
 def hold(clients: int, topics: int) -> list[str]:
-    """In a process of its own: what so many clients cost a ledger, and how quickly they can be told."""
+    """In a process of its own: what so many clients cost a tracker, and how quickly they can be reported."""
     ids = [number.to_bytes(16, "big") for number in range(topics)]
     gc.collect()
     before = resident_mb(_own_pid())
     clock = SystemClock()
-    ledger = Ledger(Principals(), Topics(_nobody), clock)
+    tracker = UsageTracker(Principals(), TopicResolver(_no_topics), clock)
     began = time.perf_counter()
     for number in range(clients):
         session = _Connection(number + 1)
-        sight = ledger.sight(session, f"service-{number}-client")  # type: ignore[arg-type]
+        usage = tracker.connection(session, f"service-{number}-client")  # type: ignore[arg-type]
         for one in ids:
-            interval = ledger.use(session, sight, one, "read", by_id=True)  # type: ignore[arg-type]
+            interval = tracker.use(session, usage, one, "read", by_id=True)  # type: ignore[arg-type]
             interval.bytes += 1000
-            ledger.touch(interval)
+            tracker.touch(interval)
     seen_s = time.perf_counter() - began
     gc.collect()
     after = resident_mb(_own_pid())
-    swept_s = _timed(ledger.swept)
+    swept_s = _timed(tracker.sweep)
     told = 0
     began = time.perf_counter()
-    while some := ledger.intervals.take(clock.monotonic(), 50):
+    while some := tracker.intervals.take(clock.monotonic(), 50):
         at = clock.epoch_ms()
         told += len([encode_fact(_stamped(fact_of(one, at), told + place)) for place, one in enumerate(some)])
     told_s = time.perf_counter() - began
@@ -319,7 +319,7 @@ def hold(clients: int, topics: int) -> list[str]:
     return [
         f"| {clients:,} clients x {topics} topics | |",
         "|---|---:|",
-        f"| intervals held | {len(ledger.intervals):,} |",
+        f"| intervals held | {len(tracker.intervals):,} |",
         f"| memory | {after - before:.0f} MB, {(after - before) * 1e6 / uses:.0f} bytes each |",
         f"| first sight of a use | {seen_s / uses * 1e6:.1f} us |",
         f"| setting the times of all of them, once a second at most | {swept_s:.2f} s |",

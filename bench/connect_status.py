@@ -23,8 +23,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench import machine
-from headgate.activity.connect_follower import ConnectFollower
-from headgate.activity.model.connect_topics import TopicUsed, status_key, status_value
+from headgate.activity.connect_status_topic import ConnectStatusTopic
+from headgate.activity.model.connect_records import TopicUsed, status_key, status_value
 from headgate.embedded import ClusterSpec, EmbeddedKafka
 from tests.support.ports import port_block
 
@@ -77,7 +77,7 @@ async def follow(bootstrap: str, records: int) -> dict[str, float]:
     """What a process needs until it knows all of it, and for one more."""
     before = _memory("VmRSS")
     began, busy = time.monotonic(), time.process_time()
-    follower = ConnectFollower({"bootstrap.servers": bootstrap}, status_topic=TOPIC)
+    follower = ConnectStatusTopic({"bootstrap.servers": bootstrap}, status_topic=TOPIC)
     async with follower.running():
         await asyncio.wait_for(follower.ready(), _LONGEST_S)
         ready, cpu = time.monotonic() - began, time.process_time() - busy

@@ -28,9 +28,9 @@ from headgate.tables.reader import TableReader
 from headgate.tables.registry import table_named
 from tests.pipeline.histories import POOL, described
 from tests.soak.page import write_section
+from tests.support.activity_facts import USE
 from tests.support.cluster import Cluster
 from tests.support.ports import port_block
-from tests.support.use_fact import USE
 
 MAX_BYTES = 4 * 1024 * 1024
 _DISK = "12m"

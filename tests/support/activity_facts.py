@@ -1,19 +1,36 @@
-"""What a gateway has written down of its clients: the facts of `headgate.activity`, read from the start."""
+"""The facts of `headgate.activity`: a minimal one, and a reader for what a gateway has written."""
 
 import time
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from headgate.facts import ActivityObserved, decode
+from headgate.facts import ActivityObserved, Actor, decode
 from tests.support.cluster import ClientConfig
 
 _DEADLINE_S = 60.0
 _PARTITIONS = 8
+USE = ActivityObserved(
+    at=1,
+    actor=Actor(kind="client", name="a", rule="test", confidence="guess"),
+    topic="orders",
+    topic_id=None,
+    direction="read",
+    since=1,
+    until=2,
+    bytes=3,
+    records=None,
+    principal=None,
+    client_id=None,
+    group=None,
+    transactional_id=None,
+    software=None,
+    host=None,
+)
 
 
 class ActivityFacts:
-    """Reads on from where it was; a context manager."""
+    """Reads from the start, and continues with each `poll`."""
 
     def __init__(self, config: ClientConfig, prefix: str) -> None:
         self._topic = f"{prefix}activity"
@@ -37,7 +54,7 @@ class ActivityFacts:
     def until(
         self, wanted: Callable[[ActivityObserved], bool], count: int = 1, seconds: float = _DEADLINE_S
     ) -> list[ActivityObserved]:
-        """Those that are wanted, as soon as there are so many."""
+        """The facts that are wanted, as soon as there are `count` of them."""
         deadline = time.monotonic() + seconds
         while True:
             found = [fact for fact in self.all if wanted(fact)]

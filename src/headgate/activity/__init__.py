@@ -1,5 +1,5 @@
-"""`[activity]`: which topics every client uses, seen on the wire.
+"""`[activity]`: which topics every client uses, as seen on the wire, and the active topics of connectors (KIP-558).
 
-`watching` sees Produce, Fetch and ShareFetch, `groups` the heartbeats of groups; `ledger` knows who is behind them, and
-`service` writes it down. `recording` and `coverage` are two more uses of what is seen.
+`interceptors` watch the requests, `usage_tracker` adds up their uses, and `service` writes them to
+`headgate.activity`.
 """

@@ -1,52 +1,52 @@
-"""The short way of calls that are like those that were looked at: compare, add, done.
+"""The fast path of Produce and Fetch: requests like those that were parsed before are only compared and added up.
 
-A Produce is familiar by its beginning, from the client id up to the first topic; one topic a call is then as exact as a
-close look, but for records, of which every 1024th call is a sample. A Fetch is familiar by the one topic in its answer.
-Of calls with several topics most pass unseen, and what they carried is shared out by the next that is looked at: at
-least one a second, and one in four times as many as there are topics.
+A Produce is recognized by its first bytes, from the client id up to the first topic. With one topic the count of
+bytes is exact, and every 1024th request is parsed, to sample its records. A Fetch is recognized by the one topic in
+its response. Of requests with several topics most are skipped, and their bytes are divided among the topics of the
+next one that is parsed: at least one a second, and one in four times as many as there are topics.
 
-One rule: this is on the path of every call. Nothing here may grow with what clients send but by what is bounded.
+Invariant: this runs for every request, and everything that it keeps is bounded.
 """
 
 from collections.abc import Callable
 from struct import Struct
-from time import monotonic
 from typing import Final
 
 from headgate.activity.model.intervals import Interval
 from headgate.proxy.interceptor import Familiar
 from headgate.wire.topic_use import Form
 
-_CLIENT_ID_AT: Final = 12  # in a request's frame: behind size, key, version and correlation id
-_SAMPLED: Final = 1024
-_UNSEEN_S: Final = 1.0
-_UNSEEN_A_TOPIC: Final = 4
-_MOST_UNSEEN: Final = 512
-_MOST_SETS: Final = 4  # of several topics: by their number
-_MOST_KNOWN: Final = 256  # of one connection
-_PARTITION: Final = 40  # about what a partition without records takes in a Fetch answer
+_CLIENT_ID_AT: Final = 12  # in a request: after size, key, version and correlation id
+_SAMPLE_EVERY: Final = 1024  # requests
+_MOST_SKIPPED_S: Final = 1.0
+_SKIPPED_PER_TOPIC: Final = 4
+_MOST_SKIPPED: Final = 512
+_MOST_MULTI_TOPIC: Final = 4  # prefixes of one connection
+_MOST_TOPICS: Final = 256  # of one connection
+_PARTITION_BYTES: Final = 40  # about the size of a partition without records in a Fetch response
 _I32: Final = Struct(">i").unpack_from
 _I16: Final = Struct(">h").unpack_from
 
 Touch = Callable[[Interval], None]
+Now = Callable[[], float]  # monotonic seconds
 
 
-class _OneTopic(Familiar):
-    """Calls of one connection to one topic; also who waits for their answers."""
+class _SingleTopicRequests(Familiar):
+    """The Produce requests of one connection to one topic; it also receives their responses."""
 
     __slots__ = ("_error_at", "_interval", "_touch", "left", "sent")
 
     def __init__(self, interval: Interval, error_at: int, touch: Touch) -> None:
         self._interval = interval
-        self._error_at = error_at + 1  # the lower byte: no error of Kafka's has a zero there
+        self._error_at = error_at + 1  # the lower byte: it is not zero in any of Kafka's error codes
         self._touch = touch
         self.sent = 0
-        self.left = _SAMPLED
+        self.left = _SAMPLE_EVERY
 
     def answered(self, view: memoryview, pos: int, end: int, length: int) -> None:  # noqa: ARG002
         at = pos + self._error_at
         if at < end and view[at]:
-            self.sent = 0  # the first partition did not take it
+            self.sent = 0  # the first partition refused it
             return
         interval = self._interval
         interval.bytes += self.sent
@@ -56,88 +56,91 @@ class _OneTopic(Familiar):
             self._touch(interval)
 
 
-class _ManyTopics(Familiar):
-    """Calls of several topics, of which most are not looked at."""
+class _MultiTopicRequests(Familiar):
+    """The Produce requests of one connection to several topics, most of which are skipped."""
 
-    __slots__ = ("_left", "_until", "unseen")
+    __slots__ = ("_left", "_now", "_until", "skipped")
 
-    def __init__(self) -> None:
+    def __init__(self, now: Now) -> None:
+        self._now = now
         self._left = 0
         self._until = 0.0
-        self.unseen = 0  # bytes
+        self.skipped = 0  # bytes
 
-    def rest(self, topics: int) -> None:
-        self._left = min(_MOST_UNSEEN, _UNSEEN_A_TOPIC * topics)
-        self._until = monotonic() + _UNSEEN_S
+    def skip_some(self, topics: int) -> None:
+        self._left = min(_MOST_SKIPPED, _SKIPPED_PER_TOPIC * topics)
+        self._until = self._now() + _MOST_SKIPPED_S
 
-    def sends(self, length: int) -> "_ManyTopics | None":
-        if not self._left or monotonic() > self._until:
+    def skip(self, length: int) -> "_MultiTopicRequests | None":
+        """Skip a request; None if it has to be parsed."""
+        if not self._left or self._now() > self._until:
             return None
         self._left -= 1
-        self.unseen += length
+        self.skipped += length
         return self
 
     def answered(self, view: memoryview, pos: int, end: int, length: int) -> None:
-        """Nothing: it is not looked at."""
+        """The response is skipped."""
 
 
-class ProduceFamiliar(Familiar):
-    """The Produce calls of one connection."""
+class ProduceFastPath(Familiar):
+    """The Produce requests of one connection."""
 
-    __slots__ = ("_calls", "_many", "_size", "_touch", "version")
+    __slots__ = ("_multi", "_now", "_prefix_size", "_single", "_touch", "version")
 
-    def __init__(self, version: int, touch: Touch) -> None:
+    def __init__(self, version: int, touch: Touch, now: Now) -> None:
         self.version = version
+        self._now = now
         self._touch = touch
-        # By their beginning. All have one length, as they do with topic ids; names of another length start it anew.
-        self._size = 0
-        self._calls: dict[bytes, _OneTopic] = {}
-        self._many: dict[bytes, _ManyTopics] = {}
+        # By prefix. All have one length, as they have with topic ids; a prefix of another length clears the table.
+        self._prefix_size = 0
+        self._single: dict[bytes, _SingleTopicRequests] = {}
+        self._multi: dict[bytes, _MultiTopicRequests] = {}
 
     def asked(self, view: memoryview, pos: int, end: int, length: int) -> Familiar | None:
         begin = pos + _CLIENT_ID_AT
-        behind = begin + self._size
+        behind = begin + self._prefix_size
         if behind <= end:
-            call = self._calls.get(view[begin:behind].tobytes())
+            call = self._single.get(view[begin:behind].tobytes())
             if call is not None:
                 if call.left <= 0:
-                    call.left = _SAMPLED
+                    call.left = _SAMPLE_EVERY
                     return None
                 call.sent += length
                 return call
-        return self._asked_for_many(view, begin, end, length) if self._many else None
+        return self._asked_multi(view, begin, end, length) if self._multi else None
 
-    def _asked_for_many(self, view: memoryview, begin: int, end: int, length: int) -> Familiar | None:
-        for prefix, call in self._many.items():
+    def _asked_multi(self, view: memoryview, begin: int, end: int, length: int) -> Familiar | None:
+        for prefix, call in self._multi.items():
             if begin + len(prefix) <= end and view[begin : begin + len(prefix)] == prefix:
-                return call.sends(length)
+                return call.skip(length)
         return None
 
     def learn(self, prefix: bytes, interval: Interval, error_at: int) -> None:
-        """Calls that begin so are of this interval."""
-        if len(prefix) != self._size or len(self._calls) >= _MOST_KNOWN:
-            self._calls.clear()
-            self._size = len(prefix)
-        if prefix not in self._calls:
-            self._calls[prefix] = _OneTopic(interval, error_at, self._touch)
+        """Requests with this prefix belong to the interval."""
+        if len(prefix) != self._prefix_size or len(self._single) >= _MOST_TOPICS:
+            self._single.clear()
+            self._prefix_size = len(prefix)
+        if prefix not in self._single:
+            self._single[prefix] = _SingleTopicRequests(interval, error_at, self._touch)
 
-    def learn_many(self, prefix: bytes, topics: int) -> None:
-        """Calls that begin so have several topics: let some pass."""
-        if prefix not in self._many and len(self._many) >= _MOST_SETS:
-            self._many.clear()
-        self._many.setdefault(prefix, _ManyTopics()).rest(topics)
+    def learn_multi(self, prefix: bytes, topics: int) -> None:
+        """Requests with this prefix have several topics: skip some."""
+        if prefix not in self._multi and len(self._multi) >= _MOST_MULTI_TOPIC:
+            self._multi.clear()
+        self._multi.setdefault(prefix, _MultiTopicRequests(self._now)).skip_some(topics)
 
-    def unseen(self, prefix: bytes | None) -> int:
-        """The bytes of calls that begin so and were let pass since the last time."""
-        known = None if prefix is None else self._many.get(prefix)
+    def take_skipped(self, prefix: bytes | None) -> int:
+        """The bytes of requests with this prefix that were skipped since the last call."""
+        known = None if prefix is None else self._multi.get(prefix)
         if known is None:
             return 0
-        size, known.unseen = known.unseen, 0
+        size, known.skipped = known.skipped, 0
         return size
 
 
-class FetchFamiliar(Familiar):
-    """The Fetch calls of one connection."""
+class FetchFastPath(Familiar):
+    """The Fetch requests of one connection."""
 
     __slots__ = (
         "_by_id",
@@ -147,30 +150,32 @@ class FetchFamiliar(Familiar):
         "_flexible",
         "_known",
         "_left",
-        "_look",
+        "_now",
+        "_parse",
+        "_skipped",
         "_touch",
-        "_unseen",
         "_until",
     )
 
     def __init__(
-        self, form: Form, client_id: str | None, look: "Callable[[FetchFamiliar], object]", touch: Touch
+        self, form: Form, client_id: str | None, parse: "Callable[[FetchFastPath], object]", touch: Touch, now: Now
     ) -> None:
-        """`look` makes the context of a closer look."""
+        """`parse` returns the context of a response that has to be parsed."""
         text = b"" if client_id is None else client_id.encode(errors="replace")
         self._client_id = b"\xff\xff" if client_id is None else len(text).to_bytes(2, "big") + text
         self._by_id = form.by_id
         self._flexible = form.flexible
         self._count_at = 8 + form.flexible + form.head
-        self._empty = self._count_at - 4 + (2 if form.flexible else 4)  # an answer without topics, without its size
-        self._look = look
+        self._empty = self._count_at - 4 + (2 if form.flexible else 4)  # the length of a response without topics
+        self._parse = parse
+        self._now = now
         self._touch = touch
         self._known: dict[bytes, Interval] = {}
         self._left = 0
         self._until = 0.0
-        self._unseen = 0
+        self._skipped = 0
 
-    def asked(self, view: memoryview, pos: int, end: int, length: int) -> "FetchFamiliar | None":  # noqa: ARG002
+    def asked(self, view: memoryview, pos: int, end: int, length: int) -> "FetchFastPath | None":  # noqa: ARG002
         begin = pos + _CLIENT_ID_AT
         behind = begin + len(self._client_id)
         return self if behind <= end and view[begin:behind].tobytes() == self._client_id else None
@@ -182,33 +187,33 @@ class FetchFamiliar(Familiar):
         if self._by_id and at + 18 <= end and view[at] == 2:
             interval = self._known.get(view[at + 1 : at + 17].tobytes())
             if interval is None:
-                return self._look(self)
-            size = length - self._empty - 16 - _PARTITION * (view[at + 17] - 1)
-            if size > _PARTITION:
+                return self._parse(self)
+            size = length - self._empty - 16 - _PARTITION_BYTES * (view[at + 17] - 1)
+            if size > _PARTITION_BYTES:
                 interval.bytes += size
                 if not interval.touched:
                     self._touch(interval)
             return None
-        return self._answered_otherwise(view, at, end, length)
+        return self._answered_other(view, at, end, length)
 
-    def _answered_otherwise(self, view: memoryview, at: int, end: int, length: int) -> object | None:
+    def _answered_other(self, view: memoryview, at: int, end: int, length: int) -> object | None:
         """Several topics, or topics by name."""
         if not self._by_id and (found := self._named(view, at, end)) is not None:
             interval, partitions = found
-            size = length - self._empty - _PARTITION * partitions
-            if size > _PARTITION:
+            size = length - self._empty - _PARTITION_BYTES * partitions
+            if size > _PARTITION_BYTES:
                 interval.bytes += size
                 if not interval.touched:
                     self._touch(interval)
             return None
-        if self._left and monotonic() <= self._until:
+        if self._left and self._now() <= self._until:
             self._left -= 1
-            self._unseen += length
+            self._skipped += length
             return None
-        return self._look(self)
+        return self._parse(self)
 
     def _named(self, view: memoryview, at: int, end: int) -> tuple[Interval, int] | None:
-        """The interval of the one topic in the answer, and how many partitions of it there are; None: look closer."""
+        """The interval of the one topic in the response, and its number of partitions; None: it has to be parsed."""
         if at + 8 > end:
             return None
         if self._flexible:
@@ -228,15 +233,15 @@ class FetchFamiliar(Familiar):
         return interval, view[behind] - 1 if self._flexible else _I32(view, behind)[0]
 
     def learn(self, topic: bytes, interval: Interval) -> None:
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MOST_TOPICS:
             self._known.clear()
         self._known[topic] = interval
 
-    def learn_many(self, topics: int) -> None:
-        """Answers have several topics: let some pass."""
-        self._left = min(_MOST_UNSEEN, _UNSEEN_A_TOPIC * topics)
-        self._until = monotonic() + _UNSEEN_S
+    def learn_multi(self, topics: int) -> None:
+        """Responses have several topics: skip some."""
+        self._left = min(_MOST_SKIPPED, _SKIPPED_PER_TOPIC * topics)
+        self._until = self._now() + _MOST_SKIPPED_S
 
-    def unseen(self) -> int:
-        size, self._unseen = self._unseen, 0
+    def take_skipped(self) -> int:
+        size, self._skipped = self._skipped, 0
         return size

@@ -1,53 +1,66 @@
-"""`[activity]` as a feature of the gateway: its watchers, and the tasks that stand behind them."""
+"""`[activity]` as a feature of the gateway: its interceptors, its tasks and its metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from headgate.activity.connect_recording import Recorder, ended, following, records
-from headgate.activity.coverage import CoverageTask, look_as_service
-from headgate.activity.group_watcher import GroupWatcher
-from headgate.activity.service import ActivityService, forever, writer_of
-from headgate.activity.topic_names import Topics, ask_as_service
-from headgate.activity.usage_tracker import Ledger
-from headgate.activity.watchers import UseWatcher
+from headgate.activity.connect_recorder import ConnectRecorder, is_recorded, status_topics
+from headgate.activity.end_offset_poller import EndOffsetPoller, read_end_offsets
+from headgate.activity.interceptors import GroupMembershipInterceptor, TopicUsageInterceptor
+from headgate.activity.model.end_offset_tracker import EndOffsets
+from headgate.activity.service import ActivityService, fact_writer_opener
+from headgate.activity.topic_resolver import TopicResolver, metadata_look_up
+from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
 from headgate.config.model import Config
+from headgate.kafka.connections import dialler_of
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals
 
 
 class ActivityFeature(Feature):
-    """Made on the event loop of its worker; the first worker of a gateway looks at end offsets too.
+    """Created on the event loop of its worker; worker 0 polls end offsets too.
 
-    It has no problems: what is not written down is no reason to send clients away.
+    It reports no problems: clients are served when their activity cannot be written.
     """
 
     def __init__(self, config: Config, principals: Principals, *, worker: int = 0) -> None:
         self._config = config
         self._worker = worker
         self._clock = SystemClock()
-        workers = {name for one in config.connect.values() for name in one.principals}
-        self._topics = Topics(ask_as_service(config.upstream))
-        ledger = Ledger(principals, self._topics, self._clock, workers=workers)
-        watcher = UseWatcher(ledger)
-        self.interceptors = (watcher, GroupWatcher(ledger))
-        self._service = ActivityService(ledger, watcher, self._clock, writer_of(config, worker))
-        self._recorder: Recorder | None = None
+        self._topics = TopicResolver(metadata_look_up(config.upstream))
+        connect_principals = {name for one in config.connect.values() for name in one.principals}
+        self._tracker = UsageTracker(principals, self._topics, self._clock, connect_principals=connect_principals)
+        self._usage = TopicUsageInterceptor(self._tracker)
+        self.interceptors = (self._usage, GroupMembershipInterceptor(self._tracker))
+        self._service = ActivityService(self._tracker, self._clock, fact_writer_opener(config, worker))
+        self._recorder: ConnectRecorder | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._service.running())
-            if any(records(one) for one in self._config.connect.values()):
-                clusters = await stack.enter_async_context(following(self._config))
-                self._recorder = Recorder(clusters, self._topics, self._clock)
-                self._service.on_used = self._recorder.saw
-                stack.push_async_callback(ended, asyncio.create_task(forever(self._recorder.run)))
+            if any(map(is_recorded, self._config.connect.values())):
+                topics = await stack.enter_async_context(status_topics(self._config))
+                self._recorder = ConnectRecorder(topics, self._topics, self._clock)
+                self._service.on_used = self._recorder.on_used
+                self._service.spawn(self._recorder.run)
             if self._worker == 0:
-                coverage = CoverageTask(look_as_service(self._config), self._service.tell, self._clock)
-                stack.push_async_callback(ended, asyncio.create_task(forever(coverage.run)))
+                poller = EndOffsetPoller(self._read_end_offsets, self._service.write, self._clock)
+                self._service.spawn(poller.run)
+            await stack.enter_async_context(self._service.running())
             yield
 
+    async def _read_end_offsets(self) -> EndOffsets:
+        dialler = await asyncio.to_thread(dialler_of, self._config.upstream)
+        return await read_end_offsets(dialler, without_prefix=self._config.facts.prefix)
+
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return self._service.samples(0 if self._recorder is None else self._recorder.recorded)
+        intervals, service = self._tracker.intervals, self._service
+        return {
+            ("headgate_activity_intervals", ()): len(intervals),
+            ("headgate_activity_overflows", ()): intervals.overflows,
+            ("headgate_activity_unreadable", ()): self._usage.unreadable,
+            ("headgate_activity_facts", ("written",)): service.written,
+            ("headgate_activity_facts", ("lost",)): service.lost + intervals.lost,
+            ("headgate_activity_recorded", ()): 0 if self._recorder is None else self._recorder.recorded,
+        }

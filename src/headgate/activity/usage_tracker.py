@@ -1,210 +1,222 @@
-"""What was seen, brought together: clients, their groups, and the intervals of their uses.
+"""Tracks the uses of one worker: connections, the groups of their clients, and the intervals of use.
 
-One rule: everything here is a few dictionary operations on the event loop, called from the data plane; it never waits,
-and never calls anything but the domain. What is new wakes the service, which does the rest.
+Invariant: the data plane calls this, so every method is a few dictionary operations on the event loop and never
+waits. `on_change` wakes the service, which does the rest.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from headgate.activity.model.group_members import KnownGroups
-from headgate.activity.model.identity import ClientKey, Direction, Evidence, Group, Who, identify, streams_instance
-from headgate.activity.model.intervals import Interval, Intervals
-from headgate.activity.topic_names import Topics
+from headgate.activity.fast_path import ProduceFastPath
+from headgate.activity.model.identity import ClientKey, Evidence, GroupMemberships, GroupRef, identify, related_keys
+from headgate.activity.model.intervals import MOST_INTERVALS, Interval, Intervals
+from headgate.activity.topic_resolver import TopicResolver
 from headgate.base.clock import Clock
+from headgate.facts import Actor
+from headgate.facts.observations import Direction
 from headgate.proxy.interceptor import Session
 from headgate.proxy.principals import Principals
 
-LONGEST_NAME: Final = 256  # of a client id or a group, as it is kept
-_MOST_USES: Final = 4096  # of one connection; more are counted together
-_MOST_NAMES: Final = 8  # that one connection may call itself
+LONGEST_NAME: Final = 256  # of a client id or a group
+_MOST_USES: Final = 4096  # of one connection; the rest is added up
+_MOST_CLIENT_IDS: Final = 8  # of one connection
 
 
-class Sight:
-    """What is known of one connection: who it is, and the intervals that it has a part in."""
+class ConnectionUsage:
+    """The client of one connection, and the intervals that it contributes to."""
 
-    __slots__ = ("client", "client_id", "clients", "former", "is_closed", "is_stale", "uses", "who")
+    __slots__ = ("actors", "client", "client_id", "clients", "former", "is_closed", "is_stale", "produce", "uses")
 
     def __init__(self, client: ClientKey, client_id: str | None) -> None:
         self.client = client
-        self.client_id = client_id  # as the last call had it
-        self.clients = [client]  # all that it has been
-        self.former: list[Interval] = []  # what it used under other names
+        self.client_id = client_id  # of the last request
+        self.clients = [client]  # with every client id that it has had
+        self.former: list[Interval] = []  # the intervals of other client ids
         self.is_closed = False
-        self.is_stale = False  # who is behind its uses is to be asked again
+        self.produce: ProduceFastPath | None = None
+        self.is_stale = False  # its actors have to be identified again
         self.uses: dict[tuple[bytes, Direction, str | None], Interval] = {}
-        self.who: dict[tuple[Direction, str | None], Who] = {}  # as long as nothing new is known
+        self.actors: dict[tuple[Direction, str | None], Actor] = {}  # until they have to be identified again
 
 
-class Ledger:
-    """All that one worker has seen."""
+class UsageTracker:
+    """The uses of one worker."""
 
     def __init__(
-        self, principals: Principals, topics: Topics, clock: Clock, *, workers: Collection[str] = (), most: int = 0
+        self,
+        principals: Principals,
+        topics: TopicResolver,
+        clock: Clock,
+        *,
+        connect_principals: Collection[str] = (),
+        most_intervals: int = MOST_INTERVALS,
+        most_uses: int = _MOST_USES,
     ) -> None:
-        """`workers` are the principals of Connect workers; `most` bounds the intervals, if given."""
+        """`most_uses` is the bound for one connection."""
         self._principals = principals
         self._clock = clock
-        self._workers = frozenset(workers)
+        self._connect_principals = frozenset(connect_principals)
+        self._most_uses = most_uses
         self.topics = topics
-        self.intervals = Intervals(most) if most else Intervals()
-        self.groups = KnownGroups()
-        self._sights: dict[int, Sight] = {}
-        # By client, and by the Streams instance that a client is part of.
-        self._related: dict[ClientKey, set[Sight]] = {}
-        self._stale: deque[Sight] = deque()
-        self._memberships: dict[int, set[tuple[ClientKey, Group]]] = {}  # by connection
+        self.intervals = Intervals(most_intervals)
+        self.groups = GroupMemberships()
+        self._connections: dict[int, ConnectionUsage] = {}
+        self._related: dict[ClientKey, set[ConnectionUsage]] = {}  # by client and by Streams instance
+        self._stale: deque[ConnectionUsage] = deque()
+        self._memberships: dict[int, set[tuple[ClientKey, GroupRef]]] = {}  # by connection
         self._touched: list[Interval] = []
-        self.on_news: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
 
-    def client_of(self, session: Session, client_id: str | None) -> ClientKey:
+    def __len__(self) -> int:
+        """The number of entries in all tables: 0 without connections."""
+        tables = (self._connections, self._related, self._memberships, self.intervals, self.groups)
+        return sum(len(table) for table in tables)
+
+    def _client_of(self, session: Session, client_id: str | None) -> ClientKey:
         short = None if client_id is None else client_id[:LONGEST_NAME]
         return ClientKey(self._principals.principal_of(session), short, session.peer)
 
-    def sight(self, session: Session, client_id: str | None) -> Sight:
-        """The connection's, under the name that it has now."""
-        sight = self._sights.get(session.number)
-        if sight is None:
-            sight = self._sights[session.number] = Sight(self.client_of(session, client_id), client_id)
-            self._meet(sight)
-        elif sight.client_id != client_id and len(sight.clients) < _MOST_NAMES:
-            sight.former += sight.uses.values()
-            sight.uses.clear()
-            sight.who.clear()
-            sight.client_id = client_id
-            sight.client = self.client_of(session, client_id)
-            sight.clients.append(sight.client)
-            self._meet(sight)
-        return sight
+    def connection(self, session: Session, client_id: str | None) -> ConnectionUsage:
+        """The usage of this connection, under the client id of its current request."""
+        usage = self._connections.get(session.number)
+        if usage is None:
+            usage = self._connections[session.number] = ConnectionUsage(self._client_of(session, client_id), client_id)
+            self._add_client(usage)
+        elif usage.client_id != client_id and len(usage.clients) < _MOST_CLIENT_IDS:
+            usage.former += usage.uses.values()
+            usage.uses.clear()
+            usage.actors.clear()
+            usage.client_id = client_id
+            usage.client = self._client_of(session, client_id)
+            usage.clients.append(usage.client)
+            self._add_client(usage)
+        return usage
 
     def use(
         self,
         session: Session,
-        sight: Sight,
-        carried: bytes,
+        usage: ConnectionUsage,
+        topic: bytes,
         direction: Direction,
         *,
         by_id: bool,
         transactional_id: str | None = None,
-        group: Group | None = None,
+        group: GroupRef | None = None,
     ) -> Interval:
-        """The interval of a topic that this connection has just used."""
-        named = transactional_id if group is None else group.name
-        key = (carried, direction, named)
-        if key not in sight.uses and len(sight.uses) >= _MOST_USES:
-            key = (b"", direction, None)  # all that is above, together
-        interval = sight.uses.get(key)
+        """The interval of a topic that this connection has just used; `topic` is the id or the name in the request."""
+        qualifier = transactional_id if group is None else group.name
+        key = (topic, direction, qualifier)
+        if key not in usage.uses and len(usage.uses) >= self._most_uses:
+            key = (b"", direction, None)
+        interval = usage.uses.get(key)
         if interval is None:
-            topic = self.topics.ref(carried, by_id=by_id)
-            if not key[0] or len(sight.clients) >= _MOST_NAMES:
-                interval = self.intervals.other(topic if key[0] else self.topics.rest, direction)
+            ref = self.topics.ref(topic, by_id=by_id)
+            if not key[0] or len(usage.clients) >= _MOST_CLIENT_IDS:
+                interval = self.intervals.other(ref if key[0] else self.topics.rest, direction)
             else:
-                who = sight.who.get((direction, named))
-                if who is None:
-                    who = self._who(sight.client, direction, transactional_id=transactional_id, group=group)
-                    sight.who[direction, named] = who
-                interval = self.intervals.open(sight.client, topic, direction, who, named=named)
+                actor = usage.actors.get((direction, qualifier))
+                if actor is None:
+                    actor = self._identify(usage.client, direction, transactional_id=transactional_id, group=group)
+                    usage.actors[direction, qualifier] = actor
+                interval = self.intervals.open(usage.client, ref, direction, actor, qualifier=qualifier)
                 if interval.software is None and (software := self._principals.software_of(session)) is not None:
                     interval.software = (software.name, software.version)
-            sight.uses[key] = interval
+            usage.uses[key] = interval
         return interval
 
     def touch(self, interval: Interval) -> None:
-        """It was used; for those that are not `touched` yet."""
+        """Note the use of an interval that is not `touched` yet."""
         interval.touched = True
         self._touched.append(interval)
         if not interval.is_waiting:
-            self.on_news()
+            self.on_change()
 
-    def swept(self) -> list[Interval]:
-        """Those that were used since the last time, with their times set."""
+    def sweep(self) -> list[Interval]:
+        """Set the times of the intervals that were used since the last sweep, and return them."""
         touched, self._touched = self._touched, []
-        self.intervals.used(touched, self._clock.epoch_ms())
+        self.intervals.mark_used(touched, self._clock.epoch_ms())
         return touched
 
-    def joined(self, session: Session, client_id: str | None, group: Group) -> None:
-        """The broker has accepted this client as a member."""
-        client = self.client_of(session, client_id)
+    def on_membership(self, session: Session, client_id: str | None, group: GroupRef) -> None:
+        """The broker accepted a heartbeat of this client."""
+        client = self._client_of(session, client_id)
         memberships = self._memberships.setdefault(session.number, set())
         is_first = (client, group) not in memberships
-        if is_first and len(memberships) >= _MOST_NAMES:
+        if is_first and len(memberships) >= _MOST_CLIENT_IDS:
             return
         memberships.add((client, group))
-        if self.groups.joined(client, group, self._clock.monotonic(), is_first=is_first):
-            for key in _keys_of(client):
-                self._doubt(self._related.get(key, ()))
+        if self.groups.add(client, group, self._clock.monotonic(), is_first=is_first):
+            for key in related_keys(client):
+                self._mark_stale(self._related.get(key, ()))
 
-    def closed(self, session: Session) -> None:
+    def on_close(self, session: Session) -> None:
         for client, group in self._memberships.pop(session.number, ()):
-            self.groups.left(client, group)
-        sight = self._sights.pop(session.number, None)
-        if sight is not None:
-            self._let_go(sight)
+            self.groups.remove(client, group)
+        usage = self._connections.pop(session.number, None)
+        if usage is not None:
+            self._release(usage)
 
     def identify_again(self, most: int) -> bool:
-        """Who is behind the uses of some connections of which something new is known; False when none is left."""
+        """Identify the actors of some stale connections again; False if none is left."""
         for _ in range(min(most, len(self._stale))):
-            sight = self._stale.popleft()
-            sight.is_stale = False
-            sight.who.clear()
-            for interval in (*sight.uses.values(), *sight.former):
+            usage = self._stale.popleft()
+            usage.is_stale = False
+            usage.actors.clear()
+            for interval in (*usage.uses.values(), *usage.former):
                 group = None
-                if interval.who.kind == "share_group" and interval.named is not None:
-                    group = Group("share_group", interval.named)
-                transactional_id = interval.named if group is None else None
-                who = self._who(interval.client, interval.direction, transactional_id=transactional_id, group=group)
-                self.intervals.turned_out(interval, who)
+                if interval.actor.kind == "share_group" and interval.qualifier is not None:
+                    group = GroupRef("share_group", interval.qualifier)
+                transactional_id = interval.qualifier if group is None else None
+                actor = self._identify(
+                    interval.client, interval.direction, transactional_id=transactional_id, group=group
+                )
+                self.intervals.attribute(interval, actor)
         return bool(self._stale)
 
-    def _meet(self, sight: Sight) -> None:
-        for key in _keys_of(sight.client):
-            self._related.setdefault(key, set()).add(sight)
-        if self.groups.met(sight.client):
-            principal = sight.client.principal
-            self._doubt(one for one in self._sights.values() if one.client.principal == principal)
+    def _add_client(self, usage: ConnectionUsage) -> None:
+        for key in related_keys(usage.client):
+            self._related.setdefault(key, set()).add(usage)
+        if self.groups.add_client(usage.client):
+            principal = usage.client.principal
+            self._mark_stale(one for one in self._connections.values() if one.client.principal == principal)
 
-    def _let_go(self, sight: Sight) -> None:
-        sight.is_closed = True
+    def _release(self, usage: ConnectionUsage) -> None:
+        usage.is_closed = True
         now_ms = self._clock.epoch_ms()
-        for interval in (*sight.uses.values(), *sight.former):
+        for interval in (*usage.uses.values(), *usage.former):
             self.intervals.release(interval, now_ms)
-        sight.uses.clear()
-        sight.former.clear()
-        for key in (key for client in sight.clients for key in _keys_of(client)):
+        usage.uses.clear()
+        usage.former.clear()
+        for key in (key for client in usage.clients for key in related_keys(client)):
             related = self._related.get(key)
             if related is not None:
-                related.discard(sight)
+                related.discard(usage)
                 if not related:
                     del self._related[key]
 
-    def _doubt(self, sights: Iterable[Sight]) -> None:
-        for sight in sights:
-            sight.who.clear()
-            if not sight.is_stale and sight.uses:
-                sight.is_stale = True
-                self._stale.append(sight)
+    def _mark_stale(self, connections: Iterable[ConnectionUsage]) -> None:
+        for usage in connections:
+            usage.actors.clear()
+            if not usage.is_stale and usage.uses:
+                usage.is_stale = True
+                self._stale.append(usage)
         if self._stale:
-            self.on_news()
+            self.on_change()
 
-    def _who(
-        self, client: ClientKey, direction: Direction, *, transactional_id: str | None, group: Group | None
-    ) -> Who:
+    def _identify(
+        self, client: ClientKey, direction: Direction, *, transactional_id: str | None, group: GroupRef | None
+    ) -> Actor:
         now = self._clock.monotonic()
         return identify(
             Evidence(
                 client=client,
                 direction=direction,
                 groups=self.groups.groups_of(client, now),
-                thread_groups=self.groups.thread_groups_of(client, now),
+                instance_groups=self.groups.instance_groups_of(client, now),
                 group=group,
                 transactional_id=transactional_id,
-                is_worker=client.principal in self._workers,
-                principal_is_shared=self.groups.is_shared(client.principal),
+                is_worker=client.principal in self._connect_principals,
+                principal_is_shared=self.groups.is_shared_principal(client.principal),
             )
         )
-
-
-def _keys_of(client: ClientKey) -> tuple[ClientKey, ...]:
-    instance = streams_instance(client.client_id)
-    return (client,) if instance is None else (client, client._replace(client_id=instance))

@@ -1,8 +1,8 @@
-"""`headgate connectors`: active topics of a connector (KIP-558), asked of a Connect worker or of Headgate's web.
+"""`headgate connectors`: the active topics of a connector (KIP-558), from a Connect worker or from `headgate web`.
 
-`topics` and `reset` speak Connect's own REST, so both understand them; `compare` needs Headgate, which knows what
-Connect says and what was seen on the wire. One rule: a token never stands on the command line, where every user of the
-machine could read it. Exit codes: 0 done and no difference, 1 failed or a difference, 2 usage.
+`topics` and `reset` use Connect's own REST resources, which both have; `compare` needs `headgate web`. A token is
+never an argument, because all users of the machine can see the command line. Exit codes: 0 success and no difference,
+1 failure or a difference, 2 usage.
 """
 
 import argparse
@@ -29,20 +29,26 @@ _VARIABLE: Final = "HEADGATE_TOKEN"
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("connectors", help="the topics that a connector uses: show, reset, compare")
+    parser = subparsers.add_parser("connectors", help="list, reset or compare the topics that a connector uses")
     parser.add_argument(
-        "--url", required=True, help="of a Connect worker or of Headgate's web; .../connect/CLUSTER for one of several"
+        "--url",
+        required=True,
+        help="URL of a Connect worker or of headgate web; append /connect/CLUSTER for one of several clusters",
     )
     parser.add_argument(
         "action",
         choices=["topics", "reset", "compare"],
         metavar="topics|reset|compare",
-        help="list what it uses; begin that list afresh; compare it with what was seen on the wire (Headgate only)",
+        help="list the active topics; reset them; compare them with the topics seen on the wire (headgate web only)",
     )
-    parser.add_argument("name", metavar="NAME", help="the connector")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help=f"a bearer token (default: ${_VARIABLE})")
-    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="authorities to trust (default: this machine's)")
-    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    parser.add_argument("name", metavar="NAME", help="name of the connector")
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help=f"file with a bearer token (default: ${_VARIABLE})"
+    )
+    parser.add_argument(
+        "--tls-ca", type=Path, metavar="FILE", help="trusted certificate authorities (default: those of the system)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
@@ -63,19 +69,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace, server: "_Server") -> int:
-    """0 when both say the same."""
+    """Exit code 0 if Connect and the wire agree."""
     root, cluster = server.root()
     query = {"name": args.name} | ({"cluster": cluster} if cluster is not None else {})
     answer = root.ask("GET", f"/api/v1/connectors?{urlencode(query)}")
     try:
-        row = answer["connectors"][0]  # without a cluster the first is the one at the plain path
+        row = answer["connectors"][0]  # without a cluster, that of the first one
         connect, wire, problems = row["connect"], row["wire"], answer["problems"]
     except (LookupError, TypeError):
-        raise HeadgateError(f"{root.url} did not answer as Headgate's web does") from None
+        raise HeadgateError(f"invalid response: {root.url} is not the URL of headgate web") from None
     if connect is None or wire is None:
-        missing = "what Connect says" if connect is None else "what was seen on the wire"
-        why = "; ".join(f"{what}: {text}" for what, text in problems.items()) or "it is not watched"
-        raise HeadgateError(escaped(f"{missing} is not known: {why}"))
+        missing = "the active topics of Connect" if connect is None else "the topics seen on the wire"
+        why = "; ".join(f"{section}: {text}" for section, text in problems.items()) or "[activity] is off"
+        raise HeadgateError(escaped(f"{missing} are not known: {why}"))
     only_connect, only_wire = sorted(set(connect) - set(wire)), sorted(set(wire) - set(connect))
     document = {
         "connector": args.name,
@@ -96,7 +102,7 @@ def _topics_in(answer: Any, name: str) -> list[str]:
     except (LookupError, TypeError):
         topics = None
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
-        raise HeadgateError("the answer is not Connect's: is this the URL of a Connect worker or of Headgate's web?")
+        raise HeadgateError("invalid response: --url must be the URL of a Connect worker or of headgate web")
     return sorted(topics)
 
 
@@ -104,7 +110,7 @@ def _print(args: argparse.Namespace, document: Mapping[str, Any], lines: list[st
     if args.json:
         print(json.dumps(document))
     else:
-        for line in lines:  # topics have harmless names, connectors need not
+        for line in lines:  # the name of a connector may contain control characters
             print(escaped(line))
 
 
@@ -117,7 +123,7 @@ def _token(file: Path | None, environment: Mapping[str, str]) -> str | None:
         except UsageError as failure:
             raise UsageError(f"--token-file: {failure}") from None
     if not token.isascii() or not token.isprintable():
-        raise UsageError("the token is none: it has only letters, digits, _ and -")
+        raise UsageError("invalid token: it may contain only letters, digits, _ and -")
     return token or None
 
 
@@ -126,7 +132,7 @@ def _server(url: str, token: str | None, ca: Path | None) -> "_Server":
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise UsageError("--url is not a URL: write http://HOST:PORT") from None
+        raise UsageError("--url is not valid: specify http://HOST:PORT") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise UsageError("--url must be http://HOST:PORT or https://HOST:PORT, with a path or without")
     context = None
@@ -136,13 +142,13 @@ def _server(url: str, token: str | None, ca: Path | None) -> "_Server":
         except OSError as failure:
             raise UsageError(f"--tls-ca: {ca} cannot be used: {failure.strerror or failure}") from None
     elif token is not None and not is_loopback(parts.hostname):
-        print("headgate: the token is sent as it is: use https", file=sys.stderr)
+        print("headgate: warning: the token is sent without encryption, use https", file=sys.stderr)
     return _Server(parts=parts, port=port, token=token, tls=context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """One call a connection; no redirects, no proxies."""
+    """Opens a connection for each request; it follows no redirects and uses no proxy."""
 
     parts: SplitResult
     port: int | None
@@ -154,14 +160,14 @@ class _Server:
         return escaped(self.parts.geturl())
 
     def root(self) -> "tuple[_Server, str | None]":
-        """Headgate's root, and the cluster when the URL is that of one."""
+        """The root of headgate web, and the cluster if the URL names one."""
         before, found, cluster = self.parts.path.rstrip("/").rpartition("/connect/")
         if not found or "/" in cluster:
             return self, None
         return _Server(parts=self.parts._replace(path=before), port=self.port, token=self.token, tls=self.tls), cluster
 
     def ask(self, method: str, path: str) -> Any:
-        """The JSON of an answer that says yes; `HeadgateError` with the server's words for one that says no."""
+        """The JSON of a successful response; `HeadgateError` with the message of any other."""
         status, content = self._call(method, self.parts.path.rstrip("/") + path)
         try:
             answer = json.loads(content) if content else None
@@ -170,7 +176,7 @@ class _Server:
         if 200 <= status < 300:
             return answer
         message = answer.get("message") if isinstance(answer, dict) else None
-        raise HeadgateError(escaped(f"{self.url} refused: {message or 'no text'} ({status})"))
+        raise HeadgateError(escaped(f"{self.url} refused: {message or 'no message'} ({status})"))
 
     def _call(self, method: str, path: str) -> tuple[int, bytes]:
         host = self.parts.hostname or ""
@@ -185,12 +191,12 @@ class _Server:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            content = answer.read(_LARGEST + 1)
+            response = connection.getresponse()
+            content = response.read(_LARGEST + 1)
         except (OSError, http.client.HTTPException) as failure:
             raise ClusterError(escaped(f"{self.url} does not answer: {failure or type(failure).__name__}")) from None
         finally:
             connection.close()
         if len(content) > _LARGEST:
-            raise HeadgateError(f"the answer of {self.url} has more than {_LARGEST} bytes")
-        return answer.status, content
+            raise HeadgateError(f"the response of {self.url} is larger than {_LARGEST} bytes")
+        return response.status, content

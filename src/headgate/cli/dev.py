@@ -20,7 +20,7 @@ from headgate.cli import logs
 from headgate.cli.dev_pipeline import DevPipeline, is_installed
 from headgate.cli.features import check_features, make_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
-from headgate.cli.web import make_web, read_or_stopped
+from headgate.cli.web import create_web, wait_until_read
 from headgate.config import Config, load
 from headgate.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, Patience, StartGivenUpError
 from headgate.proxy.server import Gateway
@@ -77,7 +77,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
 
     kafka = EmbeddedKafka(spec, on_death=on_death)
     gateway = Gateway(config, features=make_features(config))
-    web = make_web(config) if has_web else None
+    web = create_web(config) if has_web else None
     # The ports first: without them there is no use in starting Kafka.
     async with gateway.running(), AsyncExitStack() as ports:
         if web is not None:
@@ -89,7 +89,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
                     told = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
                     if web is not None:
                         await serving.enter_async_context(web.running())
-                        await read_or_stopped(web, stopped)
+                        await wait_until_read(web, stopped)
                         told += f" web={web.url}"
                     for part in parts:
                         await asyncio.to_thread(part.start)

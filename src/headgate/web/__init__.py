@@ -1,1 +1,1 @@
-"""The page and the REST interface: a FastAPI application, one router a resource. It never loads Spark."""
+"""The REST interface: a FastAPI application with one router for each resource. It never loads Spark."""

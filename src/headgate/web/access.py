@@ -1,8 +1,8 @@
-"""Who may call what: a refusal is an HTTP error before the call does anything.
+"""Authorization: a request that is not allowed is refused before it does anything.
 
-One rule: what changes something needs a bearer token with the scope `operate`; without a tokens file it is for callers
-on this machine alone. Reading is free where only this machine can call (`web.listen` is loopback), and needs a token
-with the scope `read` everywhere else. A call that a proxy passed on does not come from this machine.
+Changes need a bearer token with the scope `operate`; without a tokens file they are allowed for clients on this
+machine only. Reading needs no token if `web.listen` is a loopback address, and a token with the scope `read`
+otherwise. A request that a proxy forwarded does not count as local.
 """
 
 import ipaddress
@@ -20,51 +20,51 @@ from headgate.web.tokens import Scope, find_token, read_tokens
 
 log = structlog.get_logger()
 
-_PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-_ASK = {"WWW-Authenticate": "Bearer"}
+_PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Its methods are dependencies of routes; they read a file, so they are plain functions and run on a thread."""
+    """Its methods are dependencies of routes. They read a file, so they are not coroutines and run on a thread."""
 
     tokens_file: Path | None
-    reading_is_free: bool
+    is_read_open: bool  # reading needs no token
     clock: Clock
 
-    def reading(self, request: Request) -> None:
-        if not self.reading_is_free:
-            self._demand(request, Scope.READ)
+    def require_read(self, request: Request) -> None:
+        if not self.is_read_open:
+            self._require(request, Scope.READ)
 
-    def operating(self, request: Request) -> None:
+    def require_operate(self, request: Request) -> None:
         if self.tokens_file is not None:
-            self._demand(request, Scope.OPERATE)
+            self._require(request, Scope.OPERATE)
         elif not is_local(request.client.host if request.client else "", request.headers):
-            raise HTTPException(
-                HTTPStatus.FORBIDDEN, "Without web.tokens_file only callers on this machine may change anything"
-            )
+            raise HTTPException(HTTPStatus.FORBIDDEN, "Without web.tokens_file only local clients may change anything")
 
-    def _demand(self, request: Request, scope: Scope) -> None:
+    def _require(self, request: Request, scope: Scope) -> None:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not given.strip():
-            raise HTTPException(HTTPStatus.UNAUTHORIZED, f"A bearer token with the scope {scope} is needed", _ASK)
-        if self.tokens_file is None:  # the configuration does not let it come to this
-            raise HTTPException(HTTPStatus.FORBIDDEN, "There is no web.tokens_file")
+            raise HTTPException(
+                HTTPStatus.UNAUTHORIZED, f"A bearer token with the scope {scope} is required", _CHALLENGE
+            )
+        if self.tokens_file is None:  # the configuration is validated, so this does not happen
+            raise HTTPException(HTTPStatus.FORBIDDEN, "web.tokens_file is not configured")
         try:
             tokens = read_tokens(self.tokens_file)
         except UsageError as failure:
-            log.warning("the tokens file cannot be used", file=str(self.tokens_file), error=str(failure))
+            log.warning("tokens file cannot be used", file=str(self.tokens_file), error=str(failure))
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The tokens file cannot be used") from None
         token = find_token(tokens, given.strip(), now_ms=self.clock.epoch_ms())
         if token is None:
-            raise HTTPException(HTTPStatus.UNAUTHORIZED, "The bearer token is not known, or has expired", _ASK)
+            raise HTTPException(HTTPStatus.UNAUTHORIZED, "Invalid or expired bearer token", _CHALLENGE)
         if not token.may(scope):
             raise HTTPException(HTTPStatus.FORBIDDEN, f"The bearer token does not have the scope {scope}")
 
 
 def is_local(client: str, headers: Mapping[str, str]) -> bool:
-    """Whether the call was made on this machine, and not passed on."""
-    if any(name in headers for name in _PASSED_ON):
+    """Whether the request was made on this machine, and not forwarded by a proxy."""
+    if any(name in headers for name in _PROXY_HEADERS):
         return False
     try:
         return ipaddress.ip_address(client).is_loopback

@@ -1,40 +1,115 @@
-"""The application: every router, the errors of all of them, and the check of hosts in front.
+"""The ASGI application: all routes, the format of errors, and the check of the Host header.
 
-One rule: it is made from what it serves and has no life of its own; `server.py` gives it one.
+Errors have the form of Kafka Connect, `{"error_code": 404, "message": "..."}`. This is the only place that maps an
+exception to an HTTP status; the text of an unexpected exception goes to the log and not to the client.
 """
 
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from typing import Any
 
-from fastapi import Depends, FastAPI
-from starlette.types import ASGIApp
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException as RouteError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import headgate
-from headgate.activity.connect_status import WireStatus
+from headgate.activity.observed_connectors import ObservedConnectors
+from headgate.base.errors import ClusterError
+from headgate.config.addresses import parse_host
+from headgate.web import index_page
 from headgate.web.access import Access
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
-from headgate.web.errors import install_errors
-from headgate.web.hosts import AllowedHosts
 
 
 def make_application(
     *,
     clusters: Mapping[str, ConnectCluster],
-    wire: WireStatus | None,
+    wire: ObservedConnectors | None,
     access: Access,
     allowed_hosts: Collection[str],
 ) -> ASGIApp:
-    """`clusters` in the configuration's order; `wire` None when activity is not watched."""
-    # Its own pages of documentation load programs from other sites.
+    """`clusters` are in the order of the configuration; `wire` is None if activity is not watched."""
+    # The documentation pages of FastAPI load scripts from other sites.
     app = FastAPI(title="Headgate", version=headgate.__version__, openapi_url=None, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
-    install_errors(app)
+    app.add_exception_handler(RouteError, _on_route_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_argument)
+    app.add_exception_handler(ClusterError, _on_cluster_error)
+    app.add_exception_handler(Exception, _on_unexpected_error)
     app.include_router(connect_router(clusters, access))
     app.include_router(api_router(clusters, wire, access))
 
-    @app.get("/api/v1/health", dependencies=[Depends(access.reading)])
+    @app.get("/")
+    async def index() -> HTMLResponse:
+        return HTMLResponse(index_page.HTML, headers=index_page.HEADERS)
+
+    @app.get("/api/v1/health", dependencies=[Depends(access.require_read)])
     async def health() -> dict[str, Any]:
         found = problems(clusters, wire)
         return {"ready": not found, "problems": found}
 
     return AllowedHosts(app, allowed_hosts)
+
+
+class AllowedHosts:
+    """Refuses requests whose Host header is not one of `hosts`, which are names and addresses without ports.
+
+    Another site can make its own name resolve to 127.0.0.1, and read what is served there through the browser of a
+    visitor (DNS rebinding). The Host header is still the name of that site.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and requested_host(Headers(scope=scope).getlist("host")) not in self._hosts:
+            refusal = _error(HTTPStatus.BAD_REQUEST, "The Host header is not one of web.allowed_hosts")
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def requested_host(headers: Collection[str]) -> str | None:
+    """The host of the only Host header, in lower case and without its port; None if it is missing or malformed."""
+    if len(headers) != 1:
+        return None
+    (text,) = headers
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):  # no port
+        host, port = text, ""
+    if port and not (port.isascii() and port.isdigit()):
+        return None
+    try:
+        return parse_host(host).lower().removesuffix(".")
+    except ValueError:
+        return None
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error_code": status, "message": message}, status, headers)
+
+
+async def _on_route_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RouteError)
+    # Errors of the router itself, for unknown paths and methods, have no message: Connect uses the status line.
+    message = error.detail if isinstance(error, HTTPException) else f"HTTP {error.status_code} {error.detail}"
+    return _error(error.status_code, message, error.headers)
+
+
+async def _on_invalid_argument(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    return _error(HTTPStatus.BAD_REQUEST, f"{where}: {first['msg']}")
+
+
+async def _on_cluster_error(_: Request, error: Exception) -> JSONResponse:
+    return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+
+async def _on_unexpected_error(_: Request, __: Exception) -> JSONResponse:
+    return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error: see the log of headgate web")

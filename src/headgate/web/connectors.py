@@ -1,7 +1,7 @@
-"""Active topics of connectors: Connect's own two paths (KIP-558), and both views of them for tools and the page.
+"""Active topics of connectors: the two resources of Kafka Connect (KIP-558), and a comparison with the wire.
 
-One rule: bodies, codes and texts of Connect's paths are those of a Connect worker, so that its clients need not know
-whom they ask. The first cluster of the configuration answers at `/connectors/...`, each at `/connect/CLUSTER/...`.
+Bodies, status codes and messages of Connect's resources are those of a Connect worker. The first cluster of the
+configuration is served at `/connectors/...`, and each one at `/connect/CLUSTER/connectors/...`.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,22 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Response
 
-from headgate.activity.connect_status import ConnectStatus, WireStatus
+from headgate.activity.connect_status_topic import ConnectStatusTopic
+from headgate.activity.observed_connectors import ObservedConnectors
 from headgate.web.access import Access
 
-_MOST: Final = 10_000
+_MOST_ROWS: Final = 10_000
 _TOPICS: Final = "/connectors/{name:path}/topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectCluster:
-    """`status` None: tracking is off, and nobody reads its topic."""
+    """`status` is None if tracking is off."""
 
-    status: ConnectStatus | None
+    status: ConnectStatusTopic | None
     allow_reset: bool
 
-    def tracked(self) -> ConnectStatus:
+    def ready_status(self) -> ConnectStatusTopic:
         if self.status is None:
             raise HTTPException(HTTPStatus.FORBIDDEN, "Topic tracking is disabled.")
         if not self.status.is_ready:
@@ -35,17 +36,17 @@ class ConnectCluster:
 
 
 def connect_router(clusters: Mapping[str, ConnectCluster], access: Access) -> APIRouter:
-    """Connect's own paths."""
+    """The resources of Kafka Connect."""
     router = APIRouter()
 
     async def topics(name: str, cluster: str | None = None) -> dict[str, Any]:
-        _check_name(name)
-        return {name: {"topics": list(_find(clusters, cluster).tracked().topics.of(name))}}
+        _require_name(name)
+        return {name: {"topics": list(_find(clusters, cluster).ready_status().topics.of(name))}}
 
     async def reset(name: str, cluster: str | None = None) -> Response:
-        _check_name(name)
+        _require_name(name)
         found = _find(clusters, cluster)
-        status = found.tracked()
+        status = found.ready_status()
         if not found.allow_reset:
             raise HTTPException(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
         await status.reset(name)
@@ -57,36 +58,44 @@ def connect_router(clusters: Mapping[str, ConnectCluster], access: Access) -> AP
     async def first_reset(name: str) -> Response:
         return await reset(name)
 
-    may_read, may_operate = [Depends(access.reading)], [Depends(access.operating)]
+    can_read, can_operate = [Depends(access.require_read)], [Depends(access.require_operate)]
     for path, read, write in (("", first_topics, first_reset), ("/connect/{cluster}", topics, reset)):
-        router.add_api_route(f"{path}{_TOPICS}", read, methods=["GET"], dependencies=may_read)
-        router.add_api_route(f"{path}{_TOPICS}/reset", write, methods=["PUT"], dependencies=may_operate)
+        router.add_api_route(f"{path}{_TOPICS}", read, methods=["GET"], dependencies=can_read)
+        router.add_api_route(f"{path}{_TOPICS}/reset", write, methods=["PUT"], dependencies=can_operate)
     return router
 
 
-def api_router(clusters: Mapping[str, ConnectCluster], wire: WireStatus | None, access: Access) -> APIRouter:
-    """`/api/v1/connectors`: for each connector what Connect says and what was seen on the wire; null: not known.
+def api_router(clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, access: Access) -> APIRouter:
+    """`/api/v1/connectors`: the topics of each connector in Connect and on the wire; null if they are not known.
 
-    The wire knows connectors by their names alone: connectors of one name in two clusters share what was seen.
+    On the wire connectors have no cluster: those with the same name in two clusters share what was observed.
     """
-    router = APIRouter(prefix="/api/v1", dependencies=[Depends(access.reading)])
+    router = APIRouter(prefix="/api/v1", dependencies=[Depends(access.require_read)])
 
     @router.get("/connectors")
     async def connectors(name: str | None = None, cluster: str | None = None) -> dict[str, Any]:
-        chosen = {cluster: _find(clusters, cluster)} if cluster is not None else clusters
-        pairs: list[tuple[str | None, str]] = [(known, name) for known in chosen] if name is not None else []
-        if name is None:
-            pairs = _pairs(chosen, wire, everywhere=cluster is None)
-        elif not pairs:
-            pairs = [(None, name)]
-        rows = [_row(clusters, wire, known, connector) for known, connector in pairs[:_MOST]]
-        return {"connectors": rows, "truncated": len(pairs) > _MOST, "problems": problems(chosen, wire)}
+        chosen = clusters if cluster is None else {cluster: _find(clusters, cluster)}
+        pairs: list[tuple[str | None, str]]
+        if name is not None:
+            pairs = [(known, name) for known in chosen] or [(None, name)]
+        else:
+            pairs = [
+                (known, connector)
+                for known, one in chosen.items()
+                if one.status is not None
+                for connector in sorted(one.status.topics.connectors())
+            ]
+            if wire is not None and cluster is None:
+                in_connect = {connector for _, connector in pairs}
+                pairs += [(None, one) for one in sorted(wire.topics.connectors()) if one not in in_connect]
+        rows = [_row(clusters, wire, known, connector) for known, connector in pairs[:_MOST_ROWS]]
+        return {"connectors": rows, "truncated": len(pairs) > _MOST_ROWS, "problems": problems(chosen, wire)}
 
     return router
 
 
-def problems(clusters: Mapping[str, ConnectCluster], wire: WireStatus | None) -> dict[str, str]:
-    """What cannot be read now, by what it is about."""
+def problems(clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None) -> dict[str, str]:
+    """The topics that cannot be read, by config section."""
     found = {
         f"connect.{name}": problem
         for name, cluster in clusters.items()
@@ -97,49 +106,31 @@ def problems(clusters: Mapping[str, ConnectCluster], wire: WireStatus | None) ->
     return found
 
 
-def _pairs(
-    clusters: Mapping[str, ConnectCluster], wire: WireStatus | None, *, everywhere: bool
-) -> list[tuple[str | None, str]]:
-    """Every connector that Connect has topics of, and those that only the wire knows, which belong to no cluster."""
-    pairs: list[tuple[str | None, str]] = [
-        (name, connector)
-        for name, cluster in clusters.items()
-        if cluster.status is not None
-        for connector in sorted(cluster.status.topics.connectors())
-    ]
-    if wire is not None and everywhere:
-        known = {connector for _, connector in pairs}
-        pairs += [(None, connector) for connector in sorted(wire.topics.connectors()) if connector not in known]
-    return pairs
-
-
 def _row(
-    clusters: Mapping[str, ConnectCluster], wire: WireStatus | None, cluster: str | None, connector: str
+    clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, cluster: str | None, connector: str
 ) -> dict[str, Any]:
     status = clusters[cluster].status if cluster is not None else None
-    is_known = status is not None and status.is_ready
-    seen = wire is not None and wire.problem is None
     return {
         "cluster": cluster,
         "connector": connector,
-        "connect": list(status.topics.of(connector)) if is_known and status is not None else None,
-        "wire": list(wire.topics.of(connector)) if seen and wire is not None else None,
+        "connect": list(status.topics.of(connector)) if status is not None and status.is_ready else None,
+        "wire": list(wire.topics.of(connector)) if wire is not None and wire.problem is None else None,
     }
 
 
 def _find(clusters: Mapping[str, ConnectCluster], name: str | None) -> ConnectCluster:
-    """A cluster by its name, None for the first."""
+    """A cluster by its name; None is the first one."""
     if name is None:
         if not clusters:
-            text = "No Connect cluster is configured: name its status topic in [connect.NAME]"
+            text = "No Connect cluster is configured: set status_topic in [connect.NAME]"
             raise HTTPException(HTTPStatus.NOT_FOUND, text)
         return next(iter(clusters.values()))
     if name not in clusters:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "There is no Connect cluster of this name in the configuration")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The configuration has no Connect cluster with this name")
     return clusters[name]
 
 
-def _check_name(name: str) -> None:
-    """No path of Connect's has an empty name in it."""
+def _require_name(name: str) -> None:
+    """Connect has no resource with an empty name."""
     if not name:
         raise HTTPException(HTTPStatus.NOT_FOUND, "HTTP 404 Not Found")

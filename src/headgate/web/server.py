@@ -1,7 +1,7 @@
-"""The web process's life: followers, the application, and the HTTP server on sockets that were opened first.
+"""Runs the web server: it reads the topics and serves the application on a socket that was bound before.
 
-One rule: it answers as soon as it listens; what has not been read yet is a 503 that says so. Ends when it is left:
-calls under way are answered, for a few seconds at most.
+It responds as soon as it listens; what has not been read yet is a 503 with the reason. At the end, requests in
+progress are answered, for a few seconds at most.
 """
 
 import asyncio
@@ -13,27 +13,27 @@ from typing import Final
 import structlog
 import uvicorn
 
-from headgate.activity.connect_follower import ConnectFollower
+from headgate.activity.connect_status_topic import ConnectStatusTopic
+from headgate.activity.observed_connectors import ObservedConnectors
 from headgate.base.clock import SystemClock
 from headgate.base.errors import PlatformError, UsageError
 from headgate.config.addresses import is_loopback, is_wildcard
-from headgate.config.model import Config, ConnectConfig
-from headgate.kafka.topics import Settings, client_settings
+from headgate.config.model import Config
+from headgate.kafka.topics import client_settings
 from headgate.web.access import Access
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.tokens import read_tokens
-from headgate.web.wire_topics import WireFollower
 
 log = structlog.get_logger()
 
-_MOST_CALLS: Final = 500
-_END_S: Final = 5
+_MOST_CONNECTIONS: Final = 500
+_SHUTDOWN_S: Final = 5
 _BACKLOG: Final = 128
 
 
 class _Server(uvicorn.Server):
-    """Signals are the command's business."""
+    """The command handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -41,25 +41,27 @@ class _Server(uvicorn.Server):
 
 
 class WebServer:
-    """Made on the event loop that it serves; it lives while `running`."""
+    """Created on its event loop; it serves while `running`."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._listener: socket.socket | None = None
         settings = client_settings(config.upstream)
-        # A worker of the gateway that records clears deleted connectors too; here only what was asked for is written.
-        self._followers = {
-            name: _follower(settings, connect) for name, connect in config.connect.items() if connect.tracking_enable
+        # Without a config topic: resetting deleted connectors is left to Connect and to gateways with `record`.
+        self._status_topics = {
+            name: ConnectStatusTopic(settings, status_topic=connect.status_topic)
+            for name, connect in config.connect.items()
+            if connect.tracking_enable
         }
-        self._wire = WireFollower(settings, prefix=config.facts.prefix) if config.activity.enable else None
+        self._wire = ObservedConnectors(settings, prefix=config.facts.prefix) if config.activity.enable else None
         self._clusters = {
-            name: ConnectCluster(status=self._followers.get(name), allow_reset=connect.tracking_allow_reset)
+            name: ConnectCluster(status=self._status_topics.get(name), allow_reset=connect.tracking_allow_reset)
             for name, connect in config.connect.items()
         }
 
     @property
     def url(self) -> str:
-        """Where this machine reaches it."""
+        """The URL for clients on this machine."""
         host, port = self._config.web.listen
         if is_wildcard(host):
             host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104 - compared, not bound
@@ -67,12 +69,12 @@ class WebServer:
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def problems(self) -> dict[str, str]:
-        """What cannot be read, by what it is about."""
+        """The topics that cannot be read, by config section."""
         return problems(self._clusters, self._wire)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Hold the address: callers wait until it is `running`. `PlatformError` when it is taken."""
+        """Bind the address; `PlatformError` if it is in use. Connections wait until the server is `running`."""
         host, port = self._config.web.listen
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -85,10 +87,10 @@ class WebServer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve; while `listening` only. `UsageError` when certificate or tokens cannot be used."""
+        """Serve, inside of `listening`. `UsageError` if the certificate or the tokens file is not valid."""
         assert self._listener is not None
         web = self._config.web
-        access = Access(tokens_file=web.tokens_file, reading_is_free=is_loopback(web.listen.host), clock=SystemClock())
+        access = Access(tokens_file=web.tokens_file, is_read_open=is_loopback(web.listen.host), clock=SystemClock())
         if web.tokens_file is not None:
             await asyncio.to_thread(read_tokens, web.tokens_file)
         application = make_application(
@@ -96,22 +98,18 @@ class WebServer:
         )
         server = _Server(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
-            for follower in self._followers.values():
-                await stack.enter_async_context(follower.running())
+            for topic in self._status_topics.values():
+                await stack.enter_async_context(topic.running())
             if self._wire is not None:
                 self._wire.start()
                 stack.push_async_callback(self._wire.close)
             serving = asyncio.create_task(server.serve(sockets=[self._listener]))
             try:
-                await _started(server, serving)
+                await _wait_started(server, serving)
                 yield
             finally:
                 server.should_exit = True
                 await serving
-
-
-def _follower(settings: Settings, connect: ConnectConfig) -> ConnectFollower:
-    return ConnectFollower(settings, status_topic=connect.status_topic)
 
 
 def _settings(config: Config, application: object) -> uvicorn.Config:
@@ -123,23 +121,23 @@ def _settings(config: Config, application: object) -> uvicorn.Config:
         lifespan="off",
         access_log=False,
         log_config=None,
-        proxy_headers=False,  # nobody in front of us is believed about who calls
+        proxy_headers=False,  # the address of the client is never taken from a header
         server_header=False,
-        limit_concurrency=_MOST_CALLS,
-        timeout_graceful_shutdown=_END_S,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
         ssl_certfile=web.tls_cert,
         ssl_keyfile=web.tls_key,
     )
     try:
         settings.load()
     except OSError as failure:  # ssl.SSLError is one
-        raise UsageError(f"web.tls_cert and web.tls_key cannot be used: {failure}") from None
+        raise UsageError(f"web.tls_cert and web.tls_key are not valid: {failure}") from None
     return settings
 
 
-async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
+async def _wait_started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
     while not server.started:
         if serving.done():
             serving.result()
-            raise PlatformError("the web server ended before it served")
+            raise PlatformError("the web server ended before it started to serve")
         await asyncio.sleep(0.01)

@@ -1,13 +1,13 @@
-"""Bearer tokens: a TOML file that holds their hashes, what each may do, and until when.
+"""Bearer tokens: a TOML file with their hashes, scopes and times of expiry.
 
     [tokens.alice]
     sha256 = "9f86d0..."
     scopes = ["operate"]
     expires = 2027-02-13T00:00:00Z
 
-One rule: the file never holds a token, only its SHA-256 (a token is 32 random bytes, so a quick hash is enough), and a
-given token is compared with every entry in constant time. Whoever may `operate` may `read`. The file is read anew for
-each call that needs a token, so that taking an entry out ends it at once.
+The file contains only the SHA-256 of a token; a token is 32 random bytes, so a fast hash is enough. It is compared with
+every entry in constant time. The scope `operate` includes `read`. The file is read for each request that needs a token,
+so that removing an entry has effect immediately.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """One entry; its times are epoch milliseconds."""
+    """One entry of the file."""
 
     name: str
     sha256: str
@@ -51,7 +51,7 @@ class Token:
 
 
 def read_tokens(file: Path) -> tuple[Token, ...]:
-    """All entries; `UsageError` when the file cannot be used, and then no token is good."""
+    """All entries; `UsageError` if the file is not valid as a whole."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_FILE_BYTES + 1)
@@ -72,14 +72,16 @@ def read_tokens(file: Path) -> tuple[Token, ...]:
 def _token(name: str, table: Any) -> Token:
     where = f"tokens.{name if _NAME.fullmatch(name) else '?'}"
     if not isinstance(table, dict) or table.keys() != {"sha256", "scopes", "expires"} or where == "tokens.?":
-        raise UsageError(f"{where}: a name of letters, digits, _ and -, with sha256, scopes and expires")
+        raise UsageError(
+            f"{where} must have a name of letters, digits, _ and -, and the keys sha256, scopes and expires"
+        )
     digest, scopes, expires = table["sha256"], table["scopes"], table["expires"]
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
-        raise UsageError(f"{where}.sha256 must be 64 hexadecimal digits in small letters")
+        raise UsageError(f"{where}.sha256 must be 64 hexadecimal digits in lower case")
     if not isinstance(scopes, list) or not scopes or not all(scope in tuple(Scope) for scope in scopes):
         raise UsageError(f"{where}.scopes must be a list of {', '.join(Scope)}")
     if not isinstance(expires, datetime) or expires.tzinfo is None:
-        raise UsageError(f"{where}.expires must be a time with its zone, such as 2027-02-13T00:00:00Z")
+        raise UsageError(f"{where}.expires must be a time with a time zone, such as 2027-02-13T00:00:00Z")
     return Token(
         name=name,
         sha256=digest,
@@ -89,7 +91,7 @@ def _token(name: str, table: Any) -> Token:
 
 
 def find_token(tokens: Iterable[Token], given: str, *, now_ms: int) -> Token | None:
-    """The entry of the given token, unless it has expired; it takes as long whether there is one or not."""
+    """The entry of this token, unless it has expired, in a time that does not depend on the result."""
     digest = hashlib.sha256(given[:_MAX_TOKEN].encode(errors="replace")).hexdigest()
     found = None
     for token in tokens:
@@ -99,12 +101,12 @@ def find_token(tokens: Iterable[Token], given: str, *, now_ms: int) -> Token | N
 
 
 def add_token(file: Path, *, name: str, scope: Scope, expires: datetime) -> str:
-    """Append an entry to the file, which is made for its owner alone if it is not there; gives the new token."""
+    """Append an entry to the file, which is created with mode 0600, and return the new token."""
     if not _NAME.fullmatch(name):
-        raise UsageError("a token's name has 1 to 64 letters, digits, _ and -")
+        raise UsageError("the name of a token must have 1 to 64 letters, digits, _ and -")
     known = read_tokens(file) if file.exists() else ()
     if any(token.name == name for token in known):
-        raise UsageError(f"there is a token {name} already: take its table out of {file}, or choose another name")
+        raise UsageError(f"token {name} exists already: remove its table from {file}, or choose another name")
     given = _PREFIX + secrets.token_urlsafe(32)
     digest = hashlib.sha256(given.encode()).hexdigest()
     entry = (

@@ -15,14 +15,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.activity.model.connect_topics import TopicUsed, status_key, status_value
+from headgate.activity.model.connect_records import TopicUsed, status_key, status_value
 from headgate.facts import ActivityObserved, Actor
 from headgate.facts.observations import ActorKind
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
+from tests.support.activity_facts import USE
 from tests.support.cluster import Cluster
 from tests.support.gateway import HEADGATE
-from tests.support.use_fact import USE
 from tests.support.web import Web, running_web
 
 _DEADLINE_S = 60.0

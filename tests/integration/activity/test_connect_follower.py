@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
 
-from headgate.activity.connect_follower import ConnectFollower
-from headgate.activity.model.connect_topics import TopicUsed, status_key, status_value
+from headgate.activity.connect_status_topic import ConnectStatusTopic
+from headgate.activity.model.connect_records import TopicUsed, status_key, status_value
 from headgate.base.errors import ClusterError
 from tests.support.cluster import Cluster
 
@@ -65,11 +65,13 @@ class Place:
             self._producer.produce(topic, key=key, value=value)
         assert self._producer.flush(30) == 0
 
-    def follower(self, *, clears: bool = False) -> ConnectFollower:
-        return ConnectFollower(self.settings, status_topic=self.status, config_topic=self.configs if clears else None)
+    def follower(self, *, clears: bool = False) -> ConnectStatusTopic:
+        return ConnectStatusTopic(
+            self.settings, status_topic=self.status, config_topic=self.configs if clears else None
+        )
 
     @asynccontextmanager
-    async def following(self, *, clears: bool = False) -> AsyncIterator[ConnectFollower]:
+    async def following(self, *, clears: bool = False) -> AsyncIterator[ConnectStatusTopic]:
         follower = self.follower(clears=clears)
         async with follower.running():
             await asyncio.wait_for(follower.ready(), _DEADLINE_S)

@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.activity.connect_follower import ConnectFollower
-from headgate.activity.model.connect_topics import TopicUsed, read_status, status_key, status_value
+from headgate.activity.connect_status_topic import ConnectStatusTopic
+from headgate.activity.model.connect_records import TopicUsed, read_status, status_key, status_value
 from headgate.web.tokens import Scope, add_token
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster
@@ -237,7 +237,7 @@ def test_dead_letters_of_a_tolerant_sink_are_not_its_topics(place: Place) -> Non
 async def test_connect_answers_from_what_headgate_wrote_and_forgets_what_it_reset(place: Place) -> None:
     name = place.name()
     source = await asyncio.to_thread(_source_with_one_line, place, name)
-    follower = ConnectFollower(place.settings, status_topic=place.worker.status_topic)
+    follower = ConnectStatusTopic(place.settings, status_topic=place.worker.status_topic)
     async with follower.running():
         await asyncio.wait_for(follower.ready(), _DEADLINE_S)
         written = TopicUsed(topic=f"{name}.seen", connector=source, task=7, discover_timestamp_ms=1_794_731_901_727)
@@ -303,7 +303,9 @@ async def test_with_tracking_off_headgate_records_and_clears(place: Place, untra
         assert await asyncio.to_thread(place.web.call, method, f"/connect/blind{where}") == refused
     config = file_source(place.file(source, "one"), await asyncio.to_thread(place.topic, f"{source}.lines"))
     await asyncio.to_thread(untracked.put, source, config)
-    follower = ConnectFollower(place.settings, status_topic=untracked.status_topic, config_topic=untracked.config_topic)
+    follower = ConnectStatusTopic(
+        place.settings, status_topic=untracked.status_topic, config_topic=untracked.config_topic
+    )
     async with follower.running():
         await asyncio.wait_for(follower.ready(), _DEADLINE_S)
         assert follower.topics.of(source) == ()

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.activity.connect_follower import ConnectFollower
+from headgate.activity.connect_status_topic import ConnectStatusTopic
 from tests.support.activity_facts import ActivityFacts
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster
@@ -73,7 +73,7 @@ async def _life(cluster: Cluster, worker: ConnectWorker, name: str, gateway: Gat
     lines, source, sink = f"{name}.lines", f"{name}-the-source", f"{name}-the-sink"
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n", encoding="utf-8")
-    follower = ConnectFollower(dict(cluster.client_config()), status_topic=worker.status_topic)
+    follower = ConnectStatusTopic(dict(cluster.client_config()), status_topic=worker.status_topic)
     async with follower.running():
         await asyncio.wait_for(follower.ready(), _DEADLINE_S)
         await asyncio.to_thread(worker.put, source, file_source(file, lines))

@@ -1,23 +1,25 @@
-"""Writing down what was seen: at once, with names, at the end too, and nothing waits for it."""
+"""Writing uses to `headgate.activity`, recording those of connectors, and polling end offsets."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
-import pytest
 from structlog.typing import EventDict
 
-from headgate.activity import service as service_module
-from headgate.activity.connect_recording import Recorder
-from headgate.activity.coverage import CoverageTask
-from headgate.activity.model.connect_topics import TopicUsed
-from headgate.activity.model.identity import Group
+from headgate.activity.connect_recorder import ConnectRecorder
+from headgate.activity.end_offset_poller import EndOffsetPoller
+from headgate.activity.model.connect_records import ActiveTopics, TopicUsed
+from headgate.activity.model.end_offset_tracker import EndOffsets, TopicKey
+from headgate.activity.model.identity import GroupRef
 from headgate.activity.service import ActivityService
-from headgate.activity.topic_names import Topics, text_of
-from headgate.activity.usage_tracker import Ledger
-from headgate.activity.watchers import UseWatcher
+from headgate.activity.topic_resolver import TopicResolver, topic_id_text
+from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.facts import ActivityObserved, Fact, decode, encode
+from headgate.proxy.interceptor import Session
 from headgate.proxy.principals import Principals
 from tests.unit.proxy.stage import until
 
@@ -31,6 +33,15 @@ class Connection:
         self.peer = "10.0.0.1"
 
 
+class FixedPrincipal(Principals):
+    def __init__(self, principal: str | None) -> None:
+        super().__init__()
+        self._principal = principal
+
+    def principal_of(self, _: Session) -> str | None:
+        return self._principal
+
+
 class Cluster:
     """Topics, a writer of facts, and a status topic."""
 
@@ -38,19 +49,17 @@ class Cluster:
         self.facts: list[ActivityObserved] = []
         self.is_away = False
         self.refuses = False
-        self.asked = 0
-        self.known: set[tuple[str, str]] = set()
+        self.lookups = 0
+        self.topics = ActiveTopics()
         self.records: list[TopicUsed] = []
 
-    async def ask(self, names: Any, ids: Any) -> list[tuple[str, bytes]]:
-        self.asked += 1
-        if self.is_away:
-            raise ClusterError("away")
-        return [(name, number) for name, number in NAMES.items() if name in names or number in ids]
+    async def look_up(self, names: Sequence[str], ids: Sequence[bytes]) -> list[tuple[str, bytes]]:
+        self.lookups += 1
+        self._require()
+        return [(name, topic_id) for name, topic_id in NAMES.items() if name in names or topic_id in ids]
 
-    async def open(self) -> "Cluster":
-        if self.is_away:
-            raise ClusterError("away")
+    async def open(self) -> Any:
+        self._require()
         return self
 
     async def write(self, fact: Fact) -> None:
@@ -62,38 +71,44 @@ class Cluster:
     async def close(self) -> None:
         pass
 
-    def is_known(self, topic: str, connector: str) -> bool:
-        return (topic, connector) in self.known
-
     async def record(self, used: TopicUsed) -> bool:
-        if self.is_away:
-            raise ClusterError("away")
-        if self.is_known(used.topic, used.connector):
+        self._require()
+        if self.topics.has(used.topic, used.connector):
             return False
-        self.known.add((used.topic, used.connector))
+        self.topics.apply(used)
         self.records.append(used)
         return True
+
+    def _require(self) -> None:
+        if self.is_away:
+            raise ClusterError("away")
 
 
 class World:
     def __init__(self, principal: str | None = "User:connect") -> None:
         self.cluster = Cluster()
-        self.topics = Topics(self.cluster.ask)
-        principals: Any = Principals()
-        principals.principal_of = lambda _: principal
-        self.ledger = Ledger(principals, self.topics, SystemClock(), workers=["User:connect"])
-        self.service = ActivityService(self.ledger, UseWatcher(self.ledger), SystemClock(), self.cluster.open)
+        self.topics = TopicResolver(self.cluster.look_up)
+        self.tracker = UsageTracker(
+            FixedPrincipal(principal), self.topics, SystemClock(), connect_principals=["User:connect"]
+        )
+        self.service = ActivityService(self.tracker, SystemClock(), self.cluster.open, retry_s=0.01)
 
     def use(self, topic: bytes = ID_1, client_id: str = "svc", *, by_id: bool = True, number: int = 1) -> None:
         session: Any = Connection(number)
-        sight = self.ledger.sight(session, client_id)
-        interval = self.ledger.use(session, sight, topic, "write", by_id=by_id)
+        usage = self.tracker.connection(session, client_id)
+        interval = self.tracker.use(session, usage, topic, "write", by_id=by_id)
         interval.bytes += 10
         if not interval.touched:
-            self.ledger.touch(interval)
+            self.tracker.touch(interval)
 
-    def lost(self) -> float:
-        return self.service.samples()["headgate_activity_facts", ("lost",)]
+    @asynccontextmanager
+    async def recording(self) -> AsyncIterator[None]:
+        status: Any = self.cluster
+        recorder = ConnectRecorder({"User:connect": [status]}, self.topics, SystemClock())
+        self.service.on_used = recorder.on_used
+        self.service.spawn(recorder.run)
+        async with self.service.running():
+            yield
 
 
 async def test_a_first_use_is_written_at_once_with_the_name_of_its_topic() -> None:
@@ -102,37 +117,33 @@ async def test_a_first_use_is_written_at_once_with_the_name_of_its_topic() -> No
         world.use()
         await until(lambda: bool(world.cluster.facts))
         [fact] = world.cluster.facts
-        assert (fact.topic, fact.topic_id, fact.bytes, fact.direction) == ("orders", text_of(ID_1), 10, "write")
+        assert (fact.topic, fact.topic_id, fact.bytes, fact.direction) == ("orders", topic_id_text(ID_1), 10, "write")
         assert (fact.actor.name, fact.actor.rule) == ("User:connect", "principal")
         assert (fact.principal, fact.client_id, fact.host, fact.software) == ("User:connect", "svc", "10.0.0.1", None)
-        suffix, key, value = encode(ActivityObserved(**{**as_dict(fact), "writer": "w", "boot": "b", "seq": 1}))
+        suffix, key, value = encode(replace(fact, writer="w", boot="b", seq=1))
         assert isinstance(decode(suffix, key, value), ActivityObserved)
 
 
-def as_dict(fact: ActivityObserved) -> dict[str, Any]:
-    return {name: getattr(fact, name) for name in fact.__dataclass_fields__}
-
-
-async def test_a_topic_that_came_by_name_gets_its_id_and_one_that_nobody_knows_is_told_without() -> None:
+async def test_a_topic_name_gets_its_id_and_an_unknown_id_is_written_without_a_name() -> None:
     world = World()
     async with world.service.running():
         world.use(b"stock", by_id=False)
         world.use(b"3" * 16)
         await until(lambda: len(world.cluster.facts) == 2)
     assert {(one.topic, one.topic_id) for one in world.cluster.facts} == {
-        ("stock", text_of(ID_2)),
-        (None, text_of(b"3" * 16)),
+        ("stock", topic_id_text(ID_2)),
+        (None, topic_id_text(b"3" * 16)),
     }
 
 
-async def test_what_is_not_told_yet_is_told_at_the_end() -> None:
+async def test_uses_that_were_not_reported_yet_are_written_at_the_end() -> None:
     world = World()
     async with world.service.running():
         world.use()
         await until(lambda: len(world.cluster.facts) == 1)
         world.use()
     assert [one.bytes for one in world.cluster.facts] == [10, 10]
-    assert len(world.ledger.intervals) == 0
+    assert len(world.tracker.intervals) == 0
 
 
 async def test_while_the_cluster_is_away_uses_are_added_up(logs: list[EventDict]) -> None:
@@ -140,10 +151,12 @@ async def test_while_the_cluster_is_away_uses_are_added_up(logs: list[EventDict]
     world.cluster.is_away = True
     async with world.service.running():
         world.use()
-        await until(lambda: any("not written yet" in one["event"] for one in logs))
+        await until(lambda: any(one["event"] == "activity not written yet, retrying" for one in logs))
         world.use()
-        assert world.lost() == 0
-        assert world.ledger.intervals.take(0.0, 10)[0].bytes == 20
+        assert world.service.lost == 0
+        world.cluster.is_away = False
+        await until(lambda: len(world.cluster.facts) == 1)
+        assert world.cluster.facts[0].bytes == 20
 
 
 async def test_facts_that_the_cluster_refuses_are_counted(logs: list[EventDict]) -> None:
@@ -152,76 +165,62 @@ async def test_facts_that_the_cluster_refuses_are_counted(logs: list[EventDict])
         await until(lambda: world.service.is_writing)
         world.cluster.refuses = True
         world.use()
-        await until(lambda: world.lost() == 1)
-    assert any(one["event"] == "facts of activity were not written" for one in logs)
+        await until(lambda: world.service.lost == 1)
+    assert any(one["event"] == "activity facts not written" for one in logs)
+
+
+async def test_a_task_that_fails_is_started_again(logs: list[EventDict]) -> None:
+    world = World()
+    failures = iter([RuntimeError("a defect")])
+
+    def fail_once(_: object) -> None:
+        for failure in failures:
+            raise failure
+
+    world.service.on_used = fail_once
+    async with world.service.running():
+        world.use()
+        await until(lambda: any(one["event"] == "activity task failed" for one in logs))
+        world.use(ID_2)
+        await until(lambda: len(world.cluster.facts) == 2)
 
 
 async def test_topics_are_bounded() -> None:
-    topics = Topics(Cluster().ask, most=3)
+    topics = TopicResolver(Cluster().look_up, most=3)
     refs = {topics.ref(str(number).encode(), by_id=False) for number in range(10)}
     assert len(topics) == 3
     assert len(refs) == 4
 
 
-async def test_a_task_that_fails_is_begun_again(logs: list[EventDict], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_AGAIN_S", 0.0)
-    world = World()
-    failures = iter([RuntimeError("a defect")])
-
-    def saw(_: object) -> None:
-        for failure in failures:
-            raise failure
-
-    world.service.on_used = saw
-    async with world.service.running():
-        world.use()
-        await until(lambda: any(one["event"] == "task of activity failed" for one in logs))
-        world.use(ID_2)
-        await until(lambda: len(world.cluster.facts) == 2)
-
-
-async def test_two_that_ask_for_names_at_a_time_take_turns() -> None:
+async def test_concurrent_lookups_take_turns_and_an_unknown_topic_is_looked_up_three_times() -> None:
     world = World()
     refs = [world.topics.ref(ID_1, by_id=True), world.topics.ref(b"3" * 16, by_id=True)]
     await asyncio.gather(*(world.topics.resolve(refs) for _ in range(5)))
     assert refs[0].name == "orders"
-    assert world.cluster.asked == 3  # what nobody knows is asked for three times
+    assert world.cluster.lookups == 3
 
 
 def test_clients_that_come_and_go_under_ever_new_names_leave_nothing_behind() -> None:
-    principals: Any = Principals()
-    ledger = Ledger(principals, Topics(Cluster().ask), SystemClock(), most=100)
-    group = Group("consumer_group", "g")
-    for number in range(1, 20_001):
-        session: Any = Connection(number)
-        sight = ledger.sight(session, f"client-{number}-x")
-        ledger.touch(ledger.use(session, sight, ID_1, "write", by_id=True))
-        ledger.joined(session, f"client-{number}-x", group)
-        if number > 500:  # so many are there at a time
-            ledger.closed(Connection(number - 500))  # type: ignore[arg-type]
-            ledger.swept()
-    assert len(ledger.intervals) <= 101
-    assert ledger.intervals.overflows > 0
-    assert len(ledger.groups) == 500
-    for number in range(19_501, 20_001):
-        ledger.closed(Connection(number))  # type: ignore[arg-type]
-    assert len(ledger.intervals) == len(ledger.groups) == 0
-    assert not ledger._related
-
-
-# Recording.
-
-
-async def recording(world: World, principals: tuple[str, ...] = ("User:connect",)) -> "asyncio.Task[None]":
-    recorder = Recorder({one: [world.cluster] for one in principals}, world.topics, SystemClock())
-    world.service.on_used = recorder.saw
-    return asyncio.create_task(recorder.run())
+    tracker = UsageTracker(Principals(), TopicResolver(Cluster().look_up), SystemClock(), most_intervals=100)
+    sessions: list[Any] = [Connection(number) for number in range(1, 20_001)]
+    for number, session in enumerate(sessions):
+        usage = tracker.connection(session, f"client-{number}-x")
+        tracker.touch(tracker.use(session, usage, ID_1, "write", by_id=True))
+        tracker.on_membership(session, f"client-{number}-x", GroupRef("consumer_group", "g"))
+        if number >= 500:  # so many are connected at the same time
+            tracker.on_close(sessions[number - 500])
+            tracker.sweep()
+    assert len(tracker.intervals) <= 101
+    assert tracker.intervals.overflows > 0
+    assert len(tracker.groups) == 500
+    for session in sessions[-500:]:
+        tracker.on_close(session)
+    assert len(tracker) == 0
 
 
 async def test_the_first_use_of_a_connector_is_recorded_with_its_task_and_not_again_until_a_reset() -> None:
     world = World()
-    async with world.service.running():
-        task = await recording(world)
+    async with world.recording():
         world.use(client_id="connector-producer-src-b-3")
         await until(lambda: bool(world.cluster.records))
         [used] = world.cluster.records
@@ -232,48 +231,48 @@ async def test_the_first_use_of_a_connector_is_recorded_with_its_task_and_not_ag
         world.use(ID_2, client_id="connector-producer-src-b-3", number=3)
         await until(lambda: len(world.cluster.records) == 2)
         assert world.cluster.records[1].topic == "stock"
-        world.cluster.known.clear()
+        world.cluster.topics.clear()
         world.use(client_id="connector-producer-src-b-3")
         await until(lambda: len(world.cluster.records) == 3)
-        task.cancel()
 
 
-async def test_nobody_else_is_believed_to_be_a_connector() -> None:
+async def test_a_client_of_another_principal_is_not_recorded_as_a_connector() -> None:
     for principal in ("User:eve", "User:ANONYMOUS", None):
         world = World(principal)
-        async with world.service.running():
-            task = await recording(world)
+        async with world.recording():
             world.use(client_id="connector-producer-src-b-0")
             await until(lambda: bool(world.cluster.facts))  # noqa: B023
             assert world.cluster.records == []
             assert world.cluster.facts[0].actor.confidence == "likely"
-            task.cancel()
 
 
-# Coverage.
+class TickingClock:
+    """A second later with each reading."""
+
+    now_ms = 1000
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def epoch_ms(self) -> int:
+        self.now_ms += 1000
+        return self.now_ms
 
 
-async def test_what_was_appended_is_told_as_nobodys_use_without_bytes() -> None:
-    ends = {("orders", ID_1): {0: 5}}
-    told: list[Any] = []
+async def test_growth_of_a_topic_is_written_as_an_unattributed_use_without_bytes() -> None:
+    topic = TopicKey("orders", topic_id_text(ID_1))
+    polled = iter([EndOffsets(topics={topic: {0: 5}}), EndOffsets(topics={topic: {0: 12}})])
+    written: list[Any] = []
 
-    async def look() -> Any:
-        return ends
+    async def read() -> EndOffsets:
+        return next(polled)
 
-    async def tell(facts: Any) -> None:
-        told.extend(facts)
+    async def write(facts: Sequence[Fact]) -> None:
+        written.extend(facts)
 
-    class Clock(SystemClock):
-        now = 1000
-
-        def epoch_ms(self) -> int:
-            type(self).now += 1000
-            return self.now
-
-    task = CoverageTask(look, tell, Clock())
-    await task.look_once()
-    ends["orders", ID_1] = {0: 12}
-    await task.look_once()
-    [fact] = told
+    poller = EndOffsetPoller(read, write, TickingClock())
+    await poller.poll()
+    await poller.poll()
+    [fact] = written
     assert (fact.actor.kind, fact.actor.rule, fact.records, fact.bytes) == ("unattributed", "end-offsets", 7, 0)
-    assert (fact.topic, fact.topic_id, fact.since, fact.until) == ("orders", text_of(ID_1), 2000, 3000)
+    assert (fact.topic, fact.topic_id, fact.since, fact.until) == (*topic, 2000, 3000)

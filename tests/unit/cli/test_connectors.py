@@ -96,13 +96,15 @@ def test_a_cluster_of_several_has_a_path(script: Script, capsys: pytest.CaptureF
     assert connectors(script, "compare", "src", base="/connect/eu") == 0
 
 
-def test_a_reset_is_told(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reset_is_confirmed(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     script.answers["PUT", "/connectors/src/topics/reset"] = (202, b"")
     assert connectors(script, "reset", "src", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"connector": "src", "reset": True}
 
 
-def test_a_refusal_has_the_servers_words_and_exit_code_1(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_has_the_message_of_the_server_and_exit_code_1(
+    script: Script, capsys: pytest.CaptureFixture[str]
+) -> None:
     refusal = {"error_code": 403, "message": "Topic tracking reset is disabled."}
     script.answers["PUT", "/connectors/src/topics/reset"] = (403, refusal)
     assert connectors(script, "reset", "src", "--json") == 1
@@ -134,7 +136,10 @@ def test_a_difference_is_exit_code_1(script: Script, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(
     ("connect", "wire", "said"),
-    [(None, ["a"], "what Connect says is not known"), (["a"], None, "what was seen on the wire is not known")],
+    [
+        (None, ["a"], "the active topics of Connect are not known"),
+        (["a"], None, "the topics seen on the wire are not known"),
+    ],
 )
 def test_what_is_not_known_is_not_compared(
     script: Script,
@@ -153,13 +158,13 @@ def test_what_is_not_known_is_not_compared(
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[" * 100_000, [], {"src": {}}, {"src": {"topics": [1]}}])
 @pytest.mark.parametrize("action", ["topics", "compare"])
-def test_an_answer_that_is_not_understood_is_told(
+def test_an_invalid_response_is_an_error(
     script: Script, capsys: pytest.CaptureFixture[str], body: object, action: str
 ) -> None:
     script.answers["GET", "/connectors/src/topics"] = (200, body)
     script.answers["GET", "/api/v1/connectors?name=src"] = (200, body)
     assert connectors(script, action, "src") == 1
-    assert "answer" in capsys.readouterr().err
+    assert "invalid response" in capsys.readouterr().err
 
 
 def test_a_connect_worker_cannot_compare(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,12 +188,12 @@ def test_the_token_comes_from_a_file_or_the_environment(
     "url",
     ["nonsense", "ftp://x", "http://", "http://h:x", "http://h:99999", "http://u:p@h", "http://h/?a=1", "http://[h"],
 )
-def test_a_url_that_is_none_is_a_usage_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_url_is_a_usage_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["connectors", "--url", url, "topics", "src"]) == 2
     assert "--url" in capsys.readouterr().err
 
 
-def test_a_token_that_is_none_is_not_sent_and_not_shown(
+def test_an_invalid_token_is_not_sent_and_not_shown(
     script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADGATE_TOKEN", "secret\r\nX-More: 1")
@@ -197,13 +202,13 @@ def test_a_token_that_is_none_is_not_sent_and_not_shown(
     assert "secret" not in capsys.readouterr().err
 
 
-def test_files_that_cannot_be_used_are_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_are_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = str(tmp_path / "missing")
     assert main(["connectors", "--url", "http://h", "reset", "src", "--token-file", missing]) == 2
     assert main(["connectors", "--url", "https://h", "reset", "src", "--tls-ca", missing]) == 2
     assert "--token-file" in capsys.readouterr().err
 
 
-def test_a_server_that_is_away_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["connectors", "--url", "http://127.0.0.1:1", "topics", "src"]) == 1
     assert "does not answer" in capsys.readouterr().err

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.activity import activity_metrics as activity
+from headgate.activity.feature import ActivityFeature
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.config import Config
 from headgate.proxy.metrics import Metrics, add, page
+from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
 from headgate.share_groups.share_metrics import ShareMeter
@@ -47,7 +48,7 @@ async def _page() -> bytes:
     worker |= share.samples(
         ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)], ignored={"too_old": 0}
     )
-    worker |= activity.samples(intervals=1, overflows=0, unreadable=0, written=1, lost=0, recorded=0)
+    worker |= ActivityFeature(Config(), Principals()).samples()
     return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 
 

@@ -20,7 +20,7 @@ from headgate.facts import (
     identity,
 )
 from headgate.facts.json_form import MisfitError
-from tests.support.use_fact import USE
+from tests.support.activity_facts import USE
 
 PAUSED = GroupPaused(group="sg", at=1, reason="deploy", by="User:ops")
 PAUSE_KEY = b'["pause","sg"]'

@@ -8,12 +8,11 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from headgate.activity.model.connect_topics import ActiveTopics, TopicReset, TopicUsed
+from headgate.activity.model.connect_records import ActiveTopics, TopicReset, TopicUsed
 from headgate.base.errors import ClusterError
 from headgate.web.access import Access
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster
-from headgate.web.wire_topics import WireTopics
 
 NOW_MS = 1_800_000_000_000
 
@@ -40,20 +39,20 @@ class FakeStatus:
 
     def use(self, connector: str, *topics: str) -> None:
         for topic in topics:
-            self.topics.take(TopicUsed(topic=topic, connector=connector, task=0, discover_timestamp_ms=1))
+            self.topics.apply(TopicUsed(topic=topic, connector=connector, task=0, discover_timestamp_ms=1))
 
     async def reset(self, connector: str) -> tuple[str, ...]:
         if self.failing is not None:
             raise ClusterError(self.failing)
         known = self.topics.of(connector)
         for topic in known:
-            self.topics.take(TopicReset(topic=topic, connector=connector))
+            self.topics.apply(TopicReset(topic=topic, connector=connector))
         return known
 
 
 @dataclass
 class FakeWire:
-    topics: WireTopics = field(default_factory=WireTopics)
+    topics: ActiveTopics = field(default_factory=ActiveTopics)
     problem: str | None = None
 
 
@@ -72,14 +71,14 @@ class Answer:
 class Stage:
     """Two clusters: `main`, the first, and `other`."""
 
-    main: FakeStatus = field(default_factory=FakeStatus)
-    other: FakeStatus = field(default_factory=FakeStatus)
-    wire: FakeWire | None = field(default_factory=FakeWire)
+    main: Any = field(default_factory=FakeStatus)
+    other: Any = field(default_factory=FakeStatus)
+    wire: Any = field(default_factory=FakeWire)
     tracking: bool = True
     allow_reset: bool = True
     has_clusters: bool = True
     tokens_file: Path | None = None
-    reading_is_free: bool = True
+    is_read_open: bool = True
     clock: FakeClock = field(default_factory=FakeClock)
 
     def application(self) -> ASGIApp:
@@ -87,7 +86,7 @@ class Stage:
             "main": ConnectCluster(status=self.main if self.tracking else None, allow_reset=self.allow_reset),
             "other": ConnectCluster(status=self.other, allow_reset=True),
         }
-        access = Access(tokens_file=self.tokens_file, reading_is_free=self.reading_is_free, clock=self.clock)
+        access = Access(tokens_file=self.tokens_file, is_read_open=self.is_read_open, clock=self.clock)
         return make_application(
             clusters=clusters if self.has_clusters else {},
             wire=self.wire,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.web.hosts import host_of
+from headgate.web.application import requested_host
 from headgate.web.tokens import Scope, add_token
 from tests.unit.web.stage import NOW_MS, Stage
 
@@ -52,7 +52,7 @@ async def test_another_name_is_refused_before_anything_happens(stage: Stage, hos
 
 
 def test_a_final_dot_is_the_same_name() -> None:
-    assert host_of(["localhost.:8080"]) == "localhost"
+    assert requested_host(["localhost.:8080"]) == "localhost"
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.3.2.1", "::1"])
@@ -103,7 +103,7 @@ async def test_a_token_ends_at_its_time_and_when_it_is_taken_out(stage: Stage, t
 
 
 async def test_where_other_machines_can_call_reading_needs_a_token_too(stage: Stage, tmp_path: Path) -> None:
-    stage.tokens_file, stage.reading_is_free = tmp_path / "tokens.toml", False
+    stage.tokens_file, stage.is_read_open = tmp_path / "tokens.toml", False
     tokens = [add_token(stage.tokens_file, name=scope, scope=scope, expires=LATER) for scope in Scope]
     for path in (TOPICS, f"/connect/main{TOPICS}", "/api/v1/connectors", "/api/v1/health"):
         assert (await stage.call("GET", path)).status == 401

@@ -1,48 +1,45 @@
-"""Who is it that uses a topic: the rules, in the order in which they are asked, and how sure each of them is.
+"""Identifies the actor behind the use of a topic: the rules of docs/activity.md, in their order, and their confidence.
 
-`RULES` of the page docs/activity.md is this module in words. A rule either names an actor or passes on to the next:
-connector; streams application, share group, consumer group; Spark; transactional id; principal; client id and
-principal; nobody. Group calls and fetches run on different connections, so a group is known by what both connections
-share: principal, client id and host (`activity_groups`).
+A rule names an actor, or returns None and the next one is asked. A member's heartbeats and its fetches come on
+different connections, which share principal, client id and host: `GroupMemberships` remembers under these what the
+broker accepted.
 
-One rule: a name comes from what somebody proved or said, never from a guess between two. Where two groups could be
-meant, neither is named and the next rule is asked. Pure; client ids are text that anybody may have chosen.
+Invariant: a name comes from what the broker accepted or from what the client sent, never from a choice between two.
+If two groups fit, neither is named. Client ids are untrusted text, so all tables are bounded. Times are arguments.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-Kind = Literal["connector", "streams", "share_group", "consumer_group", "spark", "client", "unattributed"]
-Confidence = Literal["certain", "likely", "guess"]
-Direction = Literal["read", "write"]
+from headgate.facts import Actor
+from headgate.facts.observations import Confidence, Direction
+
 GroupKind = Literal["streams", "share_group", "consumer_group"]
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-OTHER_RULE: Final = "other"  # of what is counted together because there are too many to tell apart
+_MOST_CLIENTS: Final = 100_000
+_MOST_GROUPS: Final = 4  # of one client: two are ambiguous already
+_MEMBERSHIP_S: Final = 300.0  # without a heartbeat
+_MOST_STEMS: Final = 2  # of one principal: two make it shared
+_LONGEST_STEM: Final = 256
+
+UNATTRIBUTED: Final = Actor(kind="unattributed", name="unattributed", rule="none", confidence="guess")
+OTHER: Final = Actor(kind="unattributed", name="other", rule="other", confidence="guess")  # uses that are added up
 
 
 class ClientKey(NamedTuple):
-    """What two connections of one client have in common; a client may leave its id out."""
+    """What the connections of one client have in common."""
 
     principal: str | None
     client_id: str | None
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Who:
-    """An actor, the rule that named it, and how sure that is."""
-
-    kind: Kind
-    name: str
-    rule: str
-    confidence: Confidence
-
-
-class Group(NamedTuple):
-    """A group that a client with the same key has been a member of; the broker accepted it."""
+class GroupRef(NamedTuple):
+    """A group that accepted the client as a member."""
 
     kind: GroupKind
     name: str
@@ -50,18 +47,18 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that is known of one client when it uses a topic.
+    """Everything that is known of a client when it uses a topic.
 
-    `groups` are those of clients with its key, `thread_groups` those of clients of the same Streams instance.
-    `group` is what the call itself names (ShareFetch), `is_worker` says that its principal is a Connect worker's, and
-    `principal_is_shared` that other clients, with other names, log in as the same principal.
+    `groups` are the groups of clients with its key, `instance_groups` those of clients of its Streams instance.
+    `group` is named by the request itself (ShareFetch). `is_worker`: its principal is listed for a Connect cluster.
+    `principal_is_shared`: clients with other names log in as the same principal.
     """
 
     client: ClientKey
     direction: Direction
-    groups: Sequence[Group] = ()
-    thread_groups: Sequence[Group] = ()
-    group: Group | None = None
+    groups: Sequence[GroupRef] = ()
+    instance_groups: Sequence[GroupRef] = ()
+    group: GroupRef | None = None
     transactional_id: str | None = None
     is_worker: bool = False
     principal_is_shared: bool = False
@@ -78,31 +75,23 @@ _SPARK: Final = re.compile(
     re.DOTALL,
 )
 _SPARK_PREFIX: Final = "spark-kafka-"
-# What libraries call themselves when nobody gave them a name: that is no identity.
+# The default client ids of libraries identify nothing.
 _DEFAULT_ID: Final = re.compile(
     r"(?:producer|consumer|adminclient)-\d+|rdkafka|confluent-kafka-python|sarama|kgo|franz-go|aiokafka-.*|"
     r"kafka-python-.*|console-(?:producer|consumer)|perf-producer-client|kafkajs|kafka-go|",
     re.DOTALL,
 )
-# Numbers that each start or each instance changes: of a thread, a random id, a pod and its replica set.
+# Parts that change with each start or instance: numbers, random ids, a pod and its replica set.
 _SUFFIX: Final = re.compile(rf"(?:[-_.](?:{_UUID}|[0-9a-f]{{8,10}}-[a-z0-9]{{5}}|\d+))+$")
 
 
-def identify(seen: Evidence) -> Who:
-    """The first rule that names somebody."""
-    for rule in _RULES:
-        who = rule(seen)
-        if who is not None:
-            return who
-    return NOBODY
-
-
-NOBODY: Final = Who(kind="unattributed", name="unattributed", rule="none", confidence="guess")
-OTHER: Final = Who(kind="unattributed", name="other", rule=OTHER_RULE, confidence="guess")
+def identify(seen: Evidence) -> Actor:
+    """The actor of the first rule that names one."""
+    return next((actor for rule in _RULES if (actor := rule(seen)) is not None), UNATTRIBUTED)
 
 
 class ConnectorClient(NamedTuple):
-    """A client of a connector's task, as its client id says."""
+    """The task of a connector, as its client id names it."""
 
     connector: str
     task: int
@@ -110,7 +99,7 @@ class ConnectorClient(NamedTuple):
 
 
 def connector_client(client_id: str | None) -> ConnectorClient | None:
-    """The connector and the task in Connect's own client ids; a connector's name may have dashes."""
+    """The connector and the task in Connect's own client ids; the name of a connector may contain dashes."""
     match = None if client_id is None else _CONNECTOR.fullmatch(client_id)
     if match is None:
         return None
@@ -119,29 +108,29 @@ def connector_client(client_id: str | None) -> ConnectorClient | None:
 
 
 def streams_instance(client_id: str | None) -> str | None:
-    """What all clients of one Streams instance begin with: its client.id, or its application id and a random one."""
+    """The common prefix of the client ids of one Streams instance: its client.id, or application id and a UUID."""
     match = None if client_id is None else _THREAD.fullmatch(client_id)
     return None if match is None else match["instance"]
 
 
-def is_telling(client_id: str | None) -> bool:
-    """Whether somebody gave this client a name."""
+def is_configured(client_id: str | None) -> bool:
+    """Whether the client id was configured, and is not the default of a library."""
     return client_id is not None and _DEFAULT_ID.fullmatch(client_id) is None
 
 
 def stem(client_id: str) -> str:
-    """The client id without what changes from one start or instance to the next."""
+    """The client id without the parts that change with each start or instance."""
     return _SUFFIX.sub("", client_id) or client_id
 
 
 # The rules.
 
 
-def _connector(seen: Evidence) -> Who | None:
+def _connector(seen: Evidence) -> Actor | None:
     found = connector_client(seen.client.client_id)
     if found is None or found.direction != seen.direction:
         return None
-    return Who(
+    return Actor(
         kind="connector",
         name=found.connector,
         rule="connector-client-id",
@@ -149,40 +138,40 @@ def _connector(seen: Evidence) -> Who | None:
     )
 
 
-def _connect_group(seen: Evidence) -> Who | None:
-    """A sink whose client.id was overridden is still a member of `connect-NAME`, as a listed worker's client."""
+def _connect_group(seen: Evidence) -> Actor | None:
+    """A sink whose client.id is overridden is still a member of the group `connect-NAME`."""
     name = _only_name(seen.groups, "consumer_group")
     if seen.direction != "read" or not seen.is_worker or name is None or not name.startswith("connect-"):
         return None
-    return Who(kind="connector", name=name.removeprefix("connect-"), rule="connect-group", confidence="likely")
+    return Actor(kind="connector", name=name.removeprefix("connect-"), rule="connect-group", confidence="likely")
 
 
-def _streams(seen: Evidence) -> Who | None:
-    """A Streams instance: by the group that its consumers are in, else by the application id in its client ids."""
+def _streams(seen: Evidence) -> Actor | None:
+    """A Streams instance, by the group of its consumers, else by the application id in its client ids."""
     declared = _only_name(seen.groups, "streams")
     instance = streams_instance(seen.client.client_id)
     if declared is not None:
         unique = instance is not None and _NAMED_INSTANCE.fullmatch(instance) is not None
-        return Who(kind="streams", name=declared, rule="streams-group", confidence="certain" if unique else "likely")
+        return Actor(kind="streams", name=declared, rule="streams-group", confidence="certain" if unique else "likely")
     if instance is None:
         return None
-    application = _only_name(seen.thread_groups)
+    application = _only_name(seen.instance_groups)
     if application is not None:
-        return Who(kind="streams", name=application, rule="streams-thread-group", confidence="likely")
+        return Actor(kind="streams", name=application, rule="streams-thread-group", confidence="likely")
     named = _NAMED_INSTANCE.fullmatch(instance)
     if named is not None:
-        return Who(kind="streams", name=named["app"], rule="streams-client-id", confidence="likely")
-    return Who(kind="streams", name=stem(instance), rule="streams-client-id", confidence="guess")
+        return Actor(kind="streams", name=named["app"], rule="streams-client-id", confidence="likely")
+    return Actor(kind="streams", name=stem(instance), rule="streams-client-id", confidence="guess")
 
 
-def _share_group(seen: Evidence) -> Who | None:
+def _share_group(seen: Evidence) -> Actor | None:
     if seen.group is not None and seen.group.kind == "share_group":
-        return Who(kind="share_group", name=seen.group.name, rule="share-fetch", confidence="certain")
+        return Actor(kind="share_group", name=seen.group.name, rule="share-fetch", confidence="certain")
     return None
 
 
-def _spark(seen: Evidence) -> Who | None:
-    """Spark's consumers have a random group for each run; the number behind it stands for the query's checkpoint."""
+def _spark(seen: Evidence) -> Actor | None:
+    """Spark uses a random group for each run, followed by a number that identifies the checkpoint of the query."""
     match = None if seen.client.client_id is None else _SPARK.fullmatch(seen.client.client_id)
     if match is None:
         return None
@@ -191,47 +180,53 @@ def _spark(seen: Evidence) -> Who | None:
         return None
     name = prefix if checkpoint is None else f"{prefix}-{checkpoint}"
     sure: Confidence = "likely" if checkpoint is not None else "guess"
-    return Who(kind="spark", name=name, rule="spark-client-id", confidence=sure)
+    return Actor(kind="spark", name=name, rule="spark-client-id", confidence=sure)
 
 
-def _consumer_group(seen: Evidence) -> Who | None:
+def _consumer_group(seen: Evidence) -> Actor | None:
     if seen.direction != "read":
         return None
     name = _only_name(seen.groups, "consumer_group")
     if name is not None:
-        return Who(kind="consumer_group", name=name, rule="group-member", confidence="likely")
-    # Several groups, and Java's own client ids say which: consumer-GROUP-1.
+        return Actor(kind="consumer_group", name=name, rule="group-member", confidence="likely")
+    # Of several groups, the default client id of a Java consumer names one: consumer-GROUP-1.
     fitting = [one.name for one in seen.groups if _names_group(seen.client.client_id, one.name)]
     if len(fitting) == 1:
-        return Who(kind="consumer_group", name=fitting[0], rule="group-member-client-id", confidence="likely")
+        return Actor(kind="consumer_group", name=fitting[0], rule="group-member-client-id", confidence="likely")
     return None
 
 
-def _transactional(seen: Evidence) -> Who | None:
-    """Transactional ids are fenced by the broker: what they begin with is one application's."""
+def _transactional(seen: Evidence) -> Actor | None:
+    """The broker fences transactional ids, so that one application owns a prefix."""
     if seen.direction != "write" or not seen.transactional_id:
         return None
-    return Who(kind="client", name=stem(seen.transactional_id), rule="transactional-id", confidence="likely")
+    return Actor(kind="client", name=stem(seen.transactional_id), rule="transactional-id", confidence="likely")
 
 
-def _principal(seen: Evidence) -> Who | None:
+def _principal(seen: Evidence) -> Actor | None:
     principal = seen.client.principal
-    if principal is None or principal == ANONYMOUS or (seen.principal_is_shared and is_telling(seen.client.client_id)):
+    if (
+        principal is None
+        or principal == ANONYMOUS
+        or (seen.principal_is_shared and is_configured(seen.client.client_id))
+    ):
         return None
     sure: Confidence = "guess" if seen.principal_is_shared else "likely"
-    return Who(kind="client", name=principal, rule="principal", confidence=sure)
+    return Actor(kind="client", name=principal, rule="principal", confidence=sure)
 
 
-def _client_and_principal(seen: Evidence) -> Who | None:
+def _client_and_principal(seen: Evidence) -> Actor | None:
     client_id, principal = seen.client.client_id, seen.client.principal
-    if client_id is None or not is_telling(client_id):
+    if client_id is None or not is_configured(client_id):
         return None
     has_proof = principal is not None and principal != ANONYMOUS
     name = f"{principal}/{stem(client_id)}" if has_proof else stem(client_id)
-    return Who(kind="client", name=name, rule="client-id-and-principal", confidence="likely" if has_proof else "guess")
+    return Actor(
+        kind="client", name=name, rule="client-id-and-principal", confidence="likely" if has_proof else "guess"
+    )
 
 
-_RULES: Final[tuple[Callable[[Evidence], Who | None], ...]] = (
+_RULES: Final[tuple[Callable[[Evidence], Actor | None], ...]] = (
     _connector,
     _connect_group,
     _streams,
@@ -244,8 +239,8 @@ _RULES: Final[tuple[Callable[[Evidence], Who | None], ...]] = (
 )
 
 
-def _only_name(groups: Sequence[Group], kind: GroupKind | None = None) -> str | None:
-    """The name of the one group of this kind; None when there is none, or when there are several."""
+def _only_name(groups: Sequence[GroupRef], kind: GroupKind | None = None) -> str | None:
+    """The name of the only group of this kind; None if there is none or more than one."""
     names = {one.name for one in groups if kind is None or one.kind == kind}
     return names.pop() if len(names) == 1 else None
 
@@ -253,3 +248,95 @@ def _only_name(groups: Sequence[Group], kind: GroupKind | None = None) -> str | 
 def _names_group(client_id: str | None, group: str) -> bool:
     begin = f"consumer-{group}-"
     return client_id is not None and client_id.startswith(begin) and client_id[len(begin) :].isdecimal()
+
+
+class _Membership:
+    """The time of the last heartbeat, and the number of connections with this membership."""
+
+    __slots__ = ("at", "connections")
+
+    def __init__(self) -> None:
+        self.at = float("-inf")
+        self.connections = 0
+
+
+_Table = OrderedDict[ClientKey, dict[GroupRef, _Membership]]
+
+
+class GroupMemberships:
+    """The groups of clients, and the principals that several clients share.
+
+    A membership ends with its last connection, or without heartbeats. The longest idle client is evicted first.
+    """
+
+    def __init__(self, most: int = _MOST_CLIENTS) -> None:
+        self._most = most
+        self._by_client: _Table = OrderedDict()
+        self._by_instance: _Table = OrderedDict()
+        self._stems: OrderedDict[str, set[str]] = OrderedDict()  # of the names of a principal's clients
+
+    def __len__(self) -> int:
+        return len(self._by_client) + len(self._by_instance) + len(self._stems)
+
+    def add(self, client: ClientKey, group: GroupRef, now: float, *, is_first: bool = True) -> bool:
+        """The broker accepted this client as a member; True if that is new. `is_first`: on this connection."""
+        is_new = False
+        for table, key in zip((self._by_client, self._by_instance), related_keys(client), strict=False):
+            groups = table.setdefault(key, {})
+            table.move_to_end(key)
+            if len(table) > self._most:
+                table.popitem(last=False)
+            if group not in groups and len(groups) >= _MOST_GROUPS:
+                del groups[min(groups, key=lambda one: groups[one].at)]
+            membership = groups.setdefault(group, _Membership())
+            is_new = is_new or membership.at < now - _MEMBERSHIP_S
+            membership.at = now
+            membership.connections += is_first
+        return is_new
+
+    def remove(self, client: ClientKey, group: GroupRef) -> None:
+        """A connection with this membership has closed."""
+        for table, key in zip((self._by_client, self._by_instance), related_keys(client), strict=False):
+            groups = table.get(key, {})
+            membership = groups.get(group)
+            if membership is not None:
+                membership.connections -= 1
+                if membership.connections <= 0:
+                    del groups[group]
+                    if not groups:
+                        del table[key]
+
+    def groups_of(self, client: ClientKey, now: float) -> tuple[GroupRef, ...]:
+        return _active(self._by_client.get(client), now)
+
+    def instance_groups_of(self, client: ClientKey, now: float) -> tuple[GroupRef, ...]:
+        """The groups of all clients of its Streams instance: producers and restore consumers are in none."""
+        keys = related_keys(client)
+        return _active(self._by_instance.get(keys[-1]), now) if len(keys) > 1 else ()
+
+    def add_client(self, client: ClientKey) -> bool:
+        """Note the name of a client; True if its principal became a shared one."""
+        principal, client_id = client.principal, client.client_id
+        if principal is None or principal == ANONYMOUS or client_id is None or not is_configured(client_id):
+            return False
+        stems = self._stems.setdefault(principal, set())
+        self._stems.move_to_end(principal)
+        if len(self._stems) > self._most:
+            self._stems.popitem(last=False)
+        if len(stems) >= _MOST_STEMS:
+            return False
+        stems.add(stem(streams_instance(client_id) or client_id)[:_LONGEST_STEM])
+        return len(stems) == _MOST_STEMS
+
+    def is_shared_principal(self, principal: str | None) -> bool:
+        return principal is not None and len(self._stems.get(principal, ())) >= _MOST_STEMS
+
+
+def related_keys(client: ClientKey) -> tuple[ClientKey, ...]:
+    """The key of the client, and that of the Streams instance that it is part of."""
+    instance = streams_instance(client.client_id)
+    return (client,) if instance is None else (client, client._replace(client_id=instance))
+
+
+def _active(groups: dict[GroupRef, _Membership] | None, now: float) -> tuple[GroupRef, ...]:
+    return tuple(one for one, found in (groups or {}).items() if found.at >= now - _MEMBERSHIP_S)

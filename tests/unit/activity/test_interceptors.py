@@ -1,21 +1,22 @@
-"""What the watcher sees of calls that pass: which topic, how many bytes, who; and that the calls pass as they came."""
+"""Watching requests: topics, bytes and actors, and that requests and responses pass unchanged."""
 
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from headgate.activity import usage_tracker as ledger_module
-from headgate.activity.group_watcher import GroupWatcher
+from headgate.activity.interceptors import GroupMembershipInterceptor, TopicUsageInterceptor
+from headgate.activity.model.identity import OTHER
 from headgate.activity.model.intervals import Interval
-from headgate.activity.topic_names import Topics
-from headgate.activity.usage_tracker import Ledger
-from headgate.activity.watchers import UseWatcher
+from headgate.activity.topic_resolver import TopicResolver
+from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
-from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.interceptor import CloseCause, Interceptor, Session
+from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
+from headgate.proxy.interceptor import RequestFrame
 from headgate.proxy.principals import Principals
 from headgate.wire.codec import encode
 from headgate.wire.messages.data import (
@@ -38,7 +39,7 @@ from headgate.wire.messages.share import (
     ShareFetchTopicResponse,
 )
 from headgate.wire.schema import Message
-from tests.support.fake_upstream import Broker, Client, request
+from tests.support.fake_upstream import Broker, Client, answer, request
 from tests.unit.proxy.stage import Stage, stage, until
 
 PRODUCE, FETCH, HEARTBEAT, SHARE_FETCH = 0, 1, 12, 78
@@ -83,23 +84,23 @@ def brought(*topics: bytes, size: int = 1000) -> FetchResponse:
     )
 
 
-async def nobody(_: object, __: object) -> list[tuple[str, bytes]]:
+async def no_topics(_: object, __: object) -> list[tuple[str, bytes]]:
     return []
 
 
 @dataclass
 class Scene:
-    """A gateway that watches."""
+    """A gateway with both interceptors."""
 
     on: Stage
-    ledger: Ledger
-    watcher: UseWatcher
+    tracker: UsageTracker
+    watcher: TopicUsageInterceptor
     client: Client
     broker: Broker
     sent: list[int] = field(default_factory=list)
 
     async def call(self, key: int, version: int, asked: Message, said: Message | None, client_id: bytes = b"c") -> None:
-        """One call through the gateway, unchanged both ways."""
+        """One request and its response, which pass unchanged."""
         frame = request(key, version, asked, client_id=client_id)
         self.sent.append(len(frame) - 4)
         await self.client.send(frame)
@@ -111,26 +112,26 @@ class Scene:
         assert await self.client.frame() == there.answer(said)
 
     def uses(self) -> dict[tuple[str | None, str], int]:
-        """Bytes by topic and direction; topics are known by what the calls carry."""
+        """Bytes by topic and direction."""
         found: dict[tuple[str | None, str], int] = {}
-        for one in self.ledger.intervals:
+        for one in self.tracker.intervals:
             key = (one.topic.name or one.topic.id, one.direction)
             found[key] = found.get(key, 0) + one.bytes
         return found
 
     def only(self) -> Interval:
-        [interval] = self.ledger.intervals
+        [interval] = self.tracker.intervals
         return interval
 
 
 @asynccontextmanager
-async def scene(workers: tuple[str, ...] = (), most: int = 0) -> AsyncIterator[Scene]:
+async def scene(most_uses: int = 100) -> AsyncIterator[Scene]:
     principals = Principals()
-    ledger = Ledger(principals, Topics(nobody), SystemClock(), workers=workers, most=most)
-    watcher = UseWatcher(ledger)
-    async with stage(principals, watcher, GroupWatcher(ledger)) as on:
+    tracker = UsageTracker(principals, TopicResolver(no_topics), SystemClock(), most_uses=most_uses)
+    watcher = TopicUsageInterceptor(tracker)
+    async with stage(principals, watcher, GroupMembershipInterceptor(tracker)) as on:
         client, broker = await on.pair()
-        yield Scene(on, ledger, watcher, client, broker)
+        yield Scene(on, tracker, watcher, client, broker)
         assert on.gateway.metrics.chain_meter.failures == 0
 
 
@@ -150,7 +151,7 @@ async def test_a_produce_of_one_topic_counts_all_its_bytes(version: int, name: s
         assert it.only().client == ("User:ANONYMOUS", "c", "127.0.0.1")
 
 
-async def test_a_produce_that_was_refused_is_no_use_neither_the_first_nor_a_later_one() -> None:
+async def test_a_refused_produce_is_no_use_neither_the_first_nor_a_later_one() -> None:
     async with scene() as it:
         await it.call(PRODUCE, 13, produce(ID_1), took(ID_1, code=29))
         assert it.uses() == {}
@@ -160,14 +161,14 @@ async def test_a_produce_that_was_refused_is_no_use_neither_the_first_nor_a_late
         assert it.uses() == {(TEXT_1, "write"): it.sent[1] + it.sent[3]}
 
 
-async def test_a_produce_without_an_answer_counts_as_it_is_sent() -> None:
+async def test_a_produce_without_a_response_counts_when_it_is_sent() -> None:
     async with scene() as it:
         for _ in range(3):
             await it.call(PRODUCE, 13, produce(ID_1, acks=0), None)
         assert it.uses() == {(TEXT_1, "write"): sum(it.sent)}
 
 
-async def test_topics_of_one_call_share_its_bytes_and_those_of_calls_that_were_not_looked_at() -> None:
+async def test_topics_of_one_produce_share_its_bytes_and_those_of_skipped_ones() -> None:
     async with scene() as it:
         for _ in range(21):
             await it.call(PRODUCE, 12, produce(b"a", b"b"), took(b"a", b"b"))
@@ -177,7 +178,7 @@ async def test_topics_of_one_call_share_its_bytes_and_those_of_calls_that_were_n
         assert sum(uses.values()) == pytest.approx(sum(it.sent[:19]), abs=4)
 
 
-async def test_a_topic_that_comes_later_on_a_known_connection_is_seen_at_once() -> None:
+async def test_a_later_topic_on_a_known_connection_is_seen_at_once() -> None:
     async with scene() as it:
         for topic in (ID_1, ID_1, ID_2, ID_1, ID_2):
             await it.call(PRODUCE, 13, produce(topic), took(topic))
@@ -188,7 +189,7 @@ async def test_a_topic_that_comes_later_on_a_known_connection_is_seen_at_once() 
 
 
 @pytest.mark.parametrize("version", [4, 6, 11, 12, 13, 17, 18])
-async def test_a_fetch_counts_the_records_that_it_brings(version: int) -> None:
+async def test_a_fetch_counts_the_records_in_its_response(version: int) -> None:
     topic = ID_1 if version >= 13 else b"orders"
     async with scene() as it:
         await it.call(FETCH, version, FetchRequest(), FetchResponse())
@@ -202,7 +203,7 @@ async def test_a_fetch_counts_the_records_that_it_brings(version: int) -> None:
         assert size == pytest.approx(5000, rel=0.02)
 
 
-async def test_a_fetch_of_several_topics_is_seen_in_part_and_counted_in_all() -> None:
+async def test_fetches_of_several_topics_are_parsed_in_part_and_counted_in_full() -> None:
     async with scene() as it:
         for _ in range(19):
             await it.call(FETCH, 17, FetchRequest(), brought(ID_1, ID_2))
@@ -211,7 +212,7 @@ async def test_a_fetch_of_several_topics_is_seen_in_part_and_counted_in_all() ->
         assert sum(uses.values()) == pytest.approx(19 * 2000, rel=0.1)
 
 
-async def test_a_large_answer_is_read_while_it_passes_in_pieces() -> None:
+async def test_a_large_response_is_parsed_while_it_passes_in_chunks() -> None:
     async with scene() as it:
         for topics in ((ID_1,), (ID_1, ID_2), (ID_2,)):
             await it.call(FETCH, 17, FetchRequest(), brought(*topics, size=700_000))
@@ -225,106 +226,102 @@ async def test_a_share_fetch_names_its_group() -> None:
         said = ShareFetchResponse(responses=(ShareFetchTopicResponse(topic_id=ID_1, partitions=(partition,)),))
         for _ in range(2):
             await it.call(SHARE_FETCH, 1, ShareFetchRequest(group_id="sg", member_id="m"), said)
-        who = it.only().who
-        assert (who.kind, who.name, who.rule, who.confidence) == ("share_group", "sg", "share-fetch", "certain")
+        actor = it.only().actor
+        assert (actor.kind, actor.name, actor.rule, actor.confidence) == ("share_group", "sg", "share-fetch", "certain")
         assert it.only().bytes == 400
 
 
-async def test_a_group_that_the_broker_accepted_on_another_connection_names_who_fetches() -> None:
+async def test_a_group_that_the_broker_accepted_on_another_connection_names_the_actor() -> None:
     async with scene() as it:
         await it.call(FETCH, 17, FetchRequest(), brought(ID_1))
-        assert it.only().who.rule == "client-id-and-principal"
+        assert it.only().actor.rule == "client-id-and-principal"
         other, broker = await it.on.pair()
         for code in (25, 0):
-            assert it.only().who.kind != "consumer_group"
+            assert it.only().actor.kind != "consumer_group"
             await other.send(request(HEARTBEAT, 4, HeartbeatRequest(group_id="g", member_id="m"), client_id=b"c"))
             await broker.reply(HeartbeatResponse(error_code=code))
             await other.frame()
-            it.ledger.identify_again(10)
-        who = it.only().who
-        assert (who.kind, who.name, who.rule) == ("consumer_group", "g", "group-member")
+            it.tracker.identify_again(10)
+        actor = it.only().actor
+        assert (actor.kind, actor.name, actor.rule) == ("consumer_group", "g", "group-member")
         other.close()
-        await until(lambda: not len(it.ledger.groups))
+        await until(lambda: not len(it.tracker.groups))
 
 
 async def test_a_transactional_producer_is_named_by_its_id() -> None:
     async with scene() as it:
         for _ in range(2):
             await it.call(PRODUCE, 13, produce(ID_1, transactional_id="ledger-3"), took(ID_1))
-        assert (it.only().who.name, it.only().named) == ("ledger", "ledger-3")
+        assert (it.only().actor.name, it.only().qualifier) == ("ledger", "ledger-3")
 
 
-async def test_with_its_last_connection_a_use_ends() -> None:
+async def test_a_use_ends_with_its_last_connection() -> None:
     async with scene() as it:
         await it.call(PRODUCE, 13, produce(ID_1), took(ID_1))
-        it.ledger.swept()
+        it.tracker.sweep()
         it.client.close()
-        await until(lambda: not len(it.ledger.intervals))
-        [told] = it.ledger.intervals.take(0.0, 10)
-        assert told.bytes == it.sent[0]
-        assert not it.ledger._sights
-        assert not it.ledger._related
-        assert not it.watcher._produce
+        await until(lambda: not len(it.tracker.intervals))
+        [report] = it.tracker.intervals.take(0.0, 10)
+        assert report.bytes == it.sent[0]
+        assert len(it.tracker) == 0
 
 
-async def test_a_connection_that_changes_its_name_all_the_time_is_counted_with_the_rest() -> None:
+async def test_a_connection_that_changes_its_client_id_too_often_is_added_up_under_other() -> None:
     async with scene() as it:
         for number in range(50):
             await it.call(PRODUCE, 13, produce(ID_1), took(ID_1), client_id=f"name{number}".encode())
             await it.call(FETCH, 17, FetchRequest(), brought(ID_2), client_id=f"name{number}".encode())
-        assert len(it.ledger.intervals) <= 2 * 8 + 2
-        assert it.ledger.intervals.overflows
+        assert len(it.tracker.intervals) <= 2 * 8 + 2
+        assert it.tracker.intervals.overflows
         it.client.close()
-        await until(lambda: not len(it.ledger.intervals))
+        await until(lambda: not len(it.tracker.intervals))
 
 
-async def test_two_names_on_one_connection_are_told_apart_whoever_comes_when() -> None:
+async def test_two_client_ids_on_one_connection_are_counted_separately() -> None:
     async with scene() as it:
         for name in (b"x", b"y", b"x", b"y"):
             await it.call(PRODUCE, 13, produce(ID_1), took(ID_1), client_id=name)
-        by_client = {one.client.client_id: one.bytes for one in it.ledger.intervals}
+        by_client = {one.client.client_id: one.bytes for one in it.tracker.intervals}
         assert by_client == {"x": it.sent[0] + it.sent[2], "y": it.sent[1] + it.sent[3]}
 
 
-async def test_more_topics_than_a_connection_may_have_are_counted_with_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ledger_module, "_MOST_USES", 3)
-    async with scene() as it:
+async def test_topics_above_the_bound_of_a_connection_are_added_up() -> None:
+    async with scene(most_uses=3) as it:
         for number in range(6):
             topic = f"t{number}".encode()
             await it.call(PRODUCE, 12, produce(topic), took(topic))
-        assert it.ledger.intervals.overflows == 1
-        [sight] = it.ledger._sights.values()
-        assert len(sight.uses) == 4
-        [other] = it.ledger.intervals._others.values()
-        assert (other.topic.name, other.bytes) == (None, sum(it.sent[3:]))
+        assert it.tracker.intervals.overflows == 1
+        it.tracker.sweep()
+        reports = it.tracker.intervals.take(0.0, 10)
+        assert [one.topic.name for one in reports] == ["t0", "t1", "t2", None]
+        assert (reports[-1].actor, reports[-1].bytes) == (OTHER, sum(it.sent[3:]))
 
 
-async def test_an_answer_behind_the_end_of_its_client_leaves_nothing_behind() -> None:
-    class Farewell(Interceptor):
-        async def before_upstream_close(self, session: Session, _cause: CloseCause, _deadline: float) -> None:
-            await session.call(ApiKey(HEARTBEAT), ApiVersion(4), encode(HeartbeatRequest(), 4))
+def test_a_response_after_the_end_of_its_client_leaves_nothing_behind() -> None:
+    tracker = UsageTracker(Principals(), TopicResolver(no_topics), SystemClock())
+    usage, groups = TopicUsageInterceptor(tracker), GroupMembershipInterceptor(tracker)
+    session: Any = SimpleNamespace(number=1, peer="h", know=lambda *_: None)
 
-    principals = Principals()
-    ledger = Ledger(principals, Topics(nobody), SystemClock())
-    watcher = UseWatcher(ledger)
-    async with stage(principals, watcher, GroupWatcher(ledger), Farewell()) as on:
-        client, broker = await on.pair()
-        beat = HeartbeatRequest(group_id="g", member_id="m")
-        await client.send(request(PRODUCE, 13, produce(ID_1)), request(HEARTBEAT, 4, beat))
-        asked = [await broker.request() for _ in range(2)]
-        client.close()
-        last = await broker.request()
-        await broker.send(asked[0].answer(took(ID_1)), asked[1].answer(HeartbeatResponse()))
-        await broker.send(last.answer(HeartbeatResponse()))
-        await until(lambda: not on.gateway._farewells)
-        assert len(ledger.intervals) == len(ledger.groups) == 0
-        assert not ledger._sights
-        assert not ledger._memberships
+    def frame(key: int, version: int, message: Message) -> RequestFrame:
+        return RequestFrame(
+            api_key=ApiKey(key),
+            api_version=ApiVersion(version),
+            correlation_id=CorrelationId(7),
+            client_id="c",
+            body=encode(message, version),
+        )
+
+    groups.on_open(session)
+    produced = usage.on_request(frame(PRODUCE, 13, produce(ID_1)), session).context
+    joined = groups.on_request(frame(HEARTBEAT, 4, HeartbeatRequest(group_id="g", member_id="m")), session).context
+    usage.on_close(session)
+    groups.on_close(session)
+    usage.on_chunk(memoryview(answer(PRODUCE, 13, 7, took(ID_1))), produced, session)
+    groups.on_chunk(memoryview(answer(HEARTBEAT, 4, 7, HeartbeatResponse())), joined, session)
+    assert len(tracker) == 0
 
 
-async def test_calls_that_nobody_can_read_pass_and_are_counted() -> None:
+async def test_unreadable_requests_pass_and_are_counted() -> None:
     async with scene() as it:
         broken = request(PRODUCE, 13, b"\x00\xff\xff" + bytes(4) + b"\xff\xff\xff\xff\xff\x0f")
         await it.client.send(broken)

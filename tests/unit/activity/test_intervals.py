@@ -1,4 +1,4 @@
-"""Intervals of use: when they are told, and that nothing is told twice or forgotten."""
+"""Intervals of use: when they are reported, and that every byte is reported once."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.activity.model.identity import OTHER, ClientKey, Who
-from headgate.activity.model.intervals import Interval, Intervals, Observed, TopicRef
+from headgate.activity.model.identity import OTHER, ClientKey
+from headgate.activity.model.intervals import Interval, Intervals, TopicRef, UsageReport
+from headgate.facts import Actor
 
 CLIENT = ClientKey("User:a", "c", "h")
-WHO = Who(kind="client", name="a", rule="principal", confidence="likely")
-SOMEBODY_ELSE = replace(WHO, name="b")
+ACTOR = Actor(kind="client", name="a", rule="principal", confidence="likely")
+OTHER_ACTOR = replace(ACTOR, name="b")
 EPOCH_MS = 1_794_700_000_000
 
 
@@ -22,7 +23,7 @@ class World:
     def __init__(self, most: int = 100, most_closed: int = 100) -> None:
         self.intervals = Intervals(most, most_closed)
         self.now = 0.0
-        self.told: list[Observed] = []
+        self.reports: list[UsageReport] = []
 
     @property
     def ms(self) -> int:
@@ -30,17 +31,17 @@ class World:
 
     def use(self, interval: Interval, size: int) -> None:
         interval.bytes += size
-        self.intervals.used((interval,), self.ms)
+        self.intervals.mark_used((interval,), self.ms)
 
-    def take(self, most: int = 1000) -> list[Observed]:
-        told = self.intervals.take(self.now, most)
-        self.told += told
-        return told
+    def take(self, most: int = 1000) -> list[UsageReport]:
+        reports = self.intervals.take(self.now, most)
+        self.reports += reports
+        return reports
 
     def times(self) -> list[float]:
-        """When something was told while a client uses its topic every second for an hour."""
+        """The times of reports while a client uses its topic every second for an hour."""
         at = []
-        interval = self.intervals.open(CLIENT, TopicRef(name="t"), "write", WHO)
+        interval = self.intervals.open(CLIENT, TopicRef(name="t"), "write", ACTOR)
         while self.now < 3600:
             self.use(interval, 1)
             if self.take():
@@ -49,23 +50,23 @@ class World:
         return at
 
 
-def test_a_use_is_told_at_once_then_after_1_5_and_15_minutes_and_every_15() -> None:
+def test_a_use_is_reported_at_once_then_after_1_5_and_15_minutes_and_every_15() -> None:
     assert World().times() == [0, 60, 360, 1260, 2160, 3060]
 
 
-def test_each_telling_covers_the_time_and_the_bytes_since_the_last() -> None:
+def test_each_report_covers_the_time_and_the_bytes_since_the_last() -> None:
     world = World()
     world.times()
-    assert [(one.since_ms - EPOCH_MS, one.until_ms - EPOCH_MS, one.bytes) for one in world.told[:3]] == [
+    assert [(one.since_ms - EPOCH_MS, one.until_ms - EPOCH_MS, one.bytes) for one in world.reports[:3]] == [
         (0, 0, 1),
         (1000, 60_000, 60),
         (61_000, 360_000, 300),
     ]
 
 
-def test_without_use_nothing_is_told_and_the_next_use_is_told_at_once() -> None:
+def test_without_use_nothing_is_reported_and_the_next_use_is_reported_at_once() -> None:
     world = World()
-    interval = world.intervals.open(CLIENT, TopicRef(name="t"), "read", WHO)
+    interval = world.intervals.open(CLIENT, TopicRef(name="t"), "read", ACTOR)
     assert world.take() == []
     world.use(interval, 5)
     assert len(world.take()) == 1
@@ -73,15 +74,15 @@ def test_without_use_nothing_is_told_and_the_next_use_is_told_at_once() -> None:
     assert world.take() == []
     world.now = 2000
     world.use(interval, 7)
-    [told] = world.take()
-    assert (told.since_ms, told.until_ms, told.bytes) == (world.ms, world.ms, 7)
+    [report] = world.take()
+    assert (report.since_ms, report.until_ms, report.bytes) == (world.ms, world.ms, 7)
 
 
-def test_with_the_last_connection_what_was_not_told_is_told() -> None:
+def test_the_rest_is_reported_when_the_last_connection_closes() -> None:
     world = World()
     topic = TopicRef(name="t")
-    first = world.intervals.open(CLIENT, topic, "read", WHO)
-    second = world.intervals.open(CLIENT, topic, "read", WHO)
+    first = world.intervals.open(CLIENT, topic, "read", ACTOR)
+    second = world.intervals.open(CLIENT, topic, "read", ACTOR)
     assert first is second
     world.use(first, 5)
     world.take()
@@ -91,31 +92,31 @@ def test_with_the_last_connection_what_was_not_told_is_told() -> None:
     assert world.take() == []
     assert len(world.intervals) == 1
     second.bytes += 1
-    second.touched = True  # seen by nobody yet
+    second.touched = True  # not swept yet
     world.now = 11
     world.intervals.release(second, world.ms)
-    [told] = world.take()
-    assert (told.since_ms - EPOCH_MS, told.until_ms - EPOCH_MS, told.bytes) == (10_000, 11_000, 7)
+    [report] = world.take()
+    assert (report.since_ms - EPOCH_MS, report.until_ms - EPOCH_MS, report.bytes) == (10_000, 11_000, 7)
     assert len(world.intervals) == 0
     world.now = 5000
     assert world.take() == []
 
 
-def test_when_somebody_else_turns_out_to_be_behind_it_each_has_his_part() -> None:
+def test_use_before_and_after_a_new_attribution_is_reported_for_each_actor() -> None:
     world = World()
-    interval = world.intervals.open(CLIENT, TopicRef(name="t"), "read", WHO)
+    interval = world.intervals.open(CLIENT, TopicRef(name="t"), "read", ACTOR)
     world.use(interval, 5)
     world.take()
     world.now = 10
     world.use(interval, 6)
-    assert not world.intervals.turned_out(interval, WHO)
-    assert world.intervals.turned_out(interval, SOMEBODY_ELSE)
-    [told] = world.take()
-    assert (told.who, told.bytes) == (WHO, 6)
+    assert not world.intervals.attribute(interval, ACTOR)
+    assert world.intervals.attribute(interval, OTHER_ACTOR)
+    [report] = world.take()
+    assert (report.actor, report.bytes) == (ACTOR, 6)
     world.now = 20
     world.use(interval, 7)
-    [told] = world.take()
-    assert (told.who, told.bytes) == (SOMEBODY_ELSE, 7)
+    [report] = world.take()
+    assert (report.actor, report.bytes) == (OTHER_ACTOR, 7)
     world.now = 70
     world.use(interval, 8)
     assert world.take() == []
@@ -123,46 +124,46 @@ def test_when_somebody_else_turns_out_to_be_behind_it_each_has_his_part() -> Non
     assert [one.bytes for one in world.take()] == [8]
 
 
-def test_when_the_table_is_full_uses_are_counted_together_by_topic() -> None:
+def test_when_the_table_is_full_uses_are_added_up_by_topic() -> None:
     world = World(most=10)
     topics = [TopicRef(name=str(number)) for number in range(3)]
     opened = []
     for number in range(1000):
         client = ClientKey("User:a", f"c{number}", "h")
-        opened.append(world.intervals.open(client, topics[number % 3], "write", WHO))
+        opened.append(world.intervals.open(client, topics[number % 3], "write", ACTOR))
         world.use(opened[-1], 1)
     assert len(world.intervals) == 10 + 3
     assert world.intervals.overflows == 990
-    others = [one for one in world.take() if one.who is OTHER]
+    others = [one for one in world.take() if one.actor is OTHER]
     assert len(others) == 3
     assert sum(one.bytes for one in others) == 990
     for interval in opened:
         world.intervals.release(interval, world.ms)
     assert len(world.intervals) == 0
-    assert sum(one.bytes for one in world.told + world.take()) == 1000
+    assert sum(one.bytes for one in world.reports + world.take()) == 1000
 
 
-def test_what_closes_quicker_than_it_is_taken_is_counted_as_lost() -> None:
+def test_reports_of_closed_intervals_above_the_bound_are_counted_as_lost() -> None:
     world = World(most_closed=2)
     for number in range(5):
-        interval = world.intervals.open(CLIENT, TopicRef(name=str(number)), "write", WHO)
+        interval = world.intervals.open(CLIENT, TopicRef(name=str(number)), "write", ACTOR)
         world.use(interval, 1)
         world.intervals.release(interval, world.ms)
     assert len(world.take()) == 2
     assert world.intervals.lost == 3
 
 
-def test_no_more_is_taken_than_was_asked_for_and_the_rest_comes_next() -> None:
+def test_no_more_reports_are_taken_than_asked_for_and_the_rest_comes_next() -> None:
     world = World()
     for number in range(5):
-        world.use(world.intervals.open(CLIENT, TopicRef(name=str(number)), "write", WHO), 1)
+        world.use(world.intervals.open(CLIENT, TopicRef(name=str(number)), "write", ACTOR), 1)
     assert [len(world.take(2)) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_records_are_estimated_from_samples_and_only_for_writes() -> None:
     world = World()
     topic = TopicRef(name="t")
-    write, read = (world.intervals.open(CLIENT, topic, direction, WHO) for direction in ("write", "read"))
+    write, read = (world.intervals.open(CLIENT, topic, direction, ACTOR) for direction in ("write", "read"))
     for interval in (write, read):
         world.use(interval, 1000)
     topic.sample(records=10, size=100)
@@ -175,11 +176,11 @@ def test_records_are_estimated_from_samples_and_only_for_writes() -> None:
 @pytest.mark.parametrize("jump_ms", [-5000, 5000])
 def test_a_wall_clock_that_jumps_makes_no_interval_end_before_it_began(jump_ms: int) -> None:
     intervals = Intervals()
-    interval = intervals.open(CLIENT, TopicRef(name="t"), "read", WHO)
-    intervals.used((interval,), EPOCH_MS)
-    intervals.used((interval,), EPOCH_MS + jump_ms)
-    [told] = intervals.take(0.0, 10)
-    assert told.since_ms <= told.until_ms
+    interval = intervals.open(CLIENT, TopicRef(name="t"), "read", ACTOR)
+    intervals.mark_used((interval,), EPOCH_MS)
+    intervals.mark_used((interval,), EPOCH_MS + jump_ms)
+    [report] = intervals.take(0.0, 10)
+    assert report.since_ms <= report.until_ms
 
 
 STEPS = st.lists(
@@ -195,7 +196,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 4))
-def test_all_bytes_are_told_once_and_tellings_of_a_use_do_not_overlap(
+def test_all_bytes_are_reported_once_and_reports_of_a_use_do_not_overlap(
     steps: list[tuple[str, int, int]], most: int
 ) -> None:
     world = World(most=most)
@@ -205,7 +206,7 @@ def test_all_bytes_are_told_once_and_tellings_of_a_use_do_not_overlap(
     for step, number, amount in steps:
         if step == "use":
             if number not in opened:
-                opened[number] = world.intervals.open(CLIENT, topics[number], "write", WHO)
+                opened[number] = world.intervals.open(CLIENT, topics[number], "write", ACTOR)
             world.use(opened[number], amount)
             used += amount
         elif step == "wait":
@@ -215,12 +216,12 @@ def test_all_bytes_are_told_once_and_tellings_of_a_use_do_not_overlap(
         elif step == "close" and number in opened:
             world.intervals.release(opened.pop(number), world.ms)
         elif step == "turn" and number in opened:
-            world.intervals.turned_out(opened[number], WHO if amount else SOMEBODY_ELSE)
+            world.intervals.attribute(opened[number], ACTOR if amount else OTHER_ACTOR)
     world.intervals.close_all(world.ms)
     world.take()
     assert len(world.intervals) == 0
-    assert sum(one.bytes for one in world.told) == used
+    assert sum(one.bytes for one in world.reports) == used
     for topic in topics:
-        spans = sorted((one.since_ms, one.until_ms) for one in world.told if one.topic is topic)
+        spans = sorted((one.since_ms, one.until_ms) for one in world.reports if one.topic is topic)
         assert all(since <= until for since, until in spans)
         assert all(before[1] <= after[0] for before, after in pairwise(spans))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.activity.model.group_members import KnownGroups
 from headgate.activity.model.identity import (
     ANONYMOUS,
     OTHER,
     ClientKey,
     Evidence,
-    Group,
+    GroupMemberships,
+    GroupRef,
     connector_client,
     identify,
     stem,
@@ -29,9 +29,9 @@ def evidence(row: dict[str, Any]) -> Evidence:
     return Evidence(
         client=ClientKey(row.get("principal", ANONYMOUS), row["client_id"], row.get("host", "10.1.2.3")),
         direction=row["direction"],
-        groups=[Group(*one) for one in row.get("groups", ())],
-        thread_groups=[Group(*one) for one in row.get("thread_groups", ())],
-        group=Group(*row["group"]) if "group" in row else None,
+        groups=[GroupRef(*one) for one in row.get("groups", ())],
+        instance_groups=[GroupRef(*one) for one in row.get("instance_groups", ())],
+        group=GroupRef(*row["group"]) if "group" in row else None,
         transactional_id=row.get("transactional_id"),
         is_worker=row.get("is_worker", False),
         principal_is_shared=row.get("principal_is_shared", False),
@@ -47,8 +47,8 @@ def test_who_it_is(row: dict[str, Any]) -> None:
 def test_every_rule_of_the_page_has_a_row_and_no_other() -> None:
     page = (FIXTURE.parents[3] / "docs" / "activity.md").read_text("utf-8")
     cells = re.findall(r"^\| (`[\w-]+`(?:, `[\w-]+`)*) \|", page, re.MULTILINE)
-    told = {rule for cell in cells for rule in re.findall(r"[\w-]+", cell)}
-    assert told == {row["is"][2] for row in ROWS} | {OTHER.rule}
+    named = {rule for cell in cells for rule in re.findall(r"[\w-]+", cell)}
+    assert named == {row["is"][2] for row in ROWS} | {OTHER.rule}
 
 
 @given(st.text(max_size=80), st.sampled_from(["read", "write"]), st.text(max_size=40) | st.none())
@@ -71,66 +71,65 @@ def test_of_names_made_to_be_slow_to_read_a_stem_is_found_too() -> None:
 # What is remembered of groups.
 
 CLIENT = ClientKey("User:a", "svc-StreamThread-1-consumer", "h1")
-G, OTHER_GROUP = Group("consumer_group", "g"), Group("consumer_group", "o")
+G, OTHER_GROUP = GroupRef("consumer_group", "g"), GroupRef("consumer_group", "o")
 
 
 def test_a_group_is_known_to_all_clients_with_the_same_key_and_to_no_other() -> None:
-    known = KnownGroups()
-    assert known.joined(CLIENT, G, 1.0)
-    assert not known.joined(CLIENT, G, 2.0)
+    known = GroupMemberships()
+    assert known.add(CLIENT, G, 1.0)
+    assert not known.add(CLIENT, G, 2.0)
     assert known.groups_of(CLIENT, 3.0) == (G,)
     assert known.groups_of(CLIENT._replace(host="h2"), 3.0) == ()
     assert known.groups_of(CLIENT._replace(principal="User:b"), 3.0) == ()
     producer = CLIENT._replace(client_id="svc-StreamThread-2-producer")
     assert known.groups_of(producer, 3.0) == ()
-    assert known.thread_groups_of(producer, 3.0) == (G,)
-    assert known.thread_groups_of(producer._replace(host="h2"), 3.0) == ()
+    assert known.instance_groups_of(producer, 3.0) == (G,)
+    assert known.instance_groups_of(producer._replace(host="h2"), 3.0) == ()
 
 
 def test_a_group_that_is_not_heard_of_any_more_is_forgotten_so_a_restart_under_another_is_not_ambiguous() -> None:
-    known = KnownGroups()
-    known.joined(CLIENT, G, 0.0)
-    known.joined(CLIENT, OTHER_GROUP, 290.0)
+    known = GroupMemberships()
+    known.add(CLIENT, G, 0.0)
+    known.add(CLIENT, OTHER_GROUP, 290.0)
     assert set(known.groups_of(CLIENT, 299.0)) == {G, OTHER_GROUP}
     assert known.groups_of(CLIENT, 301.0) == (OTHER_GROUP,)
-    assert known.joined(CLIENT, G, 302.0)
+    assert known.add(CLIENT, G, 302.0)
 
 
 def test_a_membership_ends_with_the_last_connection_that_had_it() -> None:
-    known = KnownGroups()
-    known.joined(CLIENT, G, 0.0)
-    known.joined(CLIENT, G, 1.0)
-    known.joined(CLIENT, G, 2.0, is_first=False)
-    known.left(CLIENT, G)
-    assert known.groups_of(CLIENT, 3.0) == known.thread_groups_of(CLIENT, 3.0) == (G,)
-    known.left(CLIENT, G)
-    assert known.groups_of(CLIENT, 3.0) == known.thread_groups_of(CLIENT, 3.0) == ()
+    known = GroupMemberships()
+    known.add(CLIENT, G, 0.0)
+    known.add(CLIENT, G, 1.0)
+    known.add(CLIENT, G, 2.0, is_first=False)
+    known.remove(CLIENT, G)
+    assert known.groups_of(CLIENT, 3.0) == known.instance_groups_of(CLIENT, 3.0) == (G,)
+    known.remove(CLIENT, G)
+    assert known.groups_of(CLIENT, 3.0) == known.instance_groups_of(CLIENT, 3.0) == ()
     assert len(known) == 0
-    known.left(CLIENT, G)
-    assert known.joined(CLIENT, OTHER_GROUP, 4.0)
+    known.remove(CLIENT, G)
+    assert known.add(CLIENT, OTHER_GROUP, 4.0)
     assert known.groups_of(CLIENT, 4.0) == (OTHER_GROUP,)
 
 
 def test_a_million_clients_do_not_grow_it() -> None:
-    known = KnownGroups(most=100)
+    known = GroupMemberships(most=100)
     for number in range(10_000):
-        known.joined(ClientKey("User:a", f"c{number}-StreamThread-1-consumer", "h"), G, float(number))
-        known.met(ClientKey(f"User:{number}", f"c{number}", "h"))
-    assert len(known) <= 200
-    assert len(known._stems) <= 10_000
+        known.add(ClientKey("User:a", f"c{number}-StreamThread-1-consumer", "h"), G, float(number))
+        known.add_client(ClientKey(f"User:{number}", f"c{number}", "h"))
+    assert len(known) <= 300
     for number in range(100):
-        known.joined(CLIENT, Group("consumer_group", str(number)), 5.0)
+        known.add(CLIENT, GroupRef("consumer_group", str(number)), 5.0)
     assert len(known.groups_of(CLIENT, 5.0)) <= 4
 
 
 def test_a_principal_is_shared_when_two_clients_that_have_names_use_it() -> None:
-    known = KnownGroups()
-    assert not known.met(ClientKey("User:a", "orders-1", "h"))
-    assert not known.met(ClientKey("User:a", "orders-2", "h2"))  # two instances of one
-    assert not known.met(ClientKey("User:a", "producer-1", "h"))  # a library's default is no name
-    assert not known.is_shared("User:a")
-    assert known.met(ClientKey("User:a", "billing", "h"))
-    assert known.is_shared("User:a")
-    assert not known.met(ClientKey("User:a", "third", "h"))  # it is known
-    assert not known.is_shared("User:b")
-    assert not known.is_shared(None)
+    known = GroupMemberships()
+    assert not known.add_client(ClientKey("User:a", "orders-1", "h"))
+    assert not known.add_client(ClientKey("User:a", "orders-2", "h2"))  # two instances of one
+    assert not known.add_client(ClientKey("User:a", "producer-1", "h"))  # a library's default is no name
+    assert not known.is_shared_principal("User:a")
+    assert known.add_client(ClientKey("User:a", "billing", "h"))
+    assert known.is_shared_principal("User:a")
+    assert not known.add_client(ClientKey("User:a", "third", "h"))  # it is known
+    assert not known.is_shared_principal("User:b")
+    assert not known.is_shared_principal(None)

@@ -1,8 +1,7 @@
-"""Connect's records of active topics (KIP-558), read and written, and what they say together.
+"""Connect's records of active topics (KIP-558): decoded, encoded, and reduced to a map from connectors to topics.
 
-One rule: what a connector uses is what the last record of each of its keys says, a value or a null, whoever wrote it;
-copies change nothing. A record that is not understood is passed over with a reason, as Connect passes over it. The key
-decides: a value is only asked whether Connect would take it. Never a word here about what used to be.
+The last record of each key decides, a value or a tombstone, and duplicates change nothing. A record that cannot be
+decoded is skipped with a reason, as a Connect worker skips it. The topic and the connector are those of the key.
 """
 
 import json
@@ -12,11 +11,10 @@ from typing import Final
 
 _PREFIX: Final = "status-topic-"
 _SEPARATOR: Final = ":connector-"
-_OTHERS: Final = ("status-connector-", "status-task-")  # what else Connect keeps in the topic
+_OTHERS: Final = ("status-connector-", "status-task-")  # the other records of the topic
 _CONFIG_PREFIX: Final = "connector-"
 _INT32, _INT64 = 2**31, 2**63
-# Kafka's longest topic name, and far more than anybody calls a connector.
-MAX_TOPIC, MAX_CONNECTOR = 249, 1024
+_MAX_TOPIC, MAX_CONNECTOR = 249, 1024  # the first is Kafka's limit
 _MOST_KEY_BYTES: Final = 8192
 _MOST_VALUE_BYTES: Final = 65_536
 _MOST_DELETED: Final = 10_000
@@ -24,7 +22,7 @@ _MOST_DELETED: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicUsed:
-    """A task of the connector was the last to say that it uses the topic."""
+    """A task of the connector used the topic."""
 
     topic: str
     connector: str
@@ -34,7 +32,7 @@ class TopicUsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReset:
-    """The connector does not use the topic any more."""
+    """The topic was removed from the active topics of the connector."""
 
     topic: str
     connector: str
@@ -42,17 +40,17 @@ class TopicReset:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Nothing that is ours; `reason` None: Connect's own status of connectors and tasks, nothing to wonder about."""
+    """A record that is not about an active topic; `reason` is None for the status of connectors and tasks."""
 
     reason: str | None = None
 
 
-_NOT_OURS: Final = Skipped()
-Status = TopicUsed | TopicReset
+_OTHER_STATUS: Final = Skipped()
+TopicStatus = TopicUsed | TopicReset
 
 
-def read_status(key: bytes | None, value: bytes | None) -> Status | Skipped:
-    """What a record of the status topic says; the first colon ends the topic's name, which can have none."""
+def read_status(key: bytes | None, value: bytes | None) -> TopicStatus | Skipped:
+    """Decode a record of the status topic; the first colon ends the name of the topic, which cannot contain one."""
     if key is None:
         return Skipped("the record has no key")
     if len(key) > _MOST_KEY_BYTES or (value is not None and len(value) > _MOST_VALUE_BYTES):
@@ -62,7 +60,7 @@ def read_status(key: bytes | None, value: bytes | None) -> Status | Skipped:
     except UnicodeDecodeError:
         return Skipped("the key is not UTF-8 text")
     if not text.startswith(_PREFIX):
-        return _NOT_OURS if text.startswith(_OTHERS) else Skipped("the key is none of Connect's")
+        return _OTHER_STATUS if text.startswith(_OTHERS) else Skipped("the key is not one of Connect's")
     topic, colon, connector = text[len(_PREFIX) :].partition(_SEPARATOR)
     if not topic or not connector or ":" in topic or not colon:
         return Skipped("the key does not name a topic and a connector")
@@ -96,14 +94,14 @@ def _no_constant(_: str) -> None:
 _JSON: Final = json.JSONDecoder(parse_constant=_no_constant)  # json.loads would make one for each record
 
 
-def can_be_written(topic: str, connector: str) -> bool:
-    """Whether a record may name these: a connector's name comes from a client's id, and clients choose those."""
+def is_writable(topic: str, connector: str) -> bool:
+    """Whether a record may contain these names: that of the connector comes from a client id, which is untrusted."""
     return (
-        0 < len(topic) <= MAX_TOPIC
+        0 < len(topic) <= _MAX_TOPIC
         and ":" not in topic
         and 0 < len(connector) <= MAX_CONNECTOR
         and topic.isprintable()
-        and connector.isprintable()  # Connect itself refuses control characters; lone surrogates are none of ours
+        and connector.isprintable()  # Connect refuses control characters too
     )
 
 
@@ -112,7 +110,7 @@ def status_key(topic: str, connector: str) -> bytes:
 
 
 def status_value(used: TopicUsed) -> bytes:
-    """The bytes that Connect's own worker would write: no envelope, no blanks, this order."""
+    """The bytes that a Connect worker writes: no schema envelope, no spaces, this order."""
     inner = {
         "name": used.topic,
         "connector": used.connector,
@@ -123,26 +121,28 @@ def status_value(used: TopicUsed) -> bytes:
 
 
 class ActiveTopics:
-    """The map from connectors to the topics that they use: a fold over the records, in each partition's order."""
+    """The map from connectors to the topics that they use."""
 
     __slots__ = ("_topics",)
 
     def __init__(self) -> None:
         self._topics: dict[str, set[str]] = {}
 
-    def take(self, status: Status) -> None:
-        match status:
-            case TopicUsed(topic=topic, connector=connector):
-                self._topics.setdefault(connector, set()).add(topic)
-            case TopicReset(topic=topic, connector=connector):
-                left = self._topics.get(connector)
-                if left is not None:
-                    left.discard(topic)
-                    if not left:
-                        del self._topics[connector]
+    def apply(self, status: TopicStatus) -> None:
+        """Apply the records of a partition in their order."""
+        if isinstance(status, TopicUsed):
+            self.add(status.topic, status.connector)
+            return
+        topics = self._topics.get(status.connector, set())
+        topics.discard(status.topic)
+        if not topics:
+            self._topics.pop(status.connector, None)
+
+    def add(self, topic: str, connector: str) -> None:
+        self._topics.setdefault(connector, set()).add(topic)
 
     def of(self, connector: str) -> tuple[str, ...]:
-        """Sorted; empty for a connector of which nothing is known, as Connect has it."""
+        """The topics of a connector, sorted; empty for an unknown connector, as in Connect."""
         return tuple(sorted(self._topics.get(connector, ())))
 
     def has(self, topic: str, connector: str) -> bool:
@@ -155,42 +155,42 @@ class ActiveTopics:
         self._topics.clear()
 
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs of connector and topic."""
         return sum(map(len, self._topics.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectorWord:
-    """What the config topic said last of a connector: that it is there, or that it was deleted."""
+class ConnectorConfigured:
+    """A connector was configured, or deleted, in the config topic."""
 
     connector: str
-    deleted: bool
+    is_deleted: bool
 
 
-def read_config(key: bytes | None, *, is_null: bool) -> ConnectorWord | None:
-    """A record of the config topic; its value may hold secrets, so nobody looks at more than whether it is null."""
+def read_config(key: bytes | None, *, is_null: bool) -> ConnectorConfigured | None:
+    """Decode the key of a record of the config topic; its value may contain secrets and is not passed in."""
     if key is None or len(key) > _MOST_KEY_BYTES or not key.startswith(_CONFIG_PREFIX.encode()):
         return None
     try:
         connector = key.decode().removeprefix(_CONFIG_PREFIX)
     except UnicodeDecodeError:
         return None
-    return ConnectorWord(connector, is_null) if connector else None
+    return ConnectorConfigured(connector, is_null) if connector else None
 
 
 class DeletedConnectors:
-    """The connectors whose last word in the config topic is a null, the latest ten thousand."""
+    """The connectors whose last record in the config topic is a tombstone; the latest ten thousand are kept."""
 
     __slots__ = ("_names",)
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
 
-    def take(self, words: Iterable[ConnectorWord]) -> None:
-        for word in words:
-            self._names.pop(word.connector, None)
-            if word.deleted:
-                self._names[word.connector] = None
+    def apply(self, records: Iterable[ConnectorConfigured]) -> None:
+        for record in records:
+            self._names.pop(record.connector, None)
+            if record.is_deleted:
+                self._names[record.connector] = None
                 if len(self._names) > _MOST_DELETED:
                     del self._names[next(iter(self._names))]
 
@@ -201,5 +201,5 @@ class DeletedConnectors:
         self._names.clear()
 
     def still_active(self, topics: ActiveTopics) -> tuple[str, ...]:
-        """Those of which topics are still recorded."""
+        """The deleted connectors that still have active topics."""
         return tuple(name for name in self._names if topics.of(name))

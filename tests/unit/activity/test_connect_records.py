@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.activity.model.connect_topics import (
+from headgate.activity.model.connect_records import (
     MAX_CONNECTOR,
     ActiveTopics,
-    ConnectorWord,
+    ConnectorConfigured,
     DeletedConnectors,
     Skipped,
-    Status,
     TopicReset,
+    TopicStatus,
     TopicUsed,
-    can_be_written,
+    is_writable,
     read_config,
     read_status,
     status_key,
@@ -46,10 +46,10 @@ def reset(topic: str, connector: str) -> TopicReset:
     return TopicReset(topic=topic, connector=connector)
 
 
-def folded(records: Sequence[Status]) -> dict[str, tuple[str, ...]]:
+def folded(records: Sequence[TopicStatus]) -> dict[str, tuple[str, ...]]:
     topics = ActiveTopics()
     for record in records:
-        topics.take(record)
+        topics.apply(record)
     return {connector: topics.of(connector) for connector in topics.connectors()}
 
 
@@ -152,7 +152,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS)
-def test_the_last_record_of_each_key_counts(records: list[Status]) -> None:
+def test_the_last_record_of_each_key_counts(records: list[TopicStatus]) -> None:
     last = {(one.connector, one.topic): isinstance(one, TopicUsed) for one in records}
     expected: dict[str, tuple[str, ...]] = {}
     for connector, topic in sorted(key for key, is_used in last.items() if is_used):
@@ -161,7 +161,7 @@ def test_the_last_record_of_each_key_counts(records: list[Status]) -> None:
 
 
 @given(RECORDS, st.data())
-def test_copies_and_compaction_change_nothing(records: list[Status], data: st.DataObject) -> None:
+def test_copies_and_compaction_change_nothing(records: list[TopicStatus], data: st.DataObject) -> None:
     twice = [one for one in records for _ in range(data.draw(st.integers(1, 2)))]
     compacted = {(one.connector, one.topic): one for one in records}
     # Compaction keeps the last of each key, and keys of other partitions come in any order.
@@ -171,12 +171,12 @@ def test_copies_and_compaction_change_nothing(records: list[Status], data: st.Da
 
 @given(RECORDS, RECORDS, st.lists(st.booleans(), max_size=60))
 def test_partitions_may_be_read_in_any_interleaving(
-    first: list[Status], second: list[Status], turns: list[bool]
+    first: list[TopicStatus], second: list[TopicStatus], turns: list[bool]
 ) -> None:
     """A key lies in one partition, so only the order inside of one counts."""
     one = [record for record in first if record.topic != "v"]
     other = [record for record in second if record.topic == "v"]
-    merged: list[Status] = []
+    merged: list[TopicStatus] = []
     left, right = list(one), list(other)
     for turn in turns:
         source = left if turn else right
@@ -189,8 +189,8 @@ def test_partitions_may_be_read_in_any_interleaving(
 def test_a_reset_interleaved_with_recording_has_two_legal_outcomes(at: int) -> None:
     """A reset sends one tombstone for each topic it knew; a task records at any moment between (no happens-before)."""
     known = ["t", "u", "v"]
-    log: list[Status] = [used(topic, "c") for topic in known]
-    resets: list[Status] = [reset(topic, "c") for topic in known]
+    log: list[TopicStatus] = [used(topic, "c") for topic in known]
+    resets: list[TopicStatus] = [reset(topic, "c") for topic in known]
     log += [*resets[:at], used("t", "c"), *resets[at:]]
     # Recorded behind its own tombstone it stays; recorded before it, it is gone until the task says it again.
     assert folded(log) == ({"c": ("t",)} if at >= 1 else {})
@@ -198,17 +198,17 @@ def test_a_reset_interleaved_with_recording_has_two_legal_outcomes(at: int) -> N
 
 
 def test_a_partial_reset_leaves_the_rest_and_a_second_attempt_takes_it() -> None:
-    log: list[Status] = [used("t", "c"), used("u", "c"), reset("t", "c")]
+    log: list[TopicStatus] = [used("t", "c"), used("u", "c"), reset("t", "c")]
     assert folded(log) == {"c": ("u",)}
     assert folded([*log, reset("t", "c"), reset("u", "c")]) == {}
 
 
 def test_a_connector_of_which_nothing_is_known_uses_nothing() -> None:
     topics = ActiveTopics()
-    topics.take(reset("t", "c"))
+    topics.apply(reset("t", "c"))
     assert topics.of("c") == ()
     assert len(topics) == 0
-    topics.take(used("t", "c"))
+    topics.apply(used("t", "c"))
     assert topics.has("t", "c")
     assert not topics.has("t", "d")
     assert len(topics) == 1
@@ -227,18 +227,18 @@ def test_a_connector_of_which_nothing_is_known_uses_nothing() -> None:
     ],
 )
 def test_names_that_no_record_may_carry(topic: str, connector: str) -> None:
-    assert not can_be_written(topic, connector)
+    assert not is_writable(topic, connector)
 
 
 @given(TOPICS, CONNECTORS)
 def test_names_that_may_be_written_are_read_back(topic: str, connector: str) -> None:
-    assert can_be_written(topic, connector)
+    assert is_writable(topic, connector)
     assert read_status(status_key(topic, connector), None) == reset(topic, connector)
 
 
 def test_a_null_in_the_config_topic_is_a_deletion() -> None:
-    assert read_config(b"connector-src-b", is_null=True) == ConnectorWord("src-b", deleted=True)
-    assert read_config(b"connector-src-b", is_null=False) == ConnectorWord("src-b", deleted=False)
+    assert read_config(b"connector-src-b", is_null=True) == ConnectorConfigured("src-b", is_deleted=True)
+    assert read_config(b"connector-src-b", is_null=False) == ConnectorConfigured("src-b", is_deleted=False)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +250,14 @@ def test_other_records_of_the_config_topic_say_nothing(key: bytes | None) -> Non
 
 def test_deleted_is_who_was_deleted_last_and_has_topics() -> None:
     deleted, topics = DeletedConnectors(), ActiveTopics()
-    topics.take(used("t", "a"))
-    topics.take(used("t", "b"))
-    deleted.take(
-        [ConnectorWord("a", deleted=True), ConnectorWord("b", deleted=True), ConnectorWord("b", deleted=False)]
+    topics.apply(used("t", "a"))
+    topics.apply(used("t", "b"))
+    deleted.apply(
+        [
+            ConnectorConfigured("a", is_deleted=True),
+            ConnectorConfigured("b", is_deleted=True),
+            ConnectorConfigured("b", is_deleted=False),
+        ]
     )
     assert "a" in deleted
     assert "b" not in deleted
@@ -262,6 +266,6 @@ def test_deleted_is_who_was_deleted_last_and_has_topics() -> None:
 
 def test_deletions_that_are_remembered_are_bounded() -> None:
     deleted = DeletedConnectors()
-    deleted.take(ConnectorWord(str(number), deleted=True) for number in range(10_005))
+    deleted.apply(ConnectorConfigured(str(number), is_deleted=True) for number in range(10_005))
     assert "4" not in deleted
     assert "5" in deleted

@@ -1,0 +1,258 @@
+"""Reads the status topic of a Connect cluster, and appends records and tombstones of active topics (KIP-558).
+
+All partitions are read from the start, whatever wrote the records, and a write of Headgate counts once it was read
+back. Records go to the partition where a Java producer would put them, so that all records of a key stay in order.
+
+With a config topic, the active topics of deleted connectors are reset, which a worker with tracking off does not do.
+The values of that topic may contain secrets: only keys, and whether a value is null, are used.
+
+Invariant: nothing is written before the topic was read to its end, so a missing topic is never created.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import structlog
+
+from headgate.activity.model.connect_records import (
+    ActiveTopics,
+    ConnectorConfigured,
+    DeletedConnectors,
+    Skipped,
+    TopicStatus,
+    TopicUsed,
+    is_writable,
+    read_config,
+    read_status,
+    status_key,
+    status_value,
+)
+from headgate.base.clock import Clock, SystemClock
+from headgate.base.errors import ClusterError
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import FactReader
+from headgate.kafka.fact_writer import RecordWriter
+
+log = structlog.get_logger()
+
+_JAVA_PARTITIONER: Final = "murmur2_random"  # the default of librdkafka is another
+_READ_BACK_S: Final = 10.0
+_RETRY_S: Final = 5.0
+_RECORDS_PER_WRITE: Final = 500
+_MOST_WARNINGS, _WARNINGS_S = 10, 60.0
+_LOGGED_KEY_BYTES: Final = 200
+
+
+class ConnectStatusTopic:
+    """Created and used on the event loop; it reads while `running`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        status_topic: str,
+        config_topic: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Without `config_topic`, resetting deleted connectors is left to Connect."""
+        self._status_topic = status_topic
+        self._topics = ActiveTopics()
+        self._deleted = DeletedConnectors()
+        self._warnings = _SkippedRecordLog(clock or SystemClock(), status_topic)
+        self._deletions_changed = asyncio.Event()
+        self._writer = RecordWriter({**settings, "partitioner": _JAVA_PARTITIONER})
+        self._status: FactReader[list[TopicStatus] | None] = FactReader(
+            settings,
+            topic=status_topic,
+            every_partition=True,
+            digest=self._decode,
+            forget=lambda _: None,
+            take=self._apply,
+        )
+        self._configs: FactReader[list[ConnectorConfigured] | None] | None = None
+        if config_topic is not None:
+            self._configs = FactReader(
+                settings,
+                topic=config_topic,
+                every_partition=True,
+                digest=_decode_configs,
+                forget=lambda _: None,
+                take=self._apply_configs,
+            )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Read in the background; failures are retried, and `problem` names them."""
+        readers: list[FactReader[Any]] = [self._status]
+        if self._configs is not None:
+            readers.append(self._configs)
+        for reader in readers:
+            reader.start()
+        resetting = None if self._configs is None else asyncio.create_task(self._reset_deleted(self._configs))
+        try:
+            yield
+        finally:
+            try:
+                if resetting is not None:
+                    resetting.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await resetting
+            finally:
+                for reader in readers:
+                    await reader.close()
+                await self._writer.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the status topic was read to its end once."""
+        return self._status.replayed.is_set()
+
+    async def ready(self) -> None:
+        await self._status.replayed.wait()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the active topics are unknown or may be outdated; None if they are not."""
+        found = self._status.problem
+        if found is None and not self.is_ready:
+            found = f"{self._status_topic} has not been read to its end yet"
+        return found if found is not None or self._configs is None else self._configs.problem
+
+    @property
+    def topics(self) -> ActiveTopics:
+        return self._topics
+
+    def is_deleted(self, connector: str) -> bool:
+        """Whether the config topic says so; always False without a config topic."""
+        return connector in self._deleted
+
+    async def record(self, used: TopicUsed) -> bool:
+        """Append a record unless there is one, and wait until it was read back; True if it was written.
+
+        Nothing is written for a deleted connector or for names that are not writable. `ClusterError` if the write
+        fails: the caller retries with the next use.
+        """
+        self._require_ready()
+        if self._topics.has(used.topic, used.connector) or self.is_deleted(used.connector):
+            return False
+        if not is_writable(used.topic, used.connector):
+            return False
+        await self._append([(status_key(used.topic, used.connector), status_value(used))])
+        return True
+
+    async def reset(self, connector: str) -> tuple[str, ...]:
+        """Write a tombstone for each active topic, wait until they were read back, and return the topics.
+
+        Not atomic: after a `ClusterError` some may be written, and a second attempt writes the rest.
+        """
+        self._require_ready()
+        topics = self._topics.of(connector)
+        for first in range(0, len(topics), _RECORDS_PER_WRITE):
+            await self._append(
+                [(status_key(topic, connector), None) for topic in topics[first : first + _RECORDS_PER_WRITE]]
+            )
+        return topics
+
+    def _require_ready(self) -> None:
+        if not self.is_ready:
+            raise ClusterError(f"the active topics are not known yet: {self.problem}")
+
+    async def _append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        appends = (self._writer.append(self._status_topic, key, value) for key, value in records)
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        try:
+            async with asyncio.timeout(_READ_BACK_S):
+                for position in outcomes:
+                    assert not isinstance(position, BaseException)
+                    await self._status.reached(position.offset, position.partition)
+        except TimeoutError:
+            raise ClusterError(
+                f"records written to {self._status_topic} were not read back within {_READ_BACK_S:g} s"
+            ) from None
+
+    async def _reset_deleted(self, configs: FactReader[list[ConnectorConfigured] | None]) -> None:
+        """Reset every deleted connector that has active topics, now and later."""
+        await self._status.replayed.wait()
+        await configs.replayed.wait()
+        while True:
+            self._deletions_changed.clear()
+            for connector in self._deleted.still_active(self._topics):
+                try:
+                    topics = await self.reset(connector)
+                except ClusterError as failure:
+                    log.warning("deleted connector not reset, retrying", connector=connector, error=str(failure))
+                    await asyncio.sleep(_RETRY_S)
+                    self._deletions_changed.set()
+                else:
+                    log.info("deleted connector reset", connector=connector, topics=len(topics))
+            await self._deletions_changed.wait()
+
+    # --- on the event loop
+
+    def _apply(self, records: list[TopicStatus] | None) -> None:
+        if records is None:
+            self._topics.clear()
+            return
+        for one in records:
+            self._topics.apply(one)
+            if one.connector in self._deleted:
+                self._deletions_changed.set()
+
+    def _apply_configs(self, records: list[ConnectorConfigured] | None) -> None:
+        if records is None:
+            self._deleted.clear()
+            return
+        self._deleted.apply(records)
+        self._deletions_changed.set()
+
+    # --- on the reader's thread
+
+    def _decode(self, records: Sequence[ConsumedRecord]) -> list[TopicStatus]:
+        found: list[TopicStatus] = []
+        for record in records:
+            one = read_status(record.key, record.value)
+            if not isinstance(one, Skipped):
+                found.append(one)
+            elif one.reason is not None:
+                self._warnings.log(record, one.reason)
+        return found
+
+
+def _decode_configs(records: Sequence[ConsumedRecord]) -> list[ConnectorConfigured]:
+    found = (read_config(record.key, is_null=record.value is None) for record in records)
+    return [one for one in found if one is not None]
+
+
+class _SkippedRecordLog:
+    """Logs skipped records, ten a minute at most, and counts the rest."""
+
+    def __init__(self, clock: Clock, topic: str) -> None:
+        self._clock = clock
+        self._topic = topic
+        self._since = clock.monotonic()
+        self._logged = 0
+        self._not_logged = 0
+
+    def log(self, record: ConsumedRecord, reason: str) -> None:
+        now = self._clock.monotonic()
+        if now - self._since >= _WARNINGS_S:
+            if self._not_logged:
+                log.warning("more status records skipped", topic=self._topic, count=self._not_logged)
+            self._since, self._logged, self._not_logged = now, 0, 0
+        if self._logged >= _MOST_WARNINGS:
+            self._not_logged += 1
+            return
+        self._logged += 1
+        log.warning(
+            "status record skipped",
+            topic=self._topic,
+            partition=record.partition,
+            offset=record.offset,
+            key=(record.key or b"")[:_LOGGED_KEY_BYTES],
+            reason=reason,
+        )

@@ -1,0 +1,273 @@
+"""Watches requests while they pass: which connection uses which topic with how many bytes, and which groups it joins.
+
+A request is parsed when something about it is new; later requests like it take the fast path (`fast_path`). A Produce
+counts when its response says that a partition accepted it, a Fetch when its response contains records. A Produce
+without a response (acks=0) counts when it is sent. A group counts once the broker has accepted a heartbeat, which it
+does for authorized members only.
+
+Invariant: the data plane never waits for this, records are not copied, and everything that is kept is bounded.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headgate.activity.fast_path import FetchFastPath, ProduceFastPath
+from headgate.activity.model.identity import GroupKind, GroupRef
+from headgate.activity.model.intervals import Interval
+from headgate.activity.usage_tracker import LONGEST_NAME, ConnectionUsage, UsageTracker
+from headgate.base.errors import WireError
+from headgate.base.ids import ApiKey
+from headgate.proxy.answer_codes import AnswerCode
+from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
+from headgate.wire.primitives import Buffer, read_uvarint
+from headgate.wire.registry import request_header_version, response_header_version
+from headgate.wire.topic_use import FETCH, PRODUCE, SHARE_FETCH, AnswerUse, Form, form, produce_start
+
+_NOTHING: Final = Forward()
+_GROUP_KINDS: Final[dict[int, GroupKind]] = {
+    11: "consumer_group",  # JoinGroup
+    12: "consumer_group",  # Heartbeat
+    68: "consumer_group",  # ConsumerGroupHeartbeat
+    76: "share_group",  # ShareGroupHeartbeat
+    88: "streams",  # StreamsGroupHeartbeat
+}
+_THROTTLE_FROM: Final = {11: 2, 12: 1}  # the version from which ThrottleTimeMs precedes the error code
+
+
+class ParsedProduce:
+    """A Produce whose response is still to be parsed."""
+
+    __slots__ = (
+        "fast_path",
+        "form",
+        "is_answered",
+        "prefix",
+        "records",
+        "response",
+        "size",
+        "transactional_id",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        usage: ConnectionUsage,
+        the_form: Form,
+        fast_path: ProduceFastPath,
+        *,
+        size: int,
+        transactional_id: str | None,
+    ) -> None:
+        self.usage = usage
+        self.form = the_form
+        self.response = AnswerUse(the_form)
+        self.fast_path = fast_path
+        self.size = size
+        self.transactional_id = transactional_id
+        self.is_answered = True
+        self.prefix: bytes | None = None  # the first bytes of requests like it
+        self.records: int | None = None
+
+
+class ParsedFetch:
+    """A Fetch or ShareFetch whose response is being parsed."""
+
+    __slots__ = ("fast_path", "form", "group", "response", "usage")
+
+    def __init__(
+        self,
+        usage: ConnectionUsage,
+        the_form: Form,
+        *,
+        group: GroupRef | None = None,
+        fast_path: FetchFastPath | None = None,
+    ) -> None:
+        self.usage = usage
+        self.form = the_form
+        self.group = group
+        self.fast_path = fast_path
+        self.response = AnswerUse(the_form)
+
+
+class TopicUsageInterceptor(Interceptor):
+    """Watches Produce, Fetch and ShareFetch."""
+
+    stream_keys = frozenset((ApiKey(PRODUCE), ApiKey(FETCH), ApiKey(SHARE_FETCH)))
+
+    def __init__(self, tracker: UsageTracker, now: Callable[[], float] = time.monotonic) -> None:
+        self._tracker = tracker
+        self._now = now
+        self.unreadable = 0  # requests and responses
+
+    def on_request(self, request: RequestFrame, session: Session) -> Forward:
+        the_form = form(request.api_key, request.api_version)
+        usage = self._tracker.connection(session, request.client_id)
+        if request.api_key == PRODUCE:
+            return self._on_produce(request, session, usage, the_form)
+        if request.api_key == FETCH:
+            fast_path = FetchFastPath(
+                the_form,
+                request.client_id,
+                lambda known: ParsedFetch(usage, the_form, fast_path=known),
+                self._tracker.touch,
+                self._now,
+            )
+            session.know(request.api_key, request.api_version, fast_path)
+            return Forward(ParsedFetch(usage, the_form, fast_path=fast_path))
+        name = _first_string(request.body, flexible=True)
+        group = GroupRef("share_group", name) if name else None
+        return Forward(ParsedFetch(usage, the_form, group=group))
+
+    def _on_produce(self, request: RequestFrame, session: Session, usage: ConnectionUsage, the_form: Form) -> Forward:
+        start = produce_start(request.body, request.api_version)
+        if start is None:
+            self.unreadable += 1
+            return _NOTHING
+        fast_path = usage.produce
+        if fast_path is None or fast_path.version != request.api_version:
+            fast_path = usage.produce = ProduceFastPath(request.api_version, self._tracker.touch, self._now)
+            session.know(request.api_key, request.api_version, fast_path)
+        transactional_id = None
+        if start.transactional_id is not None:
+            transactional_id = start.transactional_id.decode(errors="replace")[:LONGEST_NAME]
+        produce = ParsedProduce(usage, the_form, fast_path, size=request.size, transactional_id=transactional_id)
+        client_id = _encoded_client_id(request.client_id, flexible=the_form.flexible)
+        if client_id is not None:
+            produce.prefix = client_id + bytes(request.body[: start.end])
+        if start.topic is not None:
+            if start.records is not None and start.partitions == 1:
+                produce.records = start.records
+            if not request.is_answered:
+                produce.is_answered = False
+                self._count_produce(produce, {start.topic: 1}, session)
+        return Forward(produce) if request.is_answered else _NOTHING
+
+    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
+        assert isinstance(context, ParsedProduce | ParsedFetch)
+        try:
+            is_parsed = context.response.feed(view)
+        except WireError:
+            context.response.is_done = True
+            self.unreadable += 1
+            return
+        if not is_parsed or context.usage.is_closed:  # a response may arrive after the client has closed
+            return
+        if isinstance(context, ParsedProduce):
+            self._count_produce(context, context.response.used, session)
+        else:
+            self._count_fetch(context, session)
+
+    def on_close(self, session: Session) -> None:
+        self._tracker.on_close(session)
+
+    def _count_produce(self, produce: ParsedProduce, used: dict[bytes, int], session: Session) -> None:
+        """Divide the bytes of the request, and those of skipped ones, among the topics that accepted it."""
+        if not used:
+            return
+        size = produce.size + produce.fast_path.take_skipped(produce.prefix)
+        for topic in used:
+            interval = self._tracker.use(
+                session,
+                produce.usage,
+                topic,
+                "write",
+                by_id=produce.form.by_id,
+                transactional_id=produce.transactional_id,
+            )
+            if produce.records is not None:
+                interval.topic.sample(produce.records, produce.size)
+            self._add(interval, size // len(used))
+        if produce.prefix is None or not produce.is_answered:
+            return
+        if produce.response.topics <= 1:
+            [topic] = used
+            error_at = 8 + produce.form.flexible + _error_offset(produce.form, topic)
+            produce.fast_path.learn(produce.prefix, interval, error_at)
+        else:
+            produce.fast_path.learn_multi(produce.prefix, produce.response.topics)
+
+    def _count_fetch(self, fetch: ParsedFetch, session: Session) -> None:
+        used, fast_path = fetch.response.used, fetch.fast_path
+        share = 1.0
+        if fast_path is not None and used:
+            share += fast_path.take_skipped() / max(1, sum(used.values()))
+        for topic, size in used.items():
+            interval = self._tracker.use(session, fetch.usage, topic, "read", by_id=fetch.form.by_id, group=fetch.group)
+            self._add(interval, int(size * share))
+            if fast_path is not None:
+                fast_path.learn(topic, interval)
+        if fast_path is not None and fetch.response.topics > 1:
+            fast_path.learn_multi(fetch.response.topics)
+
+    def _add(self, interval: Interval, size: int) -> None:
+        interval.bytes += size
+        if not interval.touched:
+            self._tracker.touch(interval)
+
+
+class Heartbeat:
+    """A request of a group member whose response is still to be read."""
+
+    __slots__ = ("client_id", "error_code", "group")
+
+    def __init__(self, client_id: str | None, group: GroupRef, error_code: AnswerCode) -> None:
+        self.client_id = client_id
+        self.group = group
+        self.error_code = error_code
+
+
+class GroupMembershipInterceptor(Interceptor):
+    """Watches JoinGroup and the heartbeats of groups: the group id of a request, and the error code of its response."""
+
+    stream_keys = frozenset(map(ApiKey, _GROUP_KINDS))
+
+    def __init__(self, tracker: UsageTracker) -> None:
+        self._tracker = tracker
+        self._open: set[int] = set()  # a response may arrive after the client has closed
+
+    def on_open(self, session: Session) -> None:
+        self._open.add(session.number)
+
+    def on_close(self, session: Session) -> None:
+        self._open.discard(session.number)
+
+    def on_request(self, request: RequestFrame, session: Session) -> Forward:  # noqa: ARG002
+        key, version = request.api_key, request.api_version
+        name = _first_string(request.body, flexible=request_header_version(key, version) == 2)
+        if not name:
+            return _NOTHING
+        skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
+        error_code = AnswerCode(flexible=response_header_version(key, version) == 1, skipped=skipped)
+        return Forward(Heartbeat(request.client_id, GroupRef(_GROUP_KINDS[key], name), error_code))
+
+    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
+        assert isinstance(context, Heartbeat)
+        if context.error_code.feed(view) == 0 and session.number in self._open:
+            self._tracker.on_membership(session, context.client_id, context.group)
+
+
+def _first_string(body: Buffer, *, flexible: bool) -> str | None:
+    """The string at the start of a request; None if it has not arrived or is longer than a name may be."""
+    try:
+        size, at = read_uvarint(body, 0) if flexible else (int.from_bytes(body[:2], "big") + 1, 2)
+    except WireError:
+        return None
+    text = bytes(body[at : at + size - 1]) if 0 < size <= LONGEST_NAME else b""
+    return text.decode(errors="replace") if len(text) == size - 1 else None
+
+
+def _error_offset(the_form: Form, topic: bytes) -> int:
+    """The distance from the count of topics in a Produce response to the error code of the first partition."""
+    if the_form.by_id:
+        return 1 + 16 + 1 + 4
+    return 1 + 1 + len(topic) + 1 + 4 if the_form.flexible else 4 + 2 + len(topic) + 4 + 4
+
+
+def _encoded_client_id(client_id: str | None, *, flexible: bool) -> bytes | None:
+    """The bytes between the correlation id and the body of a request whose header has no tagged fields."""
+    tags = b"\x00" if flexible else b""
+    if client_id is None:
+        return b"\xff\xff" + tags
+    text = client_id.encode(errors="replace")
+    return len(text).to_bytes(2, "big") + text + tags if len(text) <= LONGEST_NAME else None
