@@ -46,7 +46,7 @@ from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
 from headgate.wire import frames
 from headgate.wire.codec import encode
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import (
     FetchPartition,
     FetchPartitionResponse,
@@ -136,7 +136,7 @@ async def topic_ids(bootstrap: str, names: Sequence[str]) -> list[tuple[str, byt
     where = Address(host, int(port))
     link = await Dialler(bootstrap=(where,)).connect(where)
     asked = MetadataRequest(topics=tuple(MetadataRequestTopic(name=name) for name in names))
-    answer = await link.call(METADATA, asked, MetadataResponse, 12)
+    answer = await link.call(asked, 12)
     await link.shut()
     return [(one.name or "", one.topic_id) for one in answer.topics]
 

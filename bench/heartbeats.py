@@ -32,11 +32,9 @@ from headgate.wire.messages.streams import (
     HeartbeatSubtopology,
     HeartbeatTopology,
     StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdateRequest,
-    StreamsGroupTopologyDescriptionUpdateResponse,
     TaskOffset,
 )
 from tests.support.gateway import GatewayProcess, running_gateway
@@ -75,7 +73,7 @@ async def join(address: str, group: str, member: str, version: int) -> tuple[Bro
     """A connection on which this member is in the group, and its epoch."""
     link = await link_to(address)
     while True:
-        answer = await link.call(HEARTBEAT, joining(group, member), StreamsGroupHeartbeatResponse, version)
+        answer = await link.call(joining(group, member), version)
         if answer.error_code == 0:
             return link, answer.member_epoch
         await asyncio.sleep(0.1)  # the coordinator has just been made
@@ -85,7 +83,7 @@ async def settle(link: BrokerConnection, group: str, epoch: int, version: int) -
     """The member's epoch when the group has come to rest."""
     for _ in range(20):
         message = StreamsGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch)
-        answer = await link.call(HEARTBEAT, message, StreamsGroupHeartbeatResponse, version)
+        answer = await link.call(message, version)
         epoch = answer.member_epoch if answer.error_code == 0 else epoch
         await asyncio.sleep(0.05)
     return epoch
@@ -129,7 +127,7 @@ async def described(address: str, group: str, *, topology: bool, calls: int) -> 
     times = []
     for _ in range(calls):
         began = time.perf_counter()
-        answer = await link.call(DESCRIBE, request, StreamsGroupDescribeResponse, 1)
+        answer = await link.call(request, 1)
         times.append(time.perf_counter() - began)
         [one] = answer.groups
         if len(one.members) != _MEMBERS or one.topology_description_status != (3 if topology else 0):
@@ -147,7 +145,7 @@ async def fill(address: str, group: str) -> float:
         group_id=group, member_id="m0", topology_epoch=0, topology_description=push.topology_description
     )
     began = time.perf_counter()
-    answer = await links[0][0].call(PUSH, push, StreamsGroupTopologyDescriptionUpdateResponse, 0)
+    answer = await links[0][0].call(push, 0)
     took = time.perf_counter() - began
     if answer.error_code:
         raise RuntimeError(f"the push was refused: {answer}")

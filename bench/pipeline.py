@@ -32,7 +32,6 @@ from headgate.tables.registry import table_named
 from headgate.topologies.describes import on_the_wire
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
-    StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from tests.support.gateway import HEADGATE, running_gateway
 from tests.support.ports import port_block
@@ -111,7 +110,7 @@ async def freshness(address: str, reader: TableReader) -> list[float]:
             topology_epoch=0,
             topology_description=on_the_wire(application(group, NODES)),
         )
-        answer = await link.call(PUSH, request, StreamsGroupTopologyDescriptionUpdateResponse, 0)
+        answer = await link.call(request, 0)
         answered = time.perf_counter()
         if answer.error_code:
             raise RuntimeError(f"a push was refused: {answer}")

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import headgate
 import headgate.cli.worker  # with everything that a worker can load
@@ -20,7 +20,8 @@ _WATCHED = {0, 1}  # Produce, Fetch
 
 def watchers() -> tuple[str, ...]:
     """The interceptors of this version that look at Produce and Fetch while they pass."""
-    found, waiting = [], [Interceptor]
+    found: list[str] = []
+    waiting: list[type[Interceptor[Any]]] = [Interceptor]
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()

@@ -6,28 +6,21 @@ The seed of each case stands in its output when it fails; `HEADGATE_SEED` runs a
 import os
 import random
 from base64 import b64decode
+from struct import pack
 from typing import Any
 
 import pytest
 
-from headgate.wire.apis import APIS
+from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
-from headgate.wire.messages.headers import RequestHeader, ResponseHeader
-from headgate.wire.registry import CALLS, request_header_version, response_header_version
-from headgate.wire.schema import Message
-from tests.support.messages import HEADERS, MESSAGES, random_message
+from headgate.wire.frames import RequestHeader, answer_header
+from headgate.wire.schema import Message, Request
+from tests.support.messages import MESSAGES, random_message
 from tests.support.oracle import Oracle, decode_item
 from tests.support.trees import tree_of
 
 SEED = int(os.environ.get("HEADGATE_SEED", "20261106"))
 EACH = 25  # messages of each version
-
-KINDS: dict[type[Message], tuple[str, int]] = {
-    RequestHeader: ("request_header", 0),
-    ResponseHeader: ("response_header", 0),
-}
-KINDS |= {call.request: ("request", key) for key, call in CALLS.items()}
-KINDS |= {call.response: ("response", key) for key, call in CALLS.items()}
 
 
 def samples(cls: type[Message], *, unknown_tags: bool) -> list[tuple[int, Message]]:
@@ -37,9 +30,9 @@ def samples(cls: type[Message], *, unknown_tags: bool) -> list[tuple[int, Messag
     return [(version, random_message(rng, cls, version, unknown_tags=unknown_tags)) for version in versions]
 
 
-@pytest.mark.parametrize("cls", [*HEADERS, *MESSAGES], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 def test_kafka_reads_what_we_write_and_writes_the_same(cls: type[Message], oracle: Oracle) -> None:
-    kind, key = KINDS[cls]
+    kind, key = ("request" if issubclass(cls, Request) else "response"), cls.api_key
     sent = [(version, message, encode(message, version)) for version, message in samples(cls, unknown_tags=True)]
     answers = oracle.ask("decode", (decode_item(kind, key, version, data) for version, _, data in sent))
     for (version, message, data), answer in zip(sent, answers, strict=True):
@@ -50,9 +43,9 @@ def test_kafka_reads_what_we_write_and_writes_the_same(cls: type[Message], oracl
         assert b64decode(answer["bytes"]) == data
 
 
-@pytest.mark.parametrize("cls", [*HEADERS, *MESSAGES], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 def test_we_read_what_kafka_writes_and_write_the_same(cls: type[Message], oracle: Oracle) -> None:
-    kind, key = KINDS[cls]
+    kind, key = ("request" if issubclass(cls, Request) else "response"), cls.api_key
     told = [(version, message, tree_of(message, version)) for version, message in samples(cls, unknown_tags=False)]
     answers = oracle.ask(
         "encode", ({"kind": kind, "key": key, "version": version, "tree": tree} for version, _, tree in told)
@@ -77,11 +70,14 @@ def test_frames_of_every_call_are_decoded_with_their_headers(oracle: Oracle) -> 
     for item, answer in zip(every, oracle.ask("blank", every), strict=True):
         key, version, body = item["key"], item["version"], b64decode(answer["bytes"])
         if item["kind"] == "request":
-            header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=5, client_id="c")
-            whole = encode(header, request_header_version(key, version)) + body
+            flexible = has_flexible_request(key, version)
+            header = RequestHeader(
+                api_key=key, api_version=version, correlation_id=5, client_id=b"c", tags=bytes(flexible)
+            )
+            whole = header.encode() + body
             frames.append(decode_item("request", 0, 0, whole, header=True))
         else:
-            whole = encode(ResponseHeader(correlation_id=5), response_header_version(key, version)) + body
+            whole = answer_header(pack(">i", 5), flexible=has_flexible_response(key, version)) + body
             frames.append(decode_item("response", key, version, whole, header=True))
     for item, answer in zip(every, oracle.ask("decode", frames), strict=True):
         assert "error" not in answer, (item, answer["error"])

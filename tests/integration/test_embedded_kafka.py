@@ -108,7 +108,7 @@ def metadata(address: str) -> MetadataResponse:
         host, _, port = address.partition(":")
         caller = await BrokerConnection.connect(host, int(port), timeout=20)
         try:
-            return await caller.call(3, MetadataRequest(topics=None), MetadataResponse, 12)
+            return await caller.call(MetadataRequest(topics=None), 12)
         finally:
             caller.close()
 

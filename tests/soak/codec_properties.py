@@ -14,18 +14,16 @@ from typing import Final
 from headgate.base.errors import WireError
 from headgate.proxy.routes import _tail as tail_of
 from headgate.wire import frames, records, splice
-from headgate.wire.apis import APIS
+from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
-from headgate.wire.registry import CALLS, request_header_version, response_header_version
 from headgate.wire.schema import Message
 from headgate.wire.walk import Program, Walker, produce_request
-from tests.support.messages import VERSIONED, random_message
+from tests.support.messages import REQUESTS, VERSIONED, random_message
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 LONGEST: Final = 4096
 START: Final = 3  # bytes of an input in front of the message
 _SPLICES: Final = {3: splice.metadata, 10: splice.find_coordinator, 60: splice.describe_cluster}
-_KEYS: Final = {cls: key for key, call in CALLS.items() for cls in (call.request, call.response)}
 
 
 def lookup(node: int) -> splice.Address:
@@ -39,10 +37,8 @@ def check(data: bytes) -> None:
     cls, version = VERSIONED[int.from_bytes(data[:2], "big") % len(VERSIONED)]
     cut, content = data[2], data[START:]
     _check_decoding(cls, version, content)
-    key = _KEYS.get(cls)
-    if key is None:
-        return
-    if cls is CALLS[key].request:
+    key = cls.api_key
+    if cls is REQUESTS[key]:
         _check_request(key, version, content)
     else:
         _check_answer(key, version, content, cut)
@@ -63,7 +59,7 @@ def _check_decoding(cls: type[Message], version: int, content: bytes) -> None:
 
 
 def _check_request(key: int, version: int, content: bytes) -> None:
-    flexible = request_header_version(key, version) == 2
+    flexible = has_flexible_request(key, version)
     frame = frames.frame(frames.REQUEST_START.pack(0, key, version, 7, 1)[4:], content)
     with suppress(WireError):
         header, body_at = frames.request_header(frame, flexible=flexible)
@@ -89,7 +85,7 @@ def _check_answer(key: int, version: int, content: bytes, cut: int) -> None:
     program, _ = tail_of(key, version)
     if program is None:
         return
-    header = bytes(4) + (b"\x00" if response_header_version(key, version) == 1 else b"")
+    header = bytes(4) + (b"\x00" if has_flexible_response(key, version) else b"")
     tail = _check_walk(program, header + content, cut)
     if tail is None:
         return
@@ -139,12 +135,12 @@ def _recorded(file: Path) -> Iterator[bytes]:
     """`request-3-12.hex`, `response-3-12.hex`: one frame a line, its size included."""
     side, key_text, version_text = file.stem.split("-")
     key, version = int(key_text), int(version_text)
-    cls = CALLS[key].request if side == "request" else CALLS[key].response
+    cls = REQUESTS[key] if side == "request" else REQUESTS[key].response_class()
     number = VERSIONED.index((cls, version))
     for line in file.read_text(encoding="ascii").splitlines():
         frame = bytes.fromhex(line)
         if side == "request":
             _, begin = frames.request_header(frame, flexible=APIS[key].is_flexible(version))
         else:
-            begin = 4 + frames.answer_body(frame[4:], flexible=response_header_version(key, version) == 1)
+            begin = 4 + frames.answer_body(frame[4:], flexible=has_flexible_response(key, version))
         yield number.to_bytes(2, "big") + b"\x07" + frame[begin:]

@@ -19,10 +19,10 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
-from headgate.wire.registry import CALLS
 from tests.soak.codec_properties import CORPUS
 from tests.support.cluster import ClientConfig
 from tests.support.gateway import running_gateway
+from tests.support.messages import REQUESTS
 from tests.support.recorder import Connection, Endpoint, Recorder, Side
 
 _MOST_OF_A_KIND: Final = 3
@@ -88,7 +88,7 @@ def main() -> None:
                 for key, version, *frames in calls_of(connection):
                     for side, frame in zip(("request", "response"), frames, strict=True):
                         kind = kept[f"{side}-{key}-{version}"]
-                        if key in CALLS and len(frame) <= _LONGEST and len(kind) < _MOST_OF_A_KIND:
+                        if key in REQUESTS and len(frame) <= _LONGEST and len(kind) < _MOST_OF_A_KIND:
                             kind.append(frame)
     CORPUS.mkdir(exist_ok=True)
     for name, kind in kept.items():

@@ -15,11 +15,11 @@ from typing import Self
 
 from headgate.base.errors import WireError
 from headgate.wire import frames
-from headgate.wire.apis import APIS
+from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataResponse
-from headgate.wire.registry import CALLS, request_header_version, response_header_version
 from headgate.wire.schema import Message
+from tests.support.messages import REQUESTS
 
 HOST = "127.0.0.77"
 CLUSTER_ID = "fake-cluster"
@@ -115,7 +115,7 @@ class Request:
     def answer(self, body: bytes | Message | None = None) -> bytes:
         """The frame of an answer to this request; without a body the shortest that there is."""
         if body is None:
-            body = CALLS[self.key].response()
+            body = REQUESTS[self.key].response_class()()
         return answer(self.key, self.version, self.header.correlation_id, body)
 
 
@@ -289,20 +289,20 @@ def request(
         api_version=version,
         correlation_id=correlation_id,
         client_id=client_id,
-        tags=tags if key not in APIS or request_header_version(key, version) == 2 else b"",
+        tags=tags if key not in APIS or has_flexible_request(key, version) else b"",
     )
     return frames.frame(header.encode(), body if isinstance(body, bytes) else encode(body, version))
 
 
 def answer(key: int, version: int, correlation_id: int, body: bytes | Message, *, tags: bytes = b"\x00") -> bytes:
     """The frame of a broker's answer."""
-    header = pack(">i", correlation_id) + (tags if response_header_version(key, version) == 1 else b"")
+    header = pack(">i", correlation_id) + (tags if has_flexible_response(key, version) else b"")
     return frames.frame(header, body if isinstance(body, bytes) else encode(body, version))
 
 
 def body_of(frame: bytes, key: int, version: int) -> bytes:
     """The body of an answer."""
-    return frame[4 + frames.answer_body(frame[4:], flexible=response_header_version(key, version) == 1) :]
+    return frame[4 + frames.answer_body(frame[4:], flexible=has_flexible_response(key, version)) :]
 
 
 @asynccontextmanager
@@ -316,7 +316,7 @@ async def closing(*ends: End) -> AsyncIterator[None]:
 
 def _is_flexible(frame: bytes) -> bool:
     _, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
-    return key in APIS and request_header_version(key, version) == 2
+    return key in APIS and has_flexible_request(key, version)
 
 
 def _listener(receive_buffer: int | None, port: int = 0) -> socket.socket:

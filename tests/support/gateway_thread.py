@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import uvloop
 
@@ -24,7 +24,7 @@ _START_S, _STOP_S = 30.0, 20.0
 class GatewayThread:
     """Started and ended by `with`; it is ready inside the block."""
 
-    def __init__(self, config: Config, interceptors: Sequence[Interceptor] = ()) -> None:
+    def __init__(self, config: Config, interceptors: Sequence[Interceptor[Any]] = ()) -> None:
         self.config = config
         self._interceptors = interceptors
         self._loop = uvloop.new_event_loop()

@@ -9,11 +9,11 @@ from struct import pack
 from typing import Any, Final
 
 from headgate.wire import frames
+from headgate.wire.apis import has_flexible_response
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import ApiVersionsResponse
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from headgate.wire.primitives import write_uvarint
-from headgate.wire.registry import CALLS, response_header_version
 from headgate.wire.schema import Struct
 from tests.support.fake_upstream import HOST, Request
 from tests.support.hostile_frames import (
@@ -25,7 +25,7 @@ from tests.support.hostile_frames import (
     damage_content,
     tag_section,
 )
-from tests.support.messages import random_message
+from tests.support.messages import REQUESTS, random_message
 
 FOREIGN: Final = "127.66.66.66"  # nobody is there: the campaign must not reach beyond this machine
 SECRET_HOSTS: Final = frozenset((FOREIGN, HOST))
@@ -38,7 +38,7 @@ _TAIL: Final = 1024 * 1024  # what the gateway takes as the last field of a larg
 def lawful(asked: Request, rng: random.Random) -> bytes:
     """What a broker may answer, with hosts that must be replaced."""
     while True:
-        message = random_message(rng, CALLS[asked.key].response, asked.version)
+        message = random_message(rng, REQUESTS[asked.key].response_class(), asked.version)
         if isinstance(message, ApiVersionsResponse):
             message = replace(message, error_code=0)
         answer = asked.answer(encode(_with_secrets(message, asked.version, rng), asked.version))
@@ -108,7 +108,7 @@ def _long_body(asked: Request, rng: random.Random) -> bytes:
 
 def _before_tail(asked: Request, rng: random.Random, *, whole: bool = True) -> bytes:
     """A body up to its last field, at times too long to be gathered; any part of it if not `whole`."""
-    response = CALLS[asked.key].response()
+    response = REQUESTS[asked.key].response_class()()
     if asked.key == FETCH and rng.random() < 0.5:
         partition = FetchPartitionResponse(records=bytes(_WALKED))
         response = FetchResponse(responses=(FetchTopicResponse(partitions=(partition,)),))
@@ -123,7 +123,7 @@ def _framed(asked: Request, body: bytes) -> bytes:
 
 
 def _is_flexible(asked: Request) -> bool:
-    return response_header_version(asked.key, asked.version) == 1
+    return has_flexible_response(asked.key, asked.version)
 
 
 def _with_secrets(value: Any, version: int, rng: random.Random) -> Any:

@@ -23,14 +23,13 @@ from headgate.base.errors import WireError
 from headgate.wire.apis import APIS
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataResponse
-from headgate.wire.registry import CALLS
 from headgate.wire.schema import Struct
 from tests.support import hostile_answers as answers
 from tests.support.fake_upstream import BROKER_VERSIONS, HOST, Broker, Client, Request, body_of
 from tests.support.hostile_attacks import Pace
 from tests.support.hostile_child import Answers, allow_many_files, serve
 from tests.support.hostile_frames import INT32_MAX, OPENED, WALKED, request
-from tests.support.messages import random_message
+from tests.support.messages import REQUESTS, random_message
 
 _GATEWAY: Final = "127.0.0.1"
 _OURS: Final = b"headgate"  # the client id of the gateway's own questions
@@ -235,7 +234,7 @@ def _call(rng: random.Random, *, play: str | None = None) -> _Call:
     low, high = BROKER_VERSIONS[key]
     version = rng.randint(max(low, APIS[key].min_version), high)
     play = play or rng.choice(list(_PLAYS))
-    body = encode(random_message(rng, CALLS[key].request, version), version)
+    body = encode(random_message(rng, REQUESTS[key], version), version)
     frame = request(key, version, body, client_id=f"{play}:{rng.randrange(1 << 30)}".encode())
     return _Call(key, version, play, frame)
 
@@ -283,7 +282,7 @@ def _has_answer(call: _Call) -> bool:
     """Random Produce requests have acks=0 at times."""
     if call.key != 0:
         return True
-    asked = decode(CALLS[0].request, call.version, call.frame[_body_at(call) :])
+    asked = decode(REQUESTS[0], call.version, call.frame[_body_at(call) :])
     acks: int = getattr(asked, "acks")  # noqa: B009 - the registry's classes are Messages to a type checker
     return acks != 0
 
@@ -296,7 +295,7 @@ def _body_at(call: _Call) -> int:
 def _leaks(call: _Call, answer: bytes) -> Iterator[str]:
     """Addresses of brokers in what a client could read out of its answer."""
     try:
-        message = decode(CALLS[call.key].response, call.version, body_of(answer, call.key, call.version))
+        message = decode(REQUESTS[call.key].response_class(), call.version, body_of(answer, call.key, call.version))
     except WireError:
         return
     yield from _broker_hosts(message)

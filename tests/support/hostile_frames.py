@@ -11,11 +11,10 @@ from struct import pack, pack_into
 from typing import Final
 
 from headgate.wire import frames
-from headgate.wire.apis import APIS
+from headgate.wire.apis import APIS, has_flexible_request
 from headgate.wire.codec import encode
 from headgate.wire.primitives import write_uvarint
-from headgate.wire.registry import CALLS, request_header_version
-from tests.support.messages import random_message
+from tests.support.messages import REQUESTS, random_message
 
 INT32_MAX: Final = 2**31 - 1
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, DESCRIBE_CLUSTER = 0, 1, 3, 10, 18, 60
@@ -50,7 +49,7 @@ def request(
         api_version=version,
         correlation_id=correlation_id,
         client_id=client_id,
-        tags=tags if key not in APIS or request_header_version(key, version) == 2 else b"",
+        tags=tags if key not in APIS or has_flexible_request(key, version) else b"",
     )
     return frames.frame(header.encode(), body)
 
@@ -73,7 +72,7 @@ class Forge:
     ) -> None:
         self.rng = random.Random(seed)
         self._real = list(real)
-        known = {key: versions[key] for key in CALLS if key in versions and key not in skip}
+        known = {key: versions[key] for key in REQUESTS if key in versions and key not in skip}
         self._calls = [
             (key, version)
             for key, (low, high) in known.items()
@@ -106,7 +105,7 @@ class Forge:
 
     def _new(self, key: int, version: int) -> bytes:
         while True:
-            message = random_message(self.rng, CALLS[key].request, version)
+            message = random_message(self.rng, REQUESTS[key], version)
             frame = request(key, version, encode(message, version), correlation_id=self.rng.randrange(1 << 31))
             if len(frame) <= _LARGEST:
                 return frame

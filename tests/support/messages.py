@@ -8,15 +8,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.wire.messages.headers import RequestHeader, ResponseHeader
-from headgate.wire.registry import CALLS
-from headgate.wire.schema import ArrayOf, FieldSpec, Message, Scalar, Struct
+from headgate.wire.messages import cluster, configs, data, groups, offsets, sasl, share, streams
+from headgate.wire.schema import ArrayOf, FieldSpec, Message, Request, Scalar, Struct
 
-HEADERS: tuple[type[Message], ...] = (RequestHeader, ResponseHeader)
-MESSAGES: tuple[type[Message], ...] = tuple(cls for call in CALLS.values() for cls in (call.request, call.response))
-VERSIONED: tuple[tuple[type[Message], int], ...] = tuple(
-    (cls, version) for cls in (*HEADERS, *MESSAGES) for version in cls.valid
+REQUESTS: dict[int, type[Request[Any]]] = {
+    cls.api_key: cls
+    for module in (cluster, configs, data, groups, offsets, sasl, share, streams)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Request) and cls is not Request
+}
+MESSAGES: tuple[type[Message], ...] = tuple(
+    cls for request in REQUESTS.values() for cls in (request, request.response_class())
 )
+VERSIONED: tuple[tuple[type[Message], int], ...] = tuple((cls, version) for cls in MESSAGES for version in cls.valid)
 
 FIRST_UNKNOWN_TAG = 10_000  # Kafka's own tags end at 3
 _INTEGERS = {

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from headgate.wire import frames
+from headgate.wire.apis import has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from headgate.wire.messages.sasl import (
@@ -18,7 +19,6 @@ from headgate.wire.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from headgate.wire.registry import request_header_version, response_header_version
 from headgate.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
@@ -79,7 +79,7 @@ class RawClient:
             api_version=version,
             correlation_id=self._correlation_id,
             client_id=b"raw",
-            tags=b"\x00" if request_header_version(key, version) == 2 else b"",
+            tags=b"\x00" if has_flexible_request(key, version) else b"",
         )
         frame = frames.frame(header.encode(), body)
         self.sock.sendall(frame)
@@ -87,7 +87,7 @@ class RawClient:
 
     def receive(self, key: int, version: int) -> bytes:
         content = self.frame()
-        return content[frames.answer_body(content, flexible=response_header_version(key, version) == 1) :]
+        return content[frames.answer_body(content, flexible=has_flexible_response(key, version)) :]
 
     def frame(self) -> bytes:
         """The next frame, without its size."""

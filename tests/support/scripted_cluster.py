@@ -13,6 +13,7 @@ from typing import NamedTuple, Self, cast
 from headgate.config.addresses import Address
 from headgate.kafka.connections import Dialler
 from headgate.wire import frames
+from headgate.wire.apis import has_flexible_request
 from headgate.wire.codec import decode
 from headgate.wire.messages import offsets as offset_messages
 from headgate.wire.messages.cluster import (
@@ -25,16 +26,16 @@ from headgate.wire.messages.cluster import (
     MetadataResponse,
 )
 from headgate.wire.messages.sasl import SaslHandshakeResponse
-from headgate.wire.registry import CALLS, request_header_version
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import BROKER_VERSIONS, answer
+from tests.support.messages import REQUESTS
 
 HOST = "127.0.0.1"
 NEWEST = {**BROKER_VERSIONS, 42: (0, 3), 89: (0, 1)}  # what Kafka 4.4 has of the calls that matter here
 
 Answer = Callable[[int, Message], Message | None]  # node and request to an answer; None hangs up
 _REQUESTS: dict[int, type[Message]] = {
-    **{key: call.request for key, call in CALLS.items()},
+    **REQUESTS,
     offset_messages.LIST_OFFSETS: offset_messages.ListOffsetsRequest,
     offset_messages.OFFSET_FETCH: offset_messages.OffsetFetchRequest,
 }
@@ -101,7 +102,7 @@ class ScriptedCluster:
         low, high = self.versions.get(key, (0, -1))
         if not low <= version <= high:
             return None  # as a real broker does
-        _, body_at = frames.request_header(frame, flexible=request_header_version(key, version) == 2)
+        _, body_at = frames.request_header(frame, flexible=has_flexible_request(key, version))
         request: Message = decode(_REQUESTS[key], version, frame, body_at)
         self.asked.append(Asked(node, key, version, request))
         said = self.answers.get(key, self._by_itself)(node, request)

@@ -29,10 +29,8 @@ from headgate.kafka.connections import Connections, Dialler
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from headgate.wire.messages.offsets import (
     LATEST,
-    LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 
@@ -106,7 +104,7 @@ async def read_end_offsets(dialler: Dialler, *, without_prefix: str) -> EndOffse
     async with Connections(dialler) as connections:
         link = await connections.bootstrap()
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        metadata = await link.ask(_METADATA, request, MetadataResponse, lowest=12, highest=13)
+        metadata = await link.ask(request, lowest=12, highest=13)
         topics, leaders, is_complete = _partitions(metadata, without_prefix)
         for leader, partitions in leaders.items():
             for first in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
@@ -152,7 +150,7 @@ async def _list_offsets(
     try:
         link = await connections.to(leader)
         request = ListOffsetsRequest(replica_id=-1, topics=topics)
-        response = await link.ask(LIST_OFFSETS, request, ListOffsetsResponse, lowest=1, highest=7)
+        response = await link.ask(request, lowest=1, highest=7)
     except ClusterError:
         return {}
     return {

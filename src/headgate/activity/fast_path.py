@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from headgate.activity.model.intervals import Interval
-from headgate.proxy.interceptor import Familiar
+from headgate.proxy.interceptor import FastPath
 from headgate.wire.topic_use import Form
 
 _CLIENT_ID_AT: Final = 12  # in a request: after size, key, version and correlation id
@@ -31,7 +31,7 @@ Touch = Callable[[Interval], None]
 Now = Callable[[], float]  # monotonic seconds
 
 
-class _SingleTopicRequests(Familiar):
+class _SingleTopicRequests(FastPath):
     """The Produce requests of one connection to one topic; it also receives their responses."""
 
     __slots__ = ("_error_at", "_interval", "_touch", "left", "sent")
@@ -43,7 +43,7 @@ class _SingleTopicRequests(Familiar):
         self.sent = 0
         self.left = _SAMPLE_EVERY
 
-    def answered(self, view: memoryview, pos: int, end: int, length: int) -> None:  # noqa: ARG002
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> None:  # noqa: ARG002
         at = pos + self._error_at
         if at < end and view[at]:
             self.sent = 0  # the first partition refused it
@@ -56,7 +56,7 @@ class _SingleTopicRequests(Familiar):
             self._touch(interval)
 
 
-class _MultiTopicRequests(Familiar):
+class _MultiTopicRequests(FastPath):
     """The Produce requests of one connection to several topics, most of which are skipped."""
 
     __slots__ = ("_left", "_now", "_until", "skipped")
@@ -79,11 +79,11 @@ class _MultiTopicRequests(Familiar):
         self.skipped += length
         return self
 
-    def answered(self, view: memoryview, pos: int, end: int, length: int) -> None:
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> None:
         """The response is skipped."""
 
 
-class ProduceFastPath(Familiar):
+class ProduceFastPath(FastPath):
     """The Produce requests of one connection."""
 
     __slots__ = ("_multi", "_now", "_prefix_size", "_single", "_touch", "version")
@@ -97,7 +97,7 @@ class ProduceFastPath(Familiar):
         self._single: dict[bytes, _SingleTopicRequests] = {}
         self._multi: dict[bytes, _MultiTopicRequests] = {}
 
-    def asked(self, view: memoryview, pos: int, end: int, length: int) -> Familiar | None:
+    def on_request(self, view: memoryview, pos: int, end: int, length: int) -> FastPath | None:
         begin = pos + _CLIENT_ID_AT
         behind = begin + self._prefix_size
         if behind <= end:
@@ -110,7 +110,7 @@ class ProduceFastPath(Familiar):
                 return call
         return self._asked_multi(view, begin, end, length) if self._multi else None
 
-    def _asked_multi(self, view: memoryview, begin: int, end: int, length: int) -> Familiar | None:
+    def _asked_multi(self, view: memoryview, begin: int, end: int, length: int) -> FastPath | None:
         for prefix, call in self._multi.items():
             if begin + len(prefix) <= end and view[begin : begin + len(prefix)] == prefix:
                 return call.skip(length)
@@ -139,7 +139,7 @@ class ProduceFastPath(Familiar):
         return size
 
 
-class FetchFastPath(Familiar):
+class FetchFastPath(FastPath):
     """The Fetch requests of one connection."""
 
     __slots__ = (
@@ -175,12 +175,12 @@ class FetchFastPath(Familiar):
         self._until = 0.0
         self._skipped = 0
 
-    def asked(self, view: memoryview, pos: int, end: int, length: int) -> "FetchFastPath | None":  # noqa: ARG002
+    def on_request(self, view: memoryview, pos: int, end: int, length: int) -> "FetchFastPath | None":  # noqa: ARG002
         begin = pos + _CLIENT_ID_AT
         behind = begin + len(self._client_id)
         return self if behind <= end and view[begin:behind].tobytes() == self._client_id else None
 
-    def answered(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
         if length <= self._empty:
             return None
         at = pos + self._count_at

@@ -20,11 +20,10 @@ from headgate.base.errors import WireError
 from headgate.base.ids import ApiKey
 from headgate.proxy.answer_codes import AnswerCode
 from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
+from headgate.wire.apis import has_flexible_request, has_flexible_response
 from headgate.wire.primitives import Buffer, read_uvarint
-from headgate.wire.registry import request_header_version, response_header_version
-from headgate.wire.topic_use import FETCH, PRODUCE, SHARE_FETCH, AnswerUse, Form, form, produce_start
+from headgate.wire.topic_use import FETCH, PRODUCE, AnswerUse, Form, form, produce_start
 
-_NOTHING: Final = Forward()
 _GROUP_KINDS: Final[dict[int, GroupKind]] = {
     11: "consumer_group",  # JoinGroup
     12: "consumer_group",  # Heartbeat
@@ -90,17 +89,17 @@ class ParsedFetch:
         self.response = AnswerUse(the_form)
 
 
-class TopicUsageInterceptor(Interceptor):
+class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
     """Watches Produce, Fetch and ShareFetch."""
 
-    stream_keys = frozenset((ApiKey(PRODUCE), ApiKey(FETCH), ApiKey(SHARE_FETCH)))
+    stream_keys = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH))
 
     def __init__(self, tracker: UsageTracker, now: Callable[[], float] = time.monotonic) -> None:
         self._tracker = tracker
         self._now = now
         self.unreadable = 0  # requests and responses
 
-    def on_request(self, request: RequestFrame, session: Session) -> Forward:
+    def on_request(self, request: RequestFrame, session: Session) -> Forward[ParsedProduce | ParsedFetch]:
         the_form = form(request.api_key, request.api_version)
         usage = self._tracker.connection(session, request.client_id)
         if request.api_key == PRODUCE:
@@ -113,21 +112,23 @@ class TopicUsageInterceptor(Interceptor):
                 self._tracker.touch,
                 self._now,
             )
-            session.know(request.api_key, request.api_version, fast_path)
+            session.use_fast_path(request.api_key, request.api_version, fast_path)
             return Forward(ParsedFetch(usage, the_form, fast_path=fast_path))
         name = _first_string(request.body, flexible=True)
         group = GroupRef("share_group", name) if name else None
         return Forward(ParsedFetch(usage, the_form, group=group))
 
-    def _on_produce(self, request: RequestFrame, session: Session, usage: ConnectionUsage, the_form: Form) -> Forward:
+    def _on_produce(
+        self, request: RequestFrame, session: Session, usage: ConnectionUsage, the_form: Form
+    ) -> Forward[ParsedProduce | ParsedFetch]:
         start = produce_start(request.body, request.api_version)
         if start is None:
             self.unreadable += 1
-            return _NOTHING
+            return Forward()
         fast_path = usage.produce
         if fast_path is None or fast_path.version != request.api_version:
             fast_path = usage.produce = ProduceFastPath(request.api_version, self._tracker.touch, self._now)
-            session.know(request.api_key, request.api_version, fast_path)
+            session.use_fast_path(request.api_key, request.api_version, fast_path)
         transactional_id = None
         if start.transactional_id is not None:
             transactional_id = start.transactional_id.decode(errors="replace")[:LONGEST_NAME]
@@ -141,10 +142,9 @@ class TopicUsageInterceptor(Interceptor):
             if not request.is_answered:
                 produce.is_answered = False
                 self._count_produce(produce, {start.topic: 1}, session)
-        return Forward(produce) if request.is_answered else _NOTHING
+        return Forward(produce) if request.is_answered else Forward()
 
-    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
-        assert isinstance(context, ParsedProduce | ParsedFetch)
+    def on_chunk(self, view: memoryview, context: ParsedProduce | ParsedFetch, session: Session) -> None:
         try:
             is_parsed = context.response.feed(view)
         except WireError:
@@ -217,7 +217,7 @@ class Heartbeat:
         self.error_code = error_code
 
 
-class GroupMembershipInterceptor(Interceptor):
+class GroupMembershipInterceptor(Interceptor[Heartbeat]):
     """Watches JoinGroup and the heartbeats of groups: the group id of a request, and the error code of its response."""
 
     stream_keys = frozenset(map(ApiKey, _GROUP_KINDS))
@@ -232,17 +232,16 @@ class GroupMembershipInterceptor(Interceptor):
     def on_close(self, session: Session) -> None:
         self._open.discard(session.number)
 
-    def on_request(self, request: RequestFrame, session: Session) -> Forward:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> Forward[Heartbeat]:  # noqa: ARG002
         key, version = request.api_key, request.api_version
-        name = _first_string(request.body, flexible=request_header_version(key, version) == 2)
+        name = _first_string(request.body, flexible=has_flexible_request(key, version))
         if not name:
-            return _NOTHING
+            return Forward()
         skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
-        error_code = AnswerCode(flexible=response_header_version(key, version) == 1, skipped=skipped)
+        error_code = AnswerCode(flexible=has_flexible_response(key, version), skipped=skipped)
         return Forward(Heartbeat(request.client_id, GroupRef(_GROUP_KINDS[key], name), error_code))
 
-    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
-        assert isinstance(context, Heartbeat)
+    def on_chunk(self, view: memoryview, context: Heartbeat, session: Session) -> None:
         if context.error_code.feed(view) == 0 and session.number in self._open:
             self._tracker.on_membership(session, context.client_id, context.group)
 

@@ -13,7 +13,7 @@ from typing import Final
 from headgate.activity.model.intervals import TopicRef
 from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import Connections, dialler_of
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.schema import ZERO_UUID
 
 _MOST_TOPICS: Final = 65_536
@@ -89,7 +89,7 @@ def metadata_look_up(upstream: UpstreamConfig) -> LookUp:
         request = MetadataRequest(topics=tuple(topics), allow_auto_topic_creation=False)
         async with Connections(dialler) as connections:
             link = await connections.bootstrap()
-            answer = await link.ask(_METADATA, request, MetadataResponse, lowest=12, highest=13)
+            answer = await link.ask(request, lowest=12, highest=13)
         return [(one.name, one.topic_id) for one in answer.topics if not one.error_code and one.name]
 
     return look_up

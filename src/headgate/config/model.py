@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
-from headgate.base.ids import ApiKey, NodeId
+from headgate.base.ids import NodeId
 from headgate.config import values
 from headgate.config.addresses import Address, parse_address, parse_host, parse_nodes
 from headgate.config.values import FrozenMap, GroupPatterns, Store
@@ -38,7 +38,7 @@ AHost = Annotated[str, Field(strict=True), AfterValidator(parse_host)]
 APath = Annotated[Path, PlainValidator(values.parse_path)]
 ATopic = Annotated[str, Field(strict=True), AfterValidator(values.topic_name)]
 Groups = Annotated[GroupPatterns, PlainValidator(values.parse_group_patterns)]
-AnApiKey = Annotated[ApiKey, Field(strict=True, ge=0, le=2**15 - 1)]
+AnApiKey = Annotated[int, Field(strict=True, ge=0, le=2**15 - 1)]
 
 
 class Section(BaseModel):

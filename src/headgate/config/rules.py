@@ -14,7 +14,6 @@ from headgate.config.environment import variable_name
 from headgate.config.model import Config
 from headgate.config.problems import path_text, shown
 
-METADATA, API_VERSIONS = ApiKey(3), ApiKey(18)
 _CONNECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -178,7 +177,7 @@ def _store_fits_the_workers(config: Config) -> Iterator[Violation]:
 
 
 def _clients_can_start(config: Config) -> Iterator[Violation]:
-    denied = config.gateway.deny_api_keys & {METADATA, API_VERSIONS}
+    denied = config.gateway.deny_api_keys & {ApiKey.METADATA, ApiKey.API_VERSIONS}
     if denied:
         yield Violation(
             ("gateway.deny_api_keys",),

@@ -12,8 +12,8 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection
-from headgate.wire.registry import api_name
-from headgate.wire.schema import Message
+from headgate.wire.apis import api_name
+from headgate.wire.schema import Message, Request
 
 M = TypeVar("M", bound=Message)
 
@@ -31,12 +31,12 @@ class Broker:
     caller: BrokerConnection
     writer: asyncio.StreamWriter
 
-    async def call(self, key: int, request: Message, answer_class: type[M], version: int) -> M:
+    async def call(self, request: Request[M], version: int) -> M:
         """Ask it, as the service account; a call that it does not have would make it close the connection."""
-        low, high = self.versions.get(key, (0, -1))
+        low, high = self.versions.get(request.api_key, (0, -1))
         if not low <= version <= high:
-            raise ClusterError(f"the broker has no {api_name(key)} v{version}")
-        return await self.caller.call(key, request, answer_class, version)
+            raise ClusterError(f"the broker has no {api_name(request.api_key)} v{version}")
+        return await self.caller.call(request, version)
 
 
 async def close(writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,6 @@ from headgate.doctor.broker import Broker
 from headgate.doctor.commands import KafkaTools, Resource
 from headgate.doctor.findings import Check, Finding, ok, problem, warning
 from headgate.doctor.messages import (
-    DESCRIBE_QUORUM,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumPartition,
@@ -53,9 +52,7 @@ async def examine(broker: Broker, clock: Clock, tools: KafkaTools) -> Finding:
     partition = QuorumTopic(topic_name=_METADATA_TOPIC, partitions=(QuorumPartition(),))
     asked_ms = clock.epoch_ms()
     try:
-        answer = await broker.call(
-            DESCRIBE_QUORUM, DescribeQuorumRequest(topics=(partition,)), DescribeQuorumResponse, 1
-        )
+        answer = await broker.call(DescribeQuorumRequest(topics=(partition,)), 1)
     except ClusterError as failure:
         return warning(Check.CLOCK, SUBJECT, f"its clock cannot be read: {failure}", mend=_BY_HAND)
     answered_ms = clock.epoch_ms()

@@ -20,7 +20,6 @@ from headgate.doctor.dead_letters import NOBODY, Uses
 from headgate.doctor.findings import Check, Finding, warning
 from headgate.doctor.probing import (
     BITS,
-    DESCRIBE_CONFIGS,
     GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,
     described,
@@ -33,16 +32,14 @@ from headgate.doctor.topics import UNKNOWN_TOPIC
 from headgate.facts import decode
 from headgate.kafka.consumer_thread import next_batch, record_of
 from headgate.kafka.topics import client_settings, quiet, reason
-from headgate.share_groups.config_client import BROKER, GROUP, INCREMENTAL_ALTER_CONFIGS, NOBODYS_GROUP
+from headgate.share_groups.config_client import BROKER, GROUP, NOBODYS_GROUP
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.wire.messages.cluster import MetadataTopic
 from headgate.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
 )
 
 STATE: Final = "state"
@@ -149,7 +146,7 @@ async def _alter_nothing(broker: Broker, groups: Iterable[str]) -> dict[str, int
     """No config is named, and it is only validated: what can go wrong is the right."""
     resources = tuple(IncrementalAlterConfigsResource(resource_type=GROUP, resource_name=group) for group in groups)
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
-    answer = await broker.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse, 1)
+    answer = await broker.call(request, 1)
     return {one.resource_name: one.error_code for one in answer.responses}
 
 
@@ -158,7 +155,7 @@ async def _read_configs(broker: Broker, kind: int, names: Iterable[str]) -> dict
         DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=_A_KEY) for name in names
     )
     request = DescribeConfigsRequest(resources=resources)
-    answer = await broker.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse, 4)
+    answer = await broker.call(request, 4)
     return {one.resource_name: one.error_code for one in answer.results}
 
 

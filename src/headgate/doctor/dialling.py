@@ -27,9 +27,8 @@ from headgate.doctor.certificates import names_of
 from headgate.doctor.commands import KafkaTools
 from headgate.doctor.findings import Check, Finding, ok, problem
 from headgate.kafka.connections import BrokerConnection, Credentials, authenticate
-from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
-from headgate.wire.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
-from headgate.wire.registry import API_VERSIONS
+from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from headgate.wire.messages.sasl import SaslHandshakeRequest
 
 _METADATA, _SASL_HANDSHAKE = 3, 17
 _ILLEGAL_SASL_STATE = 34
@@ -146,7 +145,7 @@ class Dialler:
             return False
         try:
             connection = BrokerConnection(reader, writer, self.deadline_s)
-            await connection.call(API_VERSIONS, _WHO_WE_ARE, ApiVersionsResponse, 3)
+            await connection.call(_WHO_WE_ARE, 3)
         except ClusterError:
             return False
         else:
@@ -193,7 +192,7 @@ class Dialler:
 
     async def _ask_versions(self, caller: BrokerConnection, address: Address) -> ApiVersionsResponse:
         try:
-            return await caller.call(API_VERSIONS, _WHO_WE_ARE, ApiVersionsResponse, 3)
+            return await caller.call(_WHO_WE_ARE, 3)
         except ClusterError as failure:
             if not self.upstream.tls and await self._shown_certificate(address) is not None:
                 raise _StepFailedError("speaks TLS, and upstream.tls is off", mend="upstream.tls = true") from None
@@ -224,7 +223,7 @@ class Dialler:
     async def _needs_no_login(self, caller: BrokerConnection) -> None:
         """A listener without SASL says that a handshake is out of place; one with SASL names its mechanisms."""
         try:
-            answer = await caller.call(_SASL_HANDSHAKE, SaslHandshakeRequest(), SaslHandshakeResponse, 1)
+            answer = await caller.call(SaslHandshakeRequest(), 1)
         except ClusterError as failure:
             raise _StepFailedError(str(failure), mend="look into the broker's log for this connection") from None
         if answer.error_code != _ILLEGAL_SASL_STATE:
@@ -238,7 +237,7 @@ class Dialler:
     ) -> Broker:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
         try:
-            answer = await caller.call(_METADATA, request, MetadataResponse, 12)
+            answer = await caller.call(request, 12)
         except ClusterError as failure:
             text = f"does not say which cluster it belongs to: {failure}"
             raise _StepFailedError(

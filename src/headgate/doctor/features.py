@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from headgate.config.model import Config
 from headgate.doctor.commands import KafkaTools
 from headgate.doctor.findings import Check, Finding, ok, problem, warning
-from headgate.wire.registry import api_name
+from headgate.wire.apis import api_name
 
 Versions = Mapping[int, tuple[int, int]]  # api key to lowest and highest version
 

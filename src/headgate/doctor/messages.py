@@ -4,10 +4,12 @@ One rule: complete in every version, as Kafka 4.4.0 defines them, so that a tabl
 stands once somebody else needs it.
 """
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     INT32,
     STRING,
     Message,
+    Request,
     Struct,
     array,
     boolean,
@@ -15,7 +17,8 @@ from headgate.wire.schema import (
     int16,
     int32,
     int64,
-    message,
+    request,
+    response,
     string,
     struct,
     uint16,
@@ -46,8 +49,8 @@ class NewTopic(Struct):
     configs: tuple[NewTopicConfig, ...] = array(NewTopicConfig, "0+")
 
 
-@message(api_key=CREATE_TOPICS)
-class CreateTopicsRequest(Message):
+@request(ApiKey.CREATE_TOPICS)
+class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     topics: tuple[NewTopic, ...] = array(NewTopic, "0+")
     timeout_ms: int = int32("0+", default=60000)
     validate_only: bool = boolean("1+")
@@ -75,21 +78,21 @@ class CreatedTopic(Struct):
     configs: tuple[CreatedTopicConfig, ...] | None = array(CreatedTopicConfig, "5+", nullable="5+", ignorable=True)
 
 
-@message(api_key=CREATE_TOPICS)
+@response(CreateTopicsRequest)
 class CreateTopicsResponse(Message):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: tuple[CreatedTopic, ...] = array(CreatedTopic, "0+")
 
 
-@message(api_key=END_TXN)
-class EndTxnRequest(Message):
+@request(ApiKey.END_TXN)
+class EndTxnRequest(Request["EndTxnResponse"]):
     transactional_id: str = string("0+")
     producer_id: int = int64("0+")
     producer_epoch: int = int16("0+")
     committed: bool = boolean("0+")
 
 
-@message(api_key=END_TXN)
+@response(EndTxnRequest)
 class EndTxnResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
@@ -97,8 +100,8 @@ class EndTxnResponse(Message):
     producer_epoch: int = int16("5+", default=-1, ignorable=True)
 
 
-@message(api_key=DESCRIBE_TRANSACTIONS)
-class DescribeTransactionsRequest(Message):
+@request(ApiKey.DESCRIBE_TRANSACTIONS)
+class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     transactional_ids: tuple[str, ...] = array(STRING, "0+")
 
 
@@ -120,7 +123,7 @@ class TransactionState(Struct):
     topics: tuple[TransactionTopic, ...] = array(TransactionTopic, "0+")
 
 
-@message(api_key=DESCRIBE_TRANSACTIONS)
+@response(DescribeTransactionsRequest)
 class DescribeTransactionsResponse(Message):
     throttle_time_ms: int = int32("0+")
     transaction_states: tuple[TransactionState, ...] = array(TransactionState, "0+")
@@ -137,8 +140,8 @@ class QuorumTopic(Struct):
     partitions: tuple[QuorumPartition, ...] = array(QuorumPartition, "0+")
 
 
-@message(api_key=DESCRIBE_QUORUM)
-class DescribeQuorumRequest(Message):
+@request(ApiKey.DESCRIBE_QUORUM)
+class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
     topics: tuple[QuorumTopic, ...] = array(QuorumTopic, "0+")
 
 
@@ -182,7 +185,7 @@ class QuorumNode(Struct):
     listeners: tuple[QuorumListener, ...] = array(QuorumListener, "2+")
 
 
-@message(api_key=DESCRIBE_QUORUM)
+@response(DescribeQuorumRequest)
 class DescribeQuorumResponse(Message):
     error_code: int = int16("0+")
     error_message: str | None = string("2+", nullable="2+", ignorable=True)

@@ -11,15 +11,9 @@ from headgate.base.errors import ClusterError
 from headgate.doctor.broker import Broker
 from headgate.doctor.commands import Resource
 from headgate.doctor.messages import (
-    CREATE_TOPICS,
-    DESCRIBE_TRANSACTIONS,
-    END_TXN,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     EndTxnRequest,
-    EndTxnResponse,
     NewTopic,
 )
 from headgate.doctor.rights import (
@@ -35,14 +29,12 @@ from headgate.doctor.rights import (
 )
 from headgate.wire.messages.cluster import (
     DescribeClusterRequest,
-    DescribeClusterResponse,
     MetadataRequest,
     MetadataRequestTopic,
-    MetadataResponse,
     MetadataTopic,
 )
-from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
-from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.schema import NOT_ASKED
 
 METADATA, HEARTBEAT, DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 3, 12, 32, 60
@@ -65,14 +57,14 @@ async def described(broker: Broker, topics: Sequence[str]) -> Mapping[str, Metad
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = await broker.call(METADATA, request, MetadataResponse, 12)
+    answer = await broker.call(request, 12)
     return {topic.name: topic for topic in answer.topics if topic.name is not None}
 
 
 async def cluster_operations(broker: Broker) -> int:
     """What the account may do with the cluster; 0 without Describe on it."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    answer = await broker.call(DESCRIBE_CLUSTER, request, DescribeClusterResponse, 0)
+    answer = await broker.call(request, 0)
     return max(0, answer.cluster_authorized_operations)
 
 
@@ -132,7 +124,7 @@ async def may_create(broker: Broker, topics: Mapping[str, MetadataTopic]) -> Ans
         timeout_ms=_TIMEOUT_MS,
         validate_only=True,
     )
-    answer = await broker.call(CREATE_TOPICS, request, CreateTopicsResponse, 5)
+    answer = await broker.call(request, 5)
     refused = [topic.name for topic in answer.topics if topic.error_code == TOPIC_AUTHORIZATION_FAILED]
     return _refused(refused, topics)
 
@@ -146,7 +138,7 @@ async def may_describe_configs(broker: Broker, topics: Mapping[str, MetadataTopi
             for name in topics
         )
     )
-    answer = await broker.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse, 4)
+    answer = await broker.call(request, 4)
     refused = [one.resource_name for one in answer.results if one.error_code == TOPIC_AUTHORIZATION_FAILED]
     return _refused(refused, topics)
 
@@ -154,13 +146,13 @@ async def may_describe_configs(broker: Broker, topics: Mapping[str, MetadataTopi
 async def _read_group(broker: Broker, group: str) -> Answer:
     """A heartbeat of a member that nobody is."""
     request = HeartbeatRequest(group_id=group, generation_id=-1, member_id=_MEMBER)
-    answer = await broker.call(HEARTBEAT, request, HeartbeatResponse, 4)
+    answer = await broker.call(request, 4)
     return Refused((group,)) if answer.error_code == GROUP_AUTHORIZATION_FAILED else Granted()
 
 
 async def _describe_transactional_id(broker: Broker, name: str) -> Answer:
     request = DescribeTransactionsRequest(transactional_ids=(name,))
-    answer = await broker.call(DESCRIBE_TRANSACTIONS, request, DescribeTransactionsResponse, 0)
+    answer = await broker.call(request, 0)
     codes = {state.error_code for state in answer.transaction_states}
     return Refused((name,)) if TRANSACTIONAL_ID_AUTHORIZATION_FAILED in codes else Granted()
 
@@ -168,7 +160,7 @@ async def _describe_transactional_id(broker: Broker, name: str) -> Answer:
 async def _write_transactional_id(broker: Broker, name: str) -> Answer:
     """The end of a transaction of a producer that cannot be."""
     request = EndTxnRequest(transactional_id=name, producer_id=_NOBODYS_PRODUCER_ID, producer_epoch=0)
-    answer = await broker.call(END_TXN, request, EndTxnResponse, 3)
+    answer = await broker.call(request, 3)
     return Refused((name,)) if answer.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED else Granted()
 
 

@@ -11,10 +11,10 @@ from headgate.config.model import Config
 from headgate.doctor.broker import Broker
 from headgate.doctor.commands import KafkaTools, Resource
 from headgate.doctor.findings import Check, Finding, ok, problem, warning
-from headgate.doctor.probing import DESCRIBE_CONFIGS, TOPIC_AUTHORIZATION_FAILED, TOPIC_RESOURCE
+from headgate.doctor.probing import TOPIC_AUTHORIZATION_FAILED, TOPIC_RESOURCE
 from headgate.facts.topics import TopicSpec, topic_specs
 from headgate.wire.messages.cluster import MetadataTopic
-from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 
 UNKNOWN_TOPIC = 3
 _KEYS = ("cleanup.policy", "retention.ms", "max.message.bytes")
@@ -59,7 +59,7 @@ async def read_configs(broker: Broker, names: Sequence[str]) -> Mapping[str, Map
             for name in names
         )
     )
-    answer = await broker.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse, 4)
+    answer = await broker.call(request, 4)
     return {
         one.resource_name: {config.name: config.value or "" for config in one.configs}
         for one in answer.results

@@ -21,23 +21,20 @@ from headgate.config.addresses import Address
 from headgate.config.files import read_secret
 from headgate.config.model import UpstreamConfig
 from headgate.wire import frames
+from headgate.wire.apis import api_name, has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
-from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.cluster import ApiVersionsRequest
 from headgate.wire.messages.sasl import (
     SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
     SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
-from headgate.wire.registry import API_VERSIONS, api_name, request_header_version, response_header_version
-from headgate.wire.schema import Message
+from headgate.wire.schema import Message, Request
 
 M = TypeVar("M", bound=Message)
 
 _CLIENT_ID = b"headgate"
 _LARGEST_ANSWER = 64 * 1024 * 1024
-_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
-_ILLEGAL_SASL_STATE = 34
 _CLOSING_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _GREETING = ApiVersionsRequest(client_software_name="headgate", client_software_version=headgate.__version__)
@@ -77,16 +74,17 @@ class BrokerConnection:
             raise ClusterError(f"no connection to {host!r}:{port}: {failure}") from None
         return cls(reader, writer, timeout)
 
-    async def call(self, key: int, request: Message, answer_class: type[M], version: int) -> M:
+    async def call(self, request: Request[M], version: int) -> M:
+        key, answer_class = request.api_key, request.response_class()
         self._correlation_id += 1
         header = frames.RequestHeader(
             api_key=key,
             api_version=version,
             correlation_id=self._correlation_id,
             client_id=_CLIENT_ID,
-            tags=b"\x00" if request_header_version(key, version) == 2 else b"",
+            tags=b"\x00" if has_flexible_request(key, version) else b"",
         )
-        flexible = response_header_version(key, version) == 1
+        flexible = has_flexible_response(key, version)
         try:
             async with asyncio.timeout(self._timeout):
                 self._writer.write(frames.frame(header.encode(), encode(request, version)))
@@ -99,10 +97,12 @@ class BrokerConnection:
             return decode(answer_class, version, content, frames.answer_body(content, flexible=flexible))
         except TimeoutError:
             self.close()
-            raise ClusterError(f"no response to {api_name(key)} within {self._timeout:g} s") from None
+            raise ClusterError(f"no response to {api_name(request.api_key)} within {self._timeout:g} s") from None
         except (OSError, asyncio.IncompleteReadError) as failure:
             self.close()
-            raise ClusterError(f"the connection was closed before the response to {api_name(key)}: {failure}") from None
+            raise ClusterError(
+                f"the connection was closed before the response to {api_name(request.api_key)}: {failure}"
+            ) from None
         except WireError as problem:
             self.close()
             raise ClusterError(f"not a Kafka response: {problem}") from None
@@ -111,13 +111,13 @@ class BrokerConnection:
     def is_closed(self) -> bool:
         return self._writer.is_closing() or self._reader.at_eof()
 
-    async def ask(self, key: int, request: Message, answer_class: type[M], *, lowest: int, highest: int) -> M:
+    async def ask(self, request: Request[M], *, lowest: int, highest: int) -> M:
         """Send the request in the highest version of `lowest` to `highest` that the broker supports."""
-        theirs = self.versions.get(key, (0, -1))
+        theirs = self.versions.get(request.api_key, (0, -1))
         version = min(highest, theirs[1])
         if version < max(lowest, theirs[0]):
-            raise UnsupportedError(f"the server does not support {api_name(key)} v{lowest}")
-        return await self.call(key, request, answer_class, version)
+            raise UnsupportedError(f"the server does not support {api_name(request.api_key)} v{lowest}")
+        return await self.call(request, version)
 
     def close(self) -> None:
         self._writer.close()
@@ -171,7 +171,7 @@ class Dialler:
 
     async def _greet(self, link: BrokerConnection, address: Address) -> None:
         try:
-            said = await link.call(API_VERSIONS, _GREETING, ApiVersionsResponse, 3)
+            said = await link.call(_GREETING, 3)
         except ClusterError as failure:
             maybe = "" if self.tls is not None else ", or expects TLS (security.protocol)"
             raise ClusterError(f"{address} does not respond as a Kafka broker{maybe}: {failure}") from None
@@ -184,11 +184,11 @@ class Dialler:
                 return
             # A listener without SASL answers a handshake with ILLEGAL_SASL_STATE; one with SASL would close the
             # connection on the first other request without a response.
-            answer = await link.call(_SASL_HANDSHAKE, SaslHandshakeRequest(), SaslHandshakeResponse, 1)
+            answer = await link.call(SaslHandshakeRequest(), 1)
         except ClusterError as failure:
             who = "" if self.credentials is None else f" as User:{self.credentials.user}"
             raise ClusterError(f"login at {address}{who} failed: {failure}") from None
-        if answer.error_code != _ILLEGAL_SASL_STATE:
+        if answer.error_code != ErrorCode.ILLEGAL_SASL_STATE:
             offered = ", ".join(sorted(answer.mechanisms))
             raise ClusterError(f"{address} requires SASL ({offered}), and no user is given")
 
@@ -254,7 +254,7 @@ class RetryDelay:
 async def authenticate(connection: BrokerConnection, credentials: Credentials) -> None:
     """Log in on a new connection; a failure is a `ClusterError` with the broker's own text."""
     request = SaslHandshakeRequest(mechanism=credentials.mechanism)
-    answer = await connection.call(_SASL_HANDSHAKE, request, SaslHandshakeResponse, 1)
+    answer = await connection.call(request, 1)
     if answer.error_code:
         offered = ", ".join(answer.mechanisms)
         raise ClusterError(f"the broker does not offer SASL {credentials.mechanism}, but: {offered}")
@@ -275,7 +275,7 @@ async def authenticate(connection: BrokerConnection, credentials: Credentials) -
 
 async def _exchange(connection: BrokerConnection, token: bytes) -> bytes:
     request = SaslAuthenticateRequest(auth_bytes=token)
-    answer = await connection.call(_SASL_AUTHENTICATE, request, SaslAuthenticateResponse, 2)
+    answer = await connection.call(request, 2)
     if answer.error_code:
         raise ClusterError(f"the broker rejected the login: {answer.error_message or answer.error_code}")
     return answer.auth_bytes

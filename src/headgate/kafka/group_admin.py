@@ -22,55 +22,47 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler, UnsupportedError
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import (
     Coordinator,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
-    MetadataResponse,
 )
 from headgate.wire.messages.groups import (
     DeleteGroupsRequest,
-    DeleteGroupsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
 )
 from headgate.wire.messages.streams import (
     DescribedStreamsGroup,
     StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
 )
 
-UNKNOWN_SERVER_ERROR = -1
-NETWORK_EXCEPTION = 13
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
-UNSUPPORTED_VERSION = 35
-GROUP_ID_NOT_FOUND = 69
-
-_FIND_COORDINATOR = 10
-_AGAIN = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+_AGAIN = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
 _GROUPS_A_CALL = 200
 
 # Kafka's own words (org.apache.kafka.common.protocol.Errors) for answers that bring none.
-_TEXTS = {
-    3: "This server does not host this topic-partition.",
-    5: "There is no leader for this topic-partition as we are in the middle of a leadership election.",
-    UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
-    COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
-    COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    NOT_COORDINATOR: "This is not the correct coordinator.",
-    24: "The group id is invalid.",
-    29: "Topic authorization failed.",
-    30: "Group authorization failed.",
-    31: "Cluster authorization failed.",
-    UNSUPPORTED_VERSION: "The version of API is not supported.",
-    68: "The group is not empty.",
-    GROUP_ID_NOT_FOUND: "The group id does not exist.",
-    134: "DeleteGroups could not complete.",
+_TEXTS: dict[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.LEADER_NOT_AVAILABLE: (
+        "There is no leader for this topic-partition as we are in the middle of a leadership election."
+    ),
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.GROUP_DELETION_FAILED: "DeleteGroups could not complete.",
 }
 
-_METADATA, _LIST_GROUPS, _DELETE_GROUPS, _STREAMS_GROUP_DESCRIBE = 3, 16, 42, 89
-_NON_EMPTY_GROUP = 68
 _STREAMS = "Streams"  # of the types of groups, written by brokers in either case
 EMPTY, DEAD = "Empty", "Dead"
 
@@ -136,7 +128,7 @@ async def find_coordinators(
     found: dict[str, GroupCoordinator | GroupError] = {}
     for some in batches(groups):
         request = FindCoordinatorRequest(coordinator_keys=some)
-        answer = await link.ask(_FIND_COORDINATOR, request, FindCoordinatorResponse, lowest=4, highest=6)
+        answer = await link.ask(request, lowest=4, highest=6)
         said = {one.key: one for one in answer.coordinators}
         found |= {group: _coordinator(said.get(group)) for group in some}
     return found
@@ -144,7 +136,7 @@ async def find_coordinators(
 
 def _coordinator(said: Coordinator | None) -> GroupCoordinator | GroupError:
     if said is None:
-        return group_error(UNKNOWN_SERVER_ERROR)
+        return group_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     if said.error_code:
         return group_error(said.error_code, said.error_message)
     return GroupCoordinator(NodeId(said.node_id), Address(said.host, said.port))
@@ -185,17 +177,19 @@ async def _ask_one(
     try:
         link = await connections.to(address)
     except ClusterError as failure:
-        return dict.fromkeys(groups, GroupError(COORDINATOR_NOT_AVAILABLE, str(failure)))
+        return dict.fromkeys(groups, GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(failure)))
     for some in batches(groups):
         said: Mapping[str, R | GroupError]
         try:
             said = await call(link, some)
         except UnsupportedError as failure:
-            said = dict.fromkeys(some, GroupError(UNSUPPORTED_VERSION, str(failure)))
+            said = dict.fromkeys(some, GroupError(ErrorCode.UNSUPPORTED_VERSION, str(failure)))
         except ClusterError as failure:
-            lost = GroupError(COORDINATOR_NOT_AVAILABLE if repeatable else NETWORK_EXCEPTION, str(failure))
+            lost = GroupError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE if repeatable else ErrorCode.NETWORK_EXCEPTION, str(failure)
+            )
             return {**dict.fromkeys(groups, lost), **answers}
-        answers |= {group: said.get(group, group_error(UNKNOWN_SERVER_ERROR)) for group in some}
+        answers |= {group: said.get(group, group_error(ErrorCode.UNKNOWN_SERVER_ERROR)) for group in some}
     return answers
 
 
@@ -272,9 +266,7 @@ async def _described(
     link: BrokerConnection, request: StreamsGroupDescribeRequest, *, lowest: int, otherwise: str
 ) -> Mapping[str, DescribedStreamsGroup | GroupError]:
     try:
-        answer = await link.ask(
-            _STREAMS_GROUP_DESCRIBE, request, StreamsGroupDescribeResponse, lowest=lowest, highest=1
-        )
+        answer = await link.ask(request, lowest=lowest, highest=1)
     except UnsupportedError:
         raise UnsupportedError(otherwise) from None
     return {
@@ -286,13 +278,15 @@ async def delete_group(connections: Connections, group: str) -> GroupError | Non
     """Delete an empty streams group; why it was not deleted, or None."""
     described = await describe_group(connections, group)
     if isinstance(described, GroupError):
-        if described.code == GROUP_ID_NOT_FOUND:
-            return GroupError(GROUP_ID_NOT_FOUND, f"Group '{group}' does not exist or is not a streams group.")
+        if described.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return GroupError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group '{group}' does not exist or is not a streams group."
+            )
         return described
     if described.group_state == DEAD:
-        return GroupError(GROUP_ID_NOT_FOUND, f"Streams group '{group}' group state is DEAD.")
+        return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group '{group}' group state is DEAD.")
     if described.group_state != EMPTY:
-        return GroupError(_NON_EMPTY_GROUP, f"Streams group '{group}' is not EMPTY.")
+        return GroupError(ErrorCode.NON_EMPTY_GROUP, f"Streams group '{group}' is not EMPTY.")
     # When the answer is lost nobody knows whether it is deleted: asked again, the broker would say that it never was.
     answers = await on_coordinators(connections, [group], _delete, repeatable=False)
     return answers[group]
@@ -300,7 +294,7 @@ async def delete_group(connections: Connections, group: str) -> GroupError | Non
 
 async def _delete(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, GroupError | None]:
     request = DeleteGroupsRequest(groups_names=tuple(groups))
-    answer = await link.ask(_DELETE_GROUPS, request, DeleteGroupsResponse, lowest=0, highest=3)
+    answer = await link.ask(request, lowest=0, highest=3)
     return {
         one.group_id: group_error(one.error_code, one.error_message) if one.error_code else None
         for one in answer.results
@@ -317,7 +311,7 @@ async def list_groups(connections: Connections, kind: str, states: Iterable[str]
     request = ListGroupsRequest(states_filter=tuple(states), types_filter=(kind,))
     link = await connections.bootstrap()
     asked = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-    cluster = await link.ask(_METADATA, asked, MetadataResponse, lowest=4, highest=12)
+    cluster = await link.ask(asked, lowest=4, highest=12)
     found: dict[str, GroupListing] = {}
     for broker in cluster.brokers:
         answer = await _list_one(connections, Address(broker.host, broker.port), request)
@@ -333,7 +327,7 @@ async def _list_one(connections: Connections, address: Address, request: ListGro
     while True:
         try:
             link = await connections.to(address)
-            answer = await link.ask(_LIST_GROUPS, request, ListGroupsResponse, lowest=5, highest=5)
+            answer = await link.ask(request, lowest=5, highest=5)
         except UnsupportedError:
             raise
         except ClusterError:
@@ -342,6 +336,6 @@ async def _list_one(connections: Connections, address: Address, request: ListGro
             continue
         if not answer.error_code:
             return answer
-        passing = answer.error_code in {COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE}
+        passing = answer.error_code in {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
         if not passing or not await delay.wait():
             raise ClusterError(f"{address} does not list its groups: {group_error(answer.error_code).text}")

@@ -13,12 +13,12 @@ from headgate.proxy.interceptor import (
     Forward,
     Interceptor,
     OnRequest,
+    OnResponse,
     RequestFrame,
     ResponseFrame,
     Rewritten,
     Session,
 )
-from headgate.proxy.routes import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
 from headgate.wire import splice
 
 _HIGHEST_PORT = 65535
@@ -55,24 +55,24 @@ class AddressMap:
 
 
 _SPLICES = {
-    METADATA: splice.metadata,
-    FIND_COORDINATOR: splice.find_coordinator,
-    DESCRIBE_CLUSTER: splice.describe_cluster,
+    ApiKey.METADATA: splice.metadata,
+    ApiKey.FIND_COORDINATOR: splice.find_coordinator,
+    ApiKey.DESCRIBE_CLUSTER: splice.describe_cluster,
 }
 
 
-class AddressInterceptor(Interceptor):
+class AddressInterceptor(Interceptor[bool]):
     """Replaces the brokers' addresses in the answers that are about nothing else."""
 
-    api_keys = frozenset(map(ApiKey, _SPLICES))
+    api_keys = frozenset(_SPLICES)
     fail_closed = True
 
     def __init__(self, addresses: AddressMap) -> None:
         self._addresses = addresses
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
-        return Forward(context=self)
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[bool]:  # noqa: ARG002
+        return Forward(context=True)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> Rewritten:  # noqa: ARG002
+    def on_response(self, response: ResponseFrame, context: bool, session: Session) -> OnResponse:  # noqa: ARG002
         rewrite = _SPLICES[response.api_key]
         return Rewritten(rewrite(response.body, response.api_version, self._addresses.lookup))

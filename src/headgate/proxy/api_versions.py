@@ -4,7 +4,6 @@ Version 5 (KIP-1242) carries the cluster and node that the client believes to ha
 have it, so the gateway checks both itself and asks the broker in the version that it has.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -19,26 +18,24 @@ from headgate.proxy.interceptor import (
     ResponseFrame,
     Rewritten,
     Session,
-    at_once,
+    Versions,
 )
-from headgate.proxy.routes import Routes, Versions
+from headgate.proxy.routes import Routes
 from headgate.wire.apis import APIS
 from headgate.wire.codec import decode, encode
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
-from headgate.wire.registry import API_VERSIONS
 
-_OURS: Final = APIS[API_VERSIONS]
-_UNSUPPORTED_VERSION: Final = 35
-_REBOOTSTRAP_REQUIRED: Final = 129
+_OURS: Final = APIS[ApiKey.API_VERSIONS]
 _CHECKED_FROM: Final = 5
 _MOST_ANSWERS: Final = 64
 _LARGEST: Final = 64 * 1024  # Kafka's own requests have a hundred bytes, and answers a thousand
 
 
-class ApiVersionsInterceptor(Interceptor):
+class ApiVersionsInterceptor(Interceptor[int]):
     """Answers ApiVersions as a broker would that has exactly the calls that this gateway carries to it."""
 
-    api_keys = frozenset((ApiKey(API_VERSIONS),))
+    api_keys = frozenset((ApiKey.API_VERSIONS,))
     fail_closed = True
     max_bytes = _LARGEST
 
@@ -50,25 +47,24 @@ class ApiVersionsInterceptor(Interceptor):
         """The routes know all interceptors, this one too, so they come second."""
         self._routes = routes
 
-    def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:
-        return {API_VERSIONS: (_OURS.min_version, _OURS.max_version)} if API_VERSIONS in broker else {}
+    def added_versions(self, broker: Versions) -> Versions:
+        return {ApiKey.API_VERSIONS: (_OURS.min_version, _OURS.max_version)} if ApiKey.API_VERSIONS in broker else {}
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[int]:
         version = request.api_version
-        if not _OURS.carries(version):
-            return Answer(at_once(_refusal()))
+        if not _OURS.has_version(version):
+            return Answer(_refusal())
         asked = decode(ApiVersionsRequest, version, request.body)
         if version >= _CHECKED_FROM and not _dialled_right(asked, session):
-            return Answer(at_once(encode(ApiVersionsResponse(error_code=_REBOOTSTRAP_REQUIRED), version)))
-        known = session.broker_versions().get(API_VERSIONS, (0, 0))[1]
+            return Answer(encode(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED), version))
+        known = session.broker_versions().get(ApiKey.API_VERSIONS, (0, 0))[1]
         sent = ApiVersion(min(version, known))
         if sent == version:
             return Forward(context=version)
         return Rewritten(encode(asked, sent), context=version, api_version=sent)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
-        assert isinstance(context, int)
-        if int.from_bytes(response.body[:2], "big") == _UNSUPPORTED_VERSION:
+    def on_response(self, response: ResponseFrame, context: int, session: Session) -> OnResponse:
+        if int.from_bytes(response.body[:2], "big") == ErrorCode.UNSUPPORTED_VERSION:
             return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
         # Every new connection brings this answer, and the brokers of a cluster give few different ones.
         key = (bytes(response.body), response.api_version, context)
@@ -104,5 +100,5 @@ def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:
 
 def _refusal() -> bytes:
     """The answer to a version that we do not know: version 0's form with our own range (KIP-511)."""
-    ours = ApiVersionRange(api_key=API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
-    return encode(ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(ours,)), 0)
+    ours = ApiVersionRange(api_key=ApiKey.API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
+    return encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(ours,)), 0)

@@ -6,7 +6,7 @@ interceptor holds, nearly all, never leave the wake-up in which they came.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import structlog
 
@@ -23,13 +23,12 @@ from headgate.proxy.interceptor import (
     ResponseFrame,
     Rewritten,
     Session,
-    Split,
 )
 
 log = structlog.get_logger()
 
 ANSWER_SECONDS: Final = 60.0  # what an interceptor may take to answer a call itself
-Contexts = list[tuple[Interceptor, object]]
+Contexts = list[tuple[Interceptor[Any], Any]]
 T = TypeVar("T")
 
 
@@ -40,7 +39,7 @@ class ChainMeter:
         self.failures = 0
         self._warned: set[tuple[str, str]] = set()
 
-    def failed(self, interceptor: Interceptor, call: str, failure: BaseException) -> None:
+    def failed(self, interceptor: Interceptor[Any], call: str, failure: BaseException) -> None:
         self.failures += 1
         kind = (type(interceptor).__name__, type(failure).__name__)
         if kind not in self._warned:
@@ -77,7 +76,7 @@ def discard(work: object) -> None:
 
 
 def watch(
-    interceptors: tuple[Interceptor, ...], request: RequestFrame, session: Session, meter: ChainMeter
+    interceptors: tuple[Interceptor[Any], ...], request: RequestFrame, session: Session, meter: ChainMeter
 ) -> Contexts:
     """The interceptors that want to see the bytes of this call's answer; the call itself passes in any case."""
     contexts: Contexts = []
@@ -97,24 +96,23 @@ def watch(
 class RequestChain:
     """One request on its way through its interceptors: what became of it, and who wants to see the answer."""
 
-    __slots__ = ("_asked", "_interceptors", "_meter", "answer", "contexts", "request", "split")
+    __slots__ = ("_asked", "_interceptors", "_meter", "answer", "contexts", "request")
 
-    def __init__(self, interceptors: tuple[Interceptor, ...], request: RequestFrame, meter: ChainMeter) -> None:
+    def __init__(self, interceptors: tuple[Interceptor[Any], ...], request: RequestFrame, meter: ChainMeter) -> None:
         self._interceptors = interceptors
         self._asked = 0
         self._meter = meter
         self.request = request
         self.contexts: Contexts = []
         self.answer: Answer | None = None
-        self.split: Split | None = None
 
-    def run(self, session: Session) -> Hold | None:
+    def run(self, session: Session) -> Hold[Any] | None:
         """Ask the interceptors that are left; a `Hold` when one of them wants to wait."""
-        while self._asked < len(self._interceptors) and self.answer is None and self.split is None:
+        while self._asked < len(self._interceptors) and self.answer is None:
             interceptor = self._interceptors[self._asked]
             self._asked += 1
             try:
-                outcome: OnRequest = interceptor.on_request(self.request, session)
+                outcome: OnRequest[Any] = interceptor.on_request(self.request, session)
                 if isinstance(outcome, Hold):
                     return outcome
                 self._apply(interceptor, outcome)
@@ -124,7 +122,7 @@ class RequestChain:
                 self._meter.failed(interceptor, "on_request", failure)
         return None
 
-    async def wait(self, hold: Hold) -> None:
+    async def wait(self, hold: Hold[Any]) -> None:
         """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
         interceptor = self._interceptors[self._asked - 1]
         try:
@@ -138,6 +136,8 @@ class RequestChain:
 
     async def answer_body(self, answer: Answer) -> bytes | None:
         """The body that the interceptor that was asked last gives; None when it fails: then the call passes."""
+        if isinstance(answer.body, bytes):
+            return answer.body
         interceptor = self._interceptors[self._asked - 1]
         try:
             return await _outcome(answer.body, ANSWER_SECONDS)
@@ -147,7 +147,7 @@ class RequestChain:
             self._meter.failed(interceptor, "answer", failure)
             return None
 
-    def _apply(self, interceptor: Interceptor, outcome: Outcome) -> None:
+    def _apply(self, interceptor: Interceptor[Any], outcome: Outcome[Any]) -> None:
         match outcome:
             case Forward(context):
                 pass
@@ -160,11 +160,8 @@ class RequestChain:
                     client_id=was.client_id,
                     body=body,
                     size=was.size,
-                    is_cut=was.is_cut,
+                    is_truncated=was.is_truncated,
                 )
-            case Split():
-                self.split = outcome
-                return
             case Answer():
                 self.answer = outcome
                 return
@@ -181,11 +178,11 @@ class ResponseChain:
 
     def __init__(self, contexts: Contexts, response: ResponseFrame, meter: ChainMeter) -> None:
         self._left = list(contexts)
-        self._asked = Interceptor()
+        self._asked: Interceptor[Any] = Interceptor()
         self._meter = meter
         self.response = response
 
-    def run(self, session: Session) -> Hold | None:
+    def run(self, session: Session) -> Hold[Any] | None:
         while self._left:
             interceptor, context = self._left.pop()
             try:
@@ -200,7 +197,7 @@ class ResponseChain:
                 self._meter.failed(interceptor, "on_response", failure)
         return None
 
-    async def wait(self, hold: Hold) -> None:
+    async def wait(self, hold: Hold[Any]) -> None:
         """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
         try:
             self._apply(await _outcome(hold.outcome, hold.deadline))
@@ -210,7 +207,7 @@ class ResponseChain:
             if not isinstance(failure, _NotInTimeError):
                 self._meter.failed(self._asked, "hold of an answer", failure)
 
-    def _apply(self, outcome: Outcome) -> None:
+    def _apply(self, outcome: Outcome[Any]) -> None:
         match outcome:
             case Forward():
                 pass

@@ -15,15 +15,12 @@ from headgate.base.ids import ClusterId, NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import Config
 from headgate.kafka.connections import BrokerConnection, authenticate, credentials_of
-from headgate.proxy.routes import METADATA, Versions
+from headgate.proxy.interceptor import Versions
 from headgate.proxy.tls import Certificates
 from headgate.wire.messages.cluster import (
     ApiVersionsRequest,
-    ApiVersionsResponse,
     MetadataRequest,
-    MetadataResponse,
 )
-from headgate.wire.registry import API_VERSIONS
 
 log = structlog.get_logger()
 
@@ -133,7 +130,7 @@ class Cluster:
             if self._credentials is not None:
                 await authenticate(caller, self._credentials)
             request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-            answer = await caller.call(METADATA, request, MetadataResponse, _METADATA_VERSION)
+            answer = await caller.call(request, _METADATA_VERSION)
         except ClusterError as problem:
             hint = _WANTS_MORE if self._credentials is None else ""
             raise ClusterError(f"{address}: {problem}{hint}") from None
@@ -194,7 +191,7 @@ class Cluster:
         caller = await self._call_on(address)
         try:
             request = ApiVersionsRequest(client_software_name="headgate", client_software_version="1")
-            answer = await caller.call(API_VERSIONS, request, ApiVersionsResponse, _API_VERSIONS_VERSION)
+            answer = await caller.call(request, _API_VERSIONS_VERSION)
         finally:
             caller.close()
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}

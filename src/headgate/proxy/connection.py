@@ -16,14 +16,16 @@ import structlog
 from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
 from headgate.proxy.chain import discard
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.ends import End
-from headgate.proxy.interceptor import CloseCause, Familiar, Interceptor
+from headgate.proxy.interceptor import CloseCause, FastPath, M, Versions
 from headgate.proxy.pending import MOST_PENDING, Entry, Private
 from headgate.proxy.requests import RequestStream
 from headgate.proxy.responses import ResponseStream
-from headgate.proxy.routes import Route, Versions
+from headgate.proxy.routes import Route
 from headgate.wire import frames
-from headgate.wire.registry import API_VERSIONS
+from headgate.wire.codec import decode, encode
+from headgate.wire.schema import Request
 
 if TYPE_CHECKING:
     from headgate.proxy.server import Gateway
@@ -31,20 +33,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _CLIENT_ID: Final = b"headgate"
-_BEFORE_CLOSE_SECONDS: Final = 2.0
 _BEFORE_PROOF_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
 _LARGEST_BACKLOG: Final = 1024 * 1024  # of answers that the client does not take: then its requests are not read
-# Behind these the broker's answers cannot be told apart any more, or do not come.
-_UPSTREAM_IS_LOST: Final = frozenset(
-    (
-        CloseCause.UPSTREAM_CLOSED,
-        CloseCause.UPSTREAM_RESET,
-        CloseCause.BAD_ANSWER,
-        CloseCause.INTERNAL,
-    )
-)
-
-
 _NUMBERS: Final = count(1)
 
 
@@ -71,7 +61,7 @@ class Connection:
         self.is_proved = False  # the broker has answered more than the handshake: it knows who this is
         self.max_gathered_bytes = min(_BEFORE_PROOF_BYTES, self.max_frame_bytes)
         self.pending: deque[Entry] = deque()
-        self.familiars: dict[Route, Familiar] = {}
+        self.fast_paths: dict[Route, FastPath] = {}
         self.draining = False
         self.closed: CloseCause | None = None
         self.was_active = True  # since somebody last looked; then `last_active` is brought up to date
@@ -119,10 +109,10 @@ class Connection:
     def peer(self) -> str:
         return self._peer
 
-    def know(self, api_key: ApiKey, api_version: ApiVersion, familiar: Familiar) -> None:
+    def use_fast_path(self, api_key: ApiKey, api_version: ApiVersion, fast_path: FastPath) -> None:
         route = self.routes.route(api_key, api_version)
         if len(route.watchers) == 1:
-            self.familiars[route] = familiar
+            self.fast_paths[route] = fast_path
 
     def broker_versions(self) -> Versions:
         return self._versions
@@ -134,29 +124,34 @@ class Connection:
     def carries(self, api_key: int, api_version: int) -> bool:
         """True when the broker has this call: it closes the socket at one that it has not."""
         low, high = self._versions.get(api_key, (0, -1))
-        return low <= api_version <= high or api_key == API_VERSIONS
+        return low <= api_version <= high or api_key == ApiKey.API_VERSIONS
 
-    async def call(self, api_key: ApiKey, api_version: ApiVersion, body: bytes, *, deadline: float = 5.0) -> bytes:
+    async def call(self, request: Request[M], api_version: int, *, deadline: float = 5.0) -> M:
+        api_key, version = request.api_key, ApiVersion(api_version)
         if self.upstream.closed or self.upstream.ended:
             raise ClusterError("the connection to the broker has ended")
-        if not self.carries(api_key, api_version):
-            raise ClusterError(f"the broker does not have api key {api_key} version {api_version}")
-        route = self.routes.route(api_key, api_version)
+        if not self.carries(api_key, version):
+            raise ClusterError(f"the broker does not have api key {api_key} version {version}")
+        route = self.routes.route(api_key, version)
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = frames.RequestHeader(
             api_key=api_key,
-            api_version=api_version,
+            api_version=version,
             correlation_id=self._correlation_id,
             client_id=_CLIENT_ID,
             tags=b"\x00" if route.flexible_request else b"",
         )
         private = Private(self._loop.create_future())
-        self.requests.inject(route, frames.frame(header.encode(), body), private)
+        self.requests.inject(route, frames.frame(header.encode(), encode(request, version)), private)
         try:
             async with asyncio.timeout(deadline):
-                return await private.body
+                body = await private.body
         except TimeoutError:
             raise ClusterError(f"the broker did not answer {route.name} within {deadline:g} s") from None
+        response_class = request.response_class()
+        if len(body) <= SMALL_BYTES:
+            return decode(response_class, version, body)
+        return await run_off_loop(lambda: decode(response_class, version, body))
 
     # Who may read when.
 
@@ -258,8 +253,6 @@ class Connection:
             self.client.pause()
             self._flush_timer = self._loop.call_later(self.gateway.config.gateway.drain_ms / 1000, self.close, cause)
             self.regulate()
-        else:
-            self._close_upstream()
 
     def close_on_bug(self, failure: BaseException) -> None:
         log.error("connection ended by a defect of the gateway", peer=self.peer, exc_info=failure)
@@ -268,7 +261,6 @@ class Connection:
     def close(self, cause: CloseCause, detail: str = "") -> None:
         """End it; the first cause counts."""
         if self.closed is not None:
-            self._close_upstream()  # it was still open for farewells
             return
         if self._closing is not None:
             cause, detail = self._closing
@@ -285,26 +277,6 @@ class Connection:
                 interceptor.on_close(self)
             except Exception as failure:  # noqa: BLE001 - a feature that fails must not keep a socket open
                 self.chain_meter.failed(interceptor, "on_close", failure)
-        farewells = [one for one in self.routes.interceptors if _has_farewell(one)]
-        if farewells and cause not in _UPSTREAM_IS_LOST:
-            self.gateway.see_off(self._say_farewell(farewells, cause))
-        else:
-            self._close_upstream()
-        self.gateway.forget(self, cause)
-
-    async def _say_farewell(self, interceptors: list[Interceptor], cause: CloseCause) -> None:
-        self.upstream.resume()
-        try:
-            for interceptor in interceptors:
-                try:
-                    async with asyncio.timeout(_BEFORE_CLOSE_SECONDS):
-                        await interceptor.before_upstream_close(self, cause, _BEFORE_CLOSE_SECONDS)
-                except Exception as failure:  # noqa: BLE001 - a feature that fails must not keep a socket open
-                    self.chain_meter.failed(interceptor, "before_upstream_close", failure)
-        finally:
-            self._close_upstream()
-
-    def _close_upstream(self) -> None:
         self.upstream.close()
         ended = ClusterError("the connection to the broker has ended")
         for _, _, purpose in self.pending:
@@ -313,7 +285,4 @@ class Connection:
         self.requests.abandon(ended)
         self.responses.abandon(ended)
         self.pending.clear()
-
-
-def _has_farewell(interceptor: Interceptor) -> bool:
-    return type(interceptor).before_upstream_close is not Interceptor.before_upstream_close
+        self.gateway.forget(self, cause)

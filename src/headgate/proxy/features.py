@@ -5,6 +5,7 @@ One rule: a feature that cannot work says so and lets everything pass; it never 
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 from headgate.proxy.interceptor import Interceptor
 
@@ -12,7 +13,7 @@ from headgate.proxy.interceptor import Interceptor
 class Feature:
     """Base of features: nothing of anything, so that one overrides only what it has."""
 
-    interceptors: Sequence[Interceptor] = ()  # in the order in which they see requests
+    interceptors: Sequence[Interceptor[Any]] = ()  # in the order in which they see requests
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Its life: begun before clients are served, ended when they are gone."""

@@ -1,22 +1,26 @@
-"""The one extension point: what may look into a call, and what it may do with it.
+"""The one extension point of the proxy: what a feature may see of requests and responses, and what it may do.
 
-An interceptor names the calls that it opens. For each the gateway gathers the whole request, asks `on_request`, and
-later shows the whole answer to `on_response` of every interceptor that returned a context. Calls in `stream_keys`
-are not gathered for it: `on_request` sees what has come of them and can only let them pass, and if it gives a context,
-the answer's bytes are shown to `on_chunk` while they pass, whatever others do with the call.
+An interceptor names the api keys that it opens (`api_keys`). The gateway gathers each such request whole, calls
+`on_request`, and later calls `on_response` with the whole response if `on_request` returned a context. Requests of
+`stream_keys` are not gathered: `on_request` sees the bytes that have arrived and must return `Forward`; if it returns
+a context, `on_chunk` sees the bytes of the response while they pass.
 
-Everything else (order, pending calls, acks=0, back-pressure, caps, draining) is the connection's and no
-interceptor's. An interceptor that raises is taken as `Forward`, with one WARN and a metric: a feature that fails
-must not stop the stream.
+The connection, and no interceptor, is responsible for order, pending requests, acks=0, back-pressure, limits and
+draining. An interceptor that raises counts as `Forward`, with one WARN and a metric: a feature that fails must not stop
+the stream. `fail_closed` turns that around.
 """
 
 import enum
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, CorrelationId, NodeId
 from headgate.wire.primitives import Buffer
+from headgate.wire.schema import Message, Request
+
+C = TypeVar("C")  # what an interceptor remembers of a request until its response
+M = TypeVar("M", bound=Message)
 
 
 class CloseCause(enum.Enum):
@@ -44,9 +48,9 @@ class CloseCause(enum.Enum):
 class RequestFrame:
     """A client's request; `body` is what follows the header.
 
-    For calls in `stream_keys` it is only what has come of it so far, perhaps nothing, and gone after the call. `size`
-    is the frame's as it was announced. `is_cut`: it was longer than may be gathered, and `body` is only its beginning
-    (see `Interceptor.cut_bytes`). `is_answered` is False for a Produce with acks=0.
+    For `stream_keys` the body is only what has arrived so far, perhaps nothing, and valid only during `on_request`.
+    `size` is the announced size of the frame. `is_truncated`: the request was too large to be gathered, and `body` is
+    its beginning (see `Interceptor.truncated_bytes`). `is_answered` is False for a Produce with acks=0.
     """
 
     api_key: ApiKey
@@ -55,13 +59,13 @@ class RequestFrame:
     client_id: str | None
     body: Buffer
     size: int = 0
-    is_cut: bool = False
+    is_truncated: bool = False
     is_answered: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFrame:
-    """The answer to a request, at the version that the client asked for unless an interceptor changed it."""
+    """The response to a request, in the version of the client's request unless an interceptor changed it."""
 
     api_key: ApiKey
     api_version: ApiVersion
@@ -69,94 +73,73 @@ class ResponseFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call that the gateway makes on the client's own upstream connection."""
+class Forward(Generic[C]):
+    """Let it pass unchanged. `on_response` is called only when there is a context."""
 
-    api_key: ApiKey
-    api_version: ApiVersion
-    body: bytes
+    context: C | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
-    """Let it pass. `on_response` is asked only when there is a context."""
-
-    context: object = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """Let it pass with another body, and with another version of the same call when one is given."""
+class Rewritten(Generic[C]):
+    """Let it pass with another body, and in another version of the same api when one is given."""
 
     body: bytes
-    context: object = None
+    context: C | None = None
     api_version: ApiVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Send these calls instead; `merge` makes the answer's body from theirs, in the same order."""
-
-    calls: Sequence[Call]
-    merge: Callable[[Sequence[bytes]], bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """The broker is not asked: this is the answer's body. Later requests of the connection wait for it."""
+    """Respond with this body and do not ask the broker. Later requests of the connection wait for it."""
 
-    body: Awaitable[bytes]
-
-
-async def at_once(body: bytes) -> bytes:
-    """For an `Answer` that is known already."""
-    return body
+    body: bytes | Awaitable[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Decide later: the outcome is awaited for `deadline` seconds at most, then the call passes as it came.
+class Hold(Generic[C]):
+    """Decide later: the outcome is awaited for at most `deadline` seconds, then the frame passes unchanged.
 
     While a request is held, later requests of the connection wait; the client's socket is still read, and when the
-    client goes away the hold is cancelled and nothing is sent.
+    client disconnects the hold is cancelled and nothing is sent.
     """
 
-    outcome: "Awaitable[Outcome]"
+    outcome: "Awaitable[Outcome[C]]"
     deadline: float
 
 
-class Familiar:
-    """The short way for calls that are like those that a watcher has seen: no `RequestFrame` is made of them.
+class FastPath:
+    """Recognises requests that a stream interceptor has seen before, so that no `RequestFrame` is made of them.
 
-    Set for a connection by `Session.know`, and asked about every call of that version. One rule: it is on the path of
-    each call, so it only compares and adds. What has come ends at `end`, in this frame or behind it.
+    Set for a connection by `Session.use_fast_path` and called for every request of that version, so that it may only
+    compare and add. `end` is where the received bytes end, inside the frame or behind it.
     """
 
     __slots__ = ()
 
-    def asked(self, view: memoryview, pos: int, end: int, length: int) -> "Familiar | None":
-        """A request of `length` bytes, whose frame begins at `pos`: who is told of its answer; None: not familiar."""
+    def on_request(self, view: memoryview, pos: int, end: int, length: int) -> "FastPath | None":
+        """The request of `length` bytes whose frame begins at `pos`: what sees its response; None: not recognised."""
         raise NotImplementedError
 
-    def answered(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
-        """Its answer's frame begins at `pos`; a context if the watcher is to see all of it by `on_chunk`."""
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
+        """The response whose frame begins at `pos`; a context if `on_chunk` shall see all of its bytes."""
         raise NotImplementedError
 
 
-# Whether the request whose body lies in the buffer from the first to the second position, or begins there when not all
-# of it has come, is to be opened.
-Glance = Callable[[Buffer, int, int], bool]
-Outcome = Forward | Rewritten | Split | Answer
-OnRequest = Outcome | Hold
-OnResponse = Forward | Rewritten | Hold
+# Whether to open the request whose body begins at the first position; the second is where the received bytes end.
+Prefilter = Callable[[Buffer, int, int], bool]
+Versions = Mapping[int, tuple[int, int]]  # api key to lowest and highest version
+Outcome = Forward[C] | Rewritten[C] | Answer
+OnRequest = Forward[C] | Rewritten[C] | Answer | Hold[C]
+ResponseOutcome = Forward[Any] | Rewritten[Any]
+OnResponse = Forward[Any] | Rewritten[Any] | Hold[Any]
 
 
 class Session(Protocol):
-    """What an interceptor sees of a client's connection."""
+    """A client's connection as interceptors see it."""
 
     @property
     def number(self) -> int:
-        """Of this connection, and never of another in the life of the process; from 1 on."""
+        """The number of this connection, from 1 on; unique in the life of the process."""
 
     @property
     def node_id(self) -> NodeId | None:
@@ -169,62 +152,60 @@ class Session(Protocol):
     def peer(self) -> str:
         """The client's address."""
 
-    async def call(self, api_key: ApiKey, api_version: ApiVersion, body: bytes, *, deadline: float = 5.0) -> bytes:
-        """Send a call on the client's own upstream connection; its answer's body is not shown to the client.
+    async def call(self, request: Request[M], api_version: int, *, deadline: float = 5.0) -> M:
+        """Send a request on the client's own upstream connection; the client does not see its response.
 
-        Raises `ClusterError` when the connection ends or the deadline passes first: the answer is then unknown.
+        Raises `ClusterError` when the connection ends or `deadline` seconds pass first: whether the broker handled the
+        request is then unknown. Raises `WireError` when the response cannot be decoded.
         """
 
-    def know(self, api_key: ApiKey, api_version: ApiVersion, familiar: Familiar) -> None:
-        """Take the short way from now on; for the only watcher of a call, and nothing happens if there are several."""
+    def use_fast_path(self, api_key: ApiKey, api_version: ApiVersion, fast_path: FastPath) -> None:
+        """Use this fast path from now on; without effect if several interceptors watch the api."""
 
-    def broker_versions(self) -> Mapping[int, tuple[int, int]]:
-        """What this connection's broker has, as far as it is known."""
+    def broker_versions(self) -> Versions:
+        """The versions that this connection's broker supports, as far as they are known."""
 
-    def set_broker_versions(self, versions: Mapping[int, tuple[int, int]]) -> None:
-        """What this connection's broker has, as its own ApiVersions answer says."""
+    def set_broker_versions(self, versions: Versions) -> None:
+        """Set the versions that this connection's broker announced in its own ApiVersions response."""
 
 
-class Interceptor:
-    """Base of interceptors: every method lets pass, so that one overrides only what it needs."""
+class Interceptor(Generic[C]):
+    """Base of interceptors: every method lets pass, so that a subclass overrides only what it needs."""
 
     api_keys: frozenset[ApiKey] = frozenset()
     stream_keys: frozenset[ApiKey] = frozenset()
-    # True: an answer that `on_response` cannot handle must not reach the client as it came; the connection is closed.
+    # True: a frame that this interceptor cannot handle must not pass unchanged; the connection is closed instead.
     fail_closed: bool = False
-    # Longer requests and answers of its calls end the connection: what is decoded whole must not keep the event loop.
+    # Larger requests and responses close the connection: decoding them whole would block the event loop.
     max_bytes: int = 2**31 - 1
-    max_answer_bytes: int | None = None  # None: as `max_bytes`
-    # Unless this is set: then a request that may not be gathered whole is shown up to here, and the rest is read and
-    # thrown away. It must be answered, for it cannot pass.
-    cut_bytes: int | None = None
+    max_response_bytes: int | None = None  # None: as `max_bytes`
+    # If set, a request that is too large to be gathered is shown up to this size and the rest is read and discarded.
+    # It must be answered, because it cannot pass.
+    truncated_bytes: int | None = None
 
-    def glance(self, api_version: ApiVersion) -> Glance | None:  # noqa: ARG002
-        """A cheap look at requests of this version, if most of them are of no interest: those pass unopened."""
+    def prefilter(self, api_version: ApiVersion) -> Prefilter | None:  # noqa: ARG002
+        """A cheap test of a request's first bytes, if most requests are irrelevant: False lets one pass unopened."""
         return None
 
-    def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002
-        """Versions, by api key, that clients may use although this broker lacks them: we carry them ourselves."""
+    def added_versions(self, broker: Versions) -> Versions:  # noqa: ARG002
+        """Versions that clients may use although this broker lacks them: the interceptor implements them."""
         return {}
 
-    def hides(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, int]:  # noqa: ARG002
-        """The highest version, by api key, that clients may use although this broker has more; -1 for none."""
+    def version_limits(self, broker: Versions) -> Mapping[int, int]:  # noqa: ARG002
+        """The highest version by api key that clients may use although this broker has more; -1 for none."""
         return {}
 
     def on_open(self, session: Session) -> None:
-        """A client's connection has its upstream."""
+        """A client's connection has its upstream connection."""
 
     def on_close(self, session: Session) -> None:
-        """The client's connection has ended, for whatever cause; nothing can be sent any more."""
+        """The client's connection has ended; nothing can be sent any more."""
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[C]:  # noqa: ARG002
         return Forward()
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
+    def on_response(self, response: ResponseFrame, context: C, session: Session) -> OnResponse:  # noqa: ARG002
         return Forward()
 
-    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
-        """Bytes of an answer that passes, header included, in order; read only, and gone after the call."""
-
-    async def before_upstream_close(self, session: Session, cause: CloseCause, deadline: float) -> None:
-        """The client is gone and the upstream still there: the last chance for a call, `deadline` seconds at most."""
+    def on_chunk(self, view: memoryview, context: C, session: Session) -> None:
+        """Bytes of a passing response, header included, in order; read only, and valid only during this call."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.proxy.chain import Contexts
-from headgate.proxy.interceptor import Familiar
+from headgate.proxy.interceptor import FastPath
 from headgate.proxy.routes import Route
 
 
@@ -55,7 +55,7 @@ MOST_PENDING: Final = 1024
 # With so much open a call that is opened waits. All answers may come at once, and each is work for the event loop.
 MOST_BEFORE_OPENED: Final = 16
 
-Purpose = Opened | Watched | Familiar | Private | Local | None
+Purpose = Opened | Watched | FastPath | Private | Local | None
 Entry = tuple[Route | None, int, Purpose]
 
 

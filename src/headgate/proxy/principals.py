@@ -18,16 +18,15 @@ from headgate.base.ids import ApiKey
 from headgate.proxy.answer_codes import AnswerCode
 from headgate.proxy.features import Feature
 from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
-from headgate.proxy.routes import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from headgate.wire.apis import has_flexible_response
+from headgate.wire.errors import ErrorCode
 from headgate.wire.primitives import Buffer, read_uvarint
-from headgate.wire.registry import API_VERSIONS, response_header_version
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 _LONGEST_MECHANISM: Final = 32
 _LONGEST_START: Final = 1024  # of a token: what is looked at for a name
 _LONGEST_NAME: Final = 255
 _ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}  # of SaslAuthenticate, until it is proved
-_ILLEGAL_SASL_STATE: Final = 34
 _SOFTWARE_FROM: Final = 3
 _LONGEST_SOFTWARE: Final = 128
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # what a broker takes (KIP-511)
@@ -67,10 +66,10 @@ class _Awaited:
         self.mechanism = mechanism  # of a handshake
 
 
-class Principals(Interceptor):
+class Principals(Interceptor[_Awaited]):
     """A watcher of every connection's log-in; one for each worker, shared by all features that ask it."""
 
-    stream_keys = frozenset((ApiKey(SASL_HANDSHAKE), ApiKey(SASL_AUTHENTICATE), ApiKey(API_VERSIONS)))
+    stream_keys = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS))
 
     def __init__(self) -> None:
         self._log_ins: dict[int, _LogIn] = {}
@@ -91,8 +90,8 @@ class Principals(Interceptor):
 
     # The watcher.
 
-    def on_request(self, request: RequestFrame, session: Session) -> Forward:
-        if request.api_key == API_VERSIONS:
+    def on_request(self, request: RequestFrame, session: Session) -> Forward[_Awaited]:
+        if request.api_key == ApiKey.API_VERSIONS:
             if request.api_version >= _SOFTWARE_FROM and (software := _software(request.body)) is not None:
                 self._software[session.number] = software
             return Forward()
@@ -102,16 +101,15 @@ class Principals(Interceptor):
         if log_in.awaits:
             log_in.is_tangled = True
         log_in.awaits = True
-        flexible = response_header_version(request.api_key, request.api_version) == 1
+        flexible = has_flexible_response(request.api_key, request.api_version)
         code = AnswerCode(flexible=flexible)
-        if request.api_key == SASL_HANDSHAKE:
+        if request.api_key == ApiKey.SASL_HANDSHAKE:
             return Forward(_Awaited(log_in, code, _mechanism(request.body)))
         if log_in.rounds == 0 and log_in.mechanism in _ROUNDS:
             log_in.name = _name(log_in.mechanism, request.body, flexible=flexible)
         return Forward(_Awaited(log_in, code))
 
-    def on_chunk(self, view: memoryview, context: object, session: Session) -> None:
-        assert isinstance(context, _Awaited)
+    def on_chunk(self, view: memoryview, context: _Awaited, session: Session) -> None:
         error_code = context.code.feed(view)
         if error_code is None:
             return
@@ -128,7 +126,7 @@ class Principals(Interceptor):
 
     def _handshaken(self, log_in: _LogIn, mechanism: str, error_code: int, session: Session) -> None:
         """A log-in begins, perhaps anew. What was proved stays: a broker lets no other user in then (58)."""
-        if error_code == _ILLEGAL_SASL_STATE:
+        if error_code == ErrorCode.ILLEGAL_SASL_STATE:
             # Where there is no SASL, or no second time: everything is as if it had not been asked.
             if log_in.proved is None and not log_in.is_tangled:
                 self._log_ins.pop(session.number, None)

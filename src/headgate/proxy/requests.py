@@ -5,22 +5,24 @@ While an opened request is held or answered by ourselves, the requests behind it
 which handles one request of a connection at a time.
 """
 
-import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.proxy.chain import ANSWER_SECONDS, Contexts, RequestChain, watch
+from headgate.proxy.chain import Contexts, RequestChain, watch
 from headgate.proxy.interceptor import CloseCause, Hold, RequestFrame
 from headgate.proxy.pending import MOST_BEFORE_OPENED, MOST_PENDING, Opened, Private, Purpose, Watched
-from headgate.proxy.routes import HANDSHAKE_KEYS, PRODUCE, Route
+from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
 from headgate.wire.primitives import Buffer
-from headgate.wire.registry import API_VERSIONS
 
 if TYPE_CHECKING:
     from headgate.proxy.connection import Connection
+
+# Plain integers: they are compared with the key of every request.
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
 class RequestStream:
@@ -49,7 +51,7 @@ class RequestStream:
         self._keep = 0  # how much of it is kept
         self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
         self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
-        self._last_key = API_VERSIONS
+        self._last_key = _API_VERSIONS
         self.blocked = False  # a request is held, or we are answering it
         self.most_pending = MOST_PENDING  # the next request waits while there are so many
 
@@ -99,7 +101,7 @@ class RequestStream:
         connection = self._connection
         table = connection.table
         pending = connection.pending
-        familiars = connection.familiars
+        fast_paths = connection.fast_paths
         pos = begin = 0
         if self._passing:
             if self._passing >= size:
@@ -116,7 +118,7 @@ class RequestStream:
                 raise WireError(f"a request of {length} bytes")
             route = table.get(key << 16 | version)
             if route is None:
-                if key != API_VERSIONS:
+                if key != _API_VERSIONS:
                     connection.close(CloseCause.UNSUPPORTED_CALL, detail=f"api key {key} version {version}")
                     return size
                 route = connection.routes.api_versions()
@@ -125,13 +127,13 @@ class RequestStream:
             is_opened = False
             if route.interceptors:
                 is_opened = True
-                if route.glance is not None:
+                if route.prefilter is not None:
                     body_at = frames.plain_body(view, pos, size, client_id_size, flexible=route.flexible_request)
-                    is_opened = not body_at or route.glance(view, body_at, min(end, size))
+                    is_opened = not body_at or route.prefilter(view, body_at, min(end, size))
                 if is_opened:  # it is gathered; one that passes costs no memory
                     most = min(connection.max_gathered_bytes, route.max_bytes)
-            is_cut = length > most
-            if is_cut and (route.cut_bytes is None or length > connection.max_frame_bytes):
+            is_truncated = length > most
+            if is_truncated and (route.truncated_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
             if is_opened:
@@ -140,10 +142,10 @@ class RequestStream:
                     break
                 if pos > begin:
                     connection.upstream.write(view[begin:pos])
-                if end > size or is_cut:
+                if end > size or is_truncated:
                     self._gathered = bytearray()
                     self._needed = 4 + length
-                    self._keep = 4 + (route.cut_bytes if is_cut and route.cut_bytes else length)
+                    self._keep = 4 + (route.truncated_bytes if is_truncated and route.truncated_bytes else length)
                     self._route = route
                     pos = begin = pos + self._gather(view[pos:size], size - pos)
                     if self._gathered is not None:
@@ -159,7 +161,7 @@ class RequestStream:
                 self._wait_for_answers(MOST_PENDING)
                 break
             is_answered = True
-            if key == PRODUCE:
+            if key == _PRODUCE:
                 acks = frames.produce_acks(view, pos, min(end, size), flexible=route.flexible_request)
                 if acks is None:
                     if end <= size:
@@ -167,12 +169,12 @@ class RequestStream:
                     break
                 is_answered = acks != 0
             purpose: Purpose = None
-            familiar = familiars.get(route) if familiars else None
-            if familiar is not None:
+            fast_path = fast_paths.get(route) if fast_paths else None
+            if fast_path is not None:
                 try:
-                    purpose = familiar.asked(view, pos, size, length)
+                    purpose = fast_path.on_request(view, pos, size, length)
                 except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
-                    connection.chain_meter.failed(route.watchers[0], "asked", failure)
+                    connection.chain_meter.failed(route.watchers[0], "fast path of a request", failure)
             if purpose is None and route.watchers:
                 if pos + frames.REQUEST_START.size + client_id_size > size < end:
                     break  # who it is has not come yet
@@ -212,14 +214,14 @@ class RequestStream:
 
     def _watch(self, route: Route, frame: Buffer, *, is_answered: bool) -> Contexts:
         """Who wants to see the bytes of this call's answer; `frame` is as much of the request as is here."""
-        length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(frame, 0)
+        length, _, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(frame, 0)
         client_id_at = frames.REQUEST_START.size
         body_at = frames.plain_body(frame, 0, len(frame), client_id_size, flexible=route.flexible_request)
         client_id = None
         if client_id_size >= 0:
             client_id = bytes(frame[client_id_at : client_id_at + client_id_size]).decode(errors="backslashreplace")
         request = RequestFrame(
-            api_key=ApiKey(key),
+            api_key=route.api_key,
             api_version=ApiVersion(version),
             correlation_id=CorrelationId(correlation_id),
             client_id=client_id,
@@ -236,13 +238,13 @@ class RequestStream:
         length, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
         header, body_at = frames.request_header(frame, flexible=route.flexible_request)
         request = RequestFrame(
-            api_key=ApiKey(key),
+            api_key=route.api_key,
             api_version=ApiVersion(version),
             correlation_id=CorrelationId(header.correlation_id),
             client_id=None if header.client_id is None else header.client_id.decode(errors="backslashreplace"),
             body=memoryview(frame)[body_at:],
             size=length,
-            is_cut=len(frame) < 4 + length,
+            is_truncated=len(frame) < 4 + length,
         )
         route.calls += 1
         route.opened_calls += 1
@@ -253,7 +255,7 @@ class RequestStream:
             watchers = watch(route.watchers, request, connection, connection.chain_meter)
         opened = _OpenedRequest(route, request, header, frame, watchers)
         hold = chain.run(connection)
-        if hold is None and chain.answer is None and chain.split is None:
+        if hold is None and chain.answer is None:
             self._forward(chain, opened)
             return
         self.blocked = True
@@ -262,20 +264,14 @@ class RequestStream:
         awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
         connection.spawn(self._decide(chain, hold, opened), awaited)
 
-    async def _decide(self, chain: RequestChain, hold: Hold | None, opened: "_OpenedRequest") -> None:
+    async def _decide(self, chain: RequestChain, hold: Hold[Any] | None, opened: "_OpenedRequest") -> None:
         """See a request through that did not pass at once, then go on with those behind it."""
         connection = self._connection
         while hold is not None:
             await chain.wait(hold)
             hold = chain.run(connection)
         body: bytes | None = None
-        if chain.split is not None:
-            calls = [
-                connection.call(one.api_key, one.api_version, one.body, deadline=ANSWER_SECONDS)
-                for one in chain.split.calls
-            ]
-            body = chain.split.merge(await asyncio.gather(*calls))
-        elif chain.answer is not None:
+        if chain.answer is not None:
             try:
                 body = await chain.answer_body(chain.answer)
             except WireError as problem:  # an interceptor that fails closed could not read the request
@@ -295,7 +291,7 @@ class RequestStream:
         connection = self._connection
         request, header = chain.request, opened.header
         route, frame = opened.route, opened.frame
-        if request.is_cut:
+        if request.is_truncated:
             connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name}, which nobody answers")
             return
         if not connection.carries(request.api_key, request.api_version):
@@ -360,7 +356,7 @@ class _OpenedRequest:
 
 def _is_answered(route: Route, frame: bytes) -> bool:
     """False for Produce with acks=0, the one call that has no answer."""
-    if route.api_key != PRODUCE:
+    if route.api_key != _PRODUCE:
         return True
     acks = frames.produce_acks(frame, 0, len(frame), flexible=route.flexible_request)
     if acks is None:

@@ -6,11 +6,11 @@ in the order of its requests: while an answer is held, what comes after it waits
 """
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.proxy.chain import Contexts, ResponseChain
-from headgate.proxy.interceptor import CloseCause, Familiar, Hold, ResponseFrame
+from headgate.proxy.interceptor import CloseCause, FastPath, Hold, ResponseFrame
 from headgate.proxy.pending import Behind, Local, Opened, Private, Purpose, Slot, Watched
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
@@ -137,11 +137,11 @@ class ResponseStream:
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
                 connection.prove()
             end = pos + 4 + length
-            if purpose is not None and isinstance(purpose, Familiar):
+            if purpose is not None and isinstance(purpose, FastPath):
                 try:
-                    context = purpose.answered(view, pos, size, length)
+                    context = purpose.on_response(view, pos, size, length)
                 except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
-                    connection.chain_meter.failed(route.watchers[0], "answered", failure)
+                    connection.chain_meter.failed(route.watchers[0], "fast path of a response", failure)
                     context = None
                 purpose = None if context is None else Watched([(route.watchers[0], context)])
             self._route = route
@@ -239,7 +239,7 @@ class ResponseStream:
 
     def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
         assert self._route is not None
-        if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_answer_bytes):
+        if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_response_bytes):
             raise WireError(f"an answer of {end - pos - 4} bytes to a call that is opened")
         if end > size:
             self._needed = end - pos
@@ -331,7 +331,7 @@ class ResponseStream:
         self._behind.size += slot.size
         self._connection.spawn(self._decide(chain, hold, slot, head), hold.outcome)
 
-    async def _decide(self, chain: ResponseChain, hold: Hold | None, slot: Slot, head: bytes) -> None:
+    async def _decide(self, chain: ResponseChain, hold: Hold[Any] | None, slot: Slot, head: bytes) -> None:
         while hold is not None:
             await chain.wait(hold)
             hold = chain.run(self._connection)

@@ -9,57 +9,44 @@ asked for rarely, and each time.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from headgate.base.clock import Clock
-from headgate.base.ids import ApiKey, ApiVersion
+from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import Session
-from headgate.wire.codec import decode, encode
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from headgate.wire.messages.groups import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
+from headgate.wire.messages.groups import HeartbeatRequest, OffsetDeleteRequest
 
-GROUP_AUTHORIZATION_FAILED: Final = 30
-ABOUT_ITSELF: Final = frozenset((14, 15, 16))  # the coordinator loads, is away or is another: no verdict to keep
+GROUP_AUTHORIZATION_FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+# The coordinator says something about itself and nothing about the right, so there is no verdict to keep.
+ABOUT_ITSELF: Final = frozenset(
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+)
 _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 64  # for each connection
 _LONGEST_NAME: Final = 1024  # longer ones are nobody's, and are asked about each time
-_METADATA, _METADATA_VERSION = ApiKey(3), ApiVersion(13)
-_UNKNOWN_TOPIC: Final = 3
+_METADATA_VERSION: Final = ApiVersion(13)
 _WRITE: Final = 1 << 4  # of authorized operations; what they are when nothing is told does not have it
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    api_key: ApiKey
-    api_version: ApiVersion
-    request: Callable[[str], bytes]
-    error_code: Callable[[bytes], int]
-
-
 class Right(Enum):
-    """A right on a group, and the call that shows whether a client has it."""
+    """A right on a group."""
 
-    READ = _Probe(
-        ApiKey(12),
-        ApiVersion(4),
-        lambda group: encode(HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe"), 4),
-        lambda body: decode(HeartbeatResponse, 4, body).error_code,
-    )
-    DELETE = _Probe(
-        ApiKey(47),
-        ApiVersion(0),
-        lambda group: encode(OffsetDeleteRequest(group_id=group), 0),
-        lambda body: decode(OffsetDeleteResponse, 0, body).error_code,
-    )
+    READ = "read"
+    DELETE = "delete"
+
+
+async def _probe(session: Session, right: Right, group: str) -> int:
+    """The error code of a request that needs the right and changes nothing."""
+    if right is Right.READ:
+        beat = HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe")
+        return (await session.call(beat, ApiVersion(4))).error_code
+    return (await session.call(OffsetDeleteRequest(group_id=group), ApiVersion(0))).error_code
 
 
 class Rights:
@@ -76,9 +63,7 @@ class Rights:
         found = kept.get((right, group))
         if found is not None and now - found[0] < _KEPT_SECONDS:
             return found[1]
-        probe = right.value
-        answer = await session.call(probe.api_key, probe.api_version, probe.request(group))
-        code = probe.error_code(answer)
+        code = await _probe(session, right, group)
         if code in ABOUT_ITSELF or len(group) > _LONGEST_NAME:
             return code
         kept[right, group] = (now, code)
@@ -103,10 +88,12 @@ async def topic_rights(session: Session, topics: Sequence[str]) -> dict[str, Top
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = await session.call(_METADATA, _METADATA_VERSION, encode(request, _METADATA_VERSION))
+    response = await session.call(request, _METADATA_VERSION)
     rights = dict.fromkeys(topics, TopicRight(may_write=False, exists=False))
-    for topic in decode(MetadataResponse, _METADATA_VERSION, answer).topics:
+    for topic in response.topics:
         if topic.name is not None and topic.name in rights:
             may_write = bool(topic.topic_authorized_operations & _WRITE)
-            rights[topic.name] = TopicRight(may_write=may_write, exists=topic.error_code != _UNKNOWN_TOPIC)
+            rights[topic.name] = TopicRight(
+                may_write=may_write, exists=topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
     return rights

@@ -6,20 +6,16 @@ would answer by closing the socket, has no route.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.interceptor import Interceptor
+from headgate.proxy.interceptor import Interceptor, Versions
 from headgate.wire import splice, walk
-from headgate.wire.apis import APIS
-from headgate.wire.registry import API_VERSIONS, request_header_version, response_header_version
+from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-# Calls that a client may make before the broker knows who it is.
-HANDSHAKE_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS))
+# Requests that a client may send before it is authenticated.
+HANDSHAKE_KEYS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS))
 
-Versions = Mapping[int, tuple[int, int]]  # api key to lowest and highest version
 _MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
 
 
@@ -30,36 +26,38 @@ class Route:
         "api_key",
         "api_version",
         "calls",
-        "cut_bytes",
         "flexible_answer",
         "flexible_request",
-        "glance",
         "interceptors",
-        "max_answer_bytes",
         "max_bytes",
+        "max_response_bytes",
         "name",
         "opened_calls",
+        "prefilter",
         "spliced_calls",
         "tail_program",
         "tail_splice",
+        "truncated_bytes",
         "watchers",
     )
 
-    def __init__(self, api_key: ApiKey, api_version: ApiVersion, interceptors: Sequence[Interceptor]) -> None:
+    def __init__(self, api_key: ApiKey, api_version: ApiVersion, interceptors: Sequence[Interceptor[Any]]) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.name = APIS[api_key].name
-        self.flexible_request = request_header_version(api_key, api_version) == 2
-        self.flexible_answer = response_header_version(api_key, api_version) == 1
+        self.flexible_request = has_flexible_request(api_key, api_version)
+        self.flexible_answer = has_flexible_response(api_key, api_version)
         self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
         self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
         self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)
-        self.max_answer_bytes = min(
-            (one.max_bytes if one.max_answer_bytes is None else one.max_answer_bytes for one in self.interceptors),
+        self.max_response_bytes = min(
+            (one.max_bytes if one.max_response_bytes is None else one.max_response_bytes for one in self.interceptors),
             default=Interceptor.max_bytes,
         )
-        self.glance = self.interceptors[0].glance(api_version) if len(self.interceptors) == 1 else None
-        self.cut_bytes = min((one.cut_bytes for one in self.interceptors if one.cut_bytes is not None), default=None)
+        self.prefilter = self.interceptors[0].prefilter(api_version) if len(self.interceptors) == 1 else None
+        self.truncated_bytes = min(
+            (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
+        )
         self.tail_program, self.tail_splice = _tail(api_key, api_version)
         self.calls = 0
         self.opened_calls = 0
@@ -68,13 +66,13 @@ class Route:
 
 def _tail(api_key: int, version: int) -> tuple[walk.Program | None, splice.TailSplice]:
     """The walk to the tail, where NodeEndpoints stands, for the calls that have one (KIP-951)."""
-    if api_key == PRODUCE and version >= 10:
+    if api_key == ApiKey.PRODUCE and version >= 10:
         return walk.produce_response(version), splice.tagged_endpoints
-    if api_key == FETCH and version >= 16:
+    if api_key == ApiKey.FETCH and version >= 16:
         return walk.fetch_response(version), splice.tagged_endpoints
-    if api_key == SHARE_FETCH:
+    if api_key == ApiKey.SHARE_FETCH:
         return walk.share_fetch_response(version), splice.plain_endpoints
-    if api_key == SHARE_ACKNOWLEDGE:
+    if api_key == ApiKey.SHARE_ACKNOWLEDGE:
         return walk.share_acknowledge_response(version), splice.plain_endpoints
     return None, splice.tagged_endpoints
 
@@ -85,7 +83,7 @@ RouteTable = Mapping[int, Route]  # by api key << 16 | version
 class Routes:
     """All routes of a process, and the table for each set of versions."""
 
-    def __init__(self, interceptors: Sequence[Interceptor], denied: Iterable[int] = ()) -> None:
+    def __init__(self, interceptors: Sequence[Interceptor[Any]], denied: Iterable[int] = ()) -> None:
         self.interceptors = tuple(interceptors)
         self.denied = frozenset(denied)
         self._routes: dict[int, Route] = {}
@@ -99,18 +97,18 @@ class Routes:
             if api is None or key in self.denied:
                 continue
             # Brokers announce Produce from 0, which they refuse: old librdkafka looks for it. Stay equal to them.
-            low = lowest if key == PRODUCE else max(lowest, api.min_version)
+            low = lowest if key == ApiKey.PRODUCE else max(lowest, api.min_version)
             high = min(highest, api.max_version)
             if low <= high:
                 announced[key] = (low, high)
-        if announced.pop(SASL_HANDSHAKE, (0, 0))[1]:
-            announced[SASL_HANDSHAKE] = (1, 1)  # behind version 0 come tokens without headers
+        if announced.pop(ApiKey.SASL_HANDSHAKE, (0, 0))[1]:
+            announced[ApiKey.SASL_HANDSHAKE] = (1, 1)  # behind version 0 come tokens without headers
         for interceptor in self.interceptors:
-            for key, (low, high) in interceptor.adds(broker).items():
+            for key, (low, high) in interceptor.added_versions(broker).items():
                 if key not in self.denied:
                     was = announced.get(key, (low, high))
                     announced[key] = (min(was[0], low), max(was[1], high))
-            for key, highest in interceptor.hides(broker).items():
+            for key, highest in interceptor.version_limits(broker).items():
                 if key in announced:
                     low, high = announced.pop(key)
                     if low <= highest:
@@ -140,7 +138,7 @@ class Routes:
 
     def api_versions(self) -> Route:
         """The route of an ApiVersions request of any version: it must be answered, never refused (KIP-511)."""
-        return self.route(ApiKey(API_VERSIONS), ApiVersion(APIS[API_VERSIONS].max_version))
+        return self.route(ApiKey.API_VERSIONS, ApiVersion(APIS[ApiKey.API_VERSIONS].max_version))
 
     def used(self) -> Iterable[Route]:
         return [route for route in self._routes.values() if route.calls]

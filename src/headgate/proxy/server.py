@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import structlog
 
@@ -30,7 +31,6 @@ from headgate.proxy.status import StatusPages
 log = structlog.get_logger()
 
 _ACCEPTS_A_WAKE_UP = 64
-_FAREWELL_SECONDS = 5.0
 _ABANDONED_SECONDS = 5.0  # so long the broker may take nothing of what a client left behind
 
 
@@ -43,7 +43,7 @@ class Gateway:
     def __init__(
         self,
         config: Config,
-        interceptors: Sequence[Interceptor] = (),
+        interceptors: Sequence[Interceptor[Any]] = (),
         *,
         features: Sequence[Feature] = (),
         ports: Ports | None = None,
@@ -66,7 +66,6 @@ class Gateway:
         self._caps = caps or Caps(config.gateway)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._farewells: set[asyncio.Task[None]] = set()  # those of them that are about connections that have ended
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
 
@@ -232,10 +231,6 @@ class Gateway:
         self._caps.leave(connection.peer)
         self.metrics.ended[cause] += 1
 
-    def see_off(self, farewell: Coroutine[object, object, None]) -> None:
-        """What interceptors still do for a connection that has ended."""
-        self._farewells.add(self._spawn(farewell))
-
     # The end.
 
     async def _close_idle_ones(self) -> None:
@@ -267,8 +262,6 @@ class Gateway:
                 log.warning("calls are still under way, ending them", connections=len(self._connections))
         for connection in list(self._connections):
             connection.close(CloseCause.DRAIN_TIMEOUT)
-        if self._farewells:
-            await asyncio.wait(self._farewells, timeout=_FAREWELL_SECONDS)
         log.info("drained", ended={cause.value: count for cause, count in self.metrics.ended.items() if count})
 
     def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
@@ -279,7 +272,6 @@ class Gateway:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        self._farewells.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             log.error("task of the gateway failed", exc_info=failure)
 

@@ -29,8 +29,7 @@ class AcknowledgeInterceptor(ShareInterceptor):
     def _refusal(self, version: ApiVersion) -> bytes:
         return encode(ShareAcknowledgeResponse(error_code=INVALID_REQUEST), version)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
-        assert isinstance(context, Sent)
+    def on_response(self, response: ResponseFrame, context: Sent, session: Session) -> OnResponse:
         self._answered(context, session)
         answer = read_acknowledge_answer(response.body, response.api_version)
         work, service = context.work, self._service

@@ -12,7 +12,6 @@ from typing import Final
 from headgate.base.errors import ClusterError
 from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
 from headgate.kafka.group_admin import (
-    GROUP_ID_NOT_FOUND,
     GroupError,
     batches,
     group_error,
@@ -29,13 +28,13 @@ from headgate.share_groups.model.group_configs import (
     STRICT_ISOLATION,
     settings_of,
 )
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.configs import (
     DescribeConfigsResult,
     IncrementalConfig,
     ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
 )
-from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest
 
 STATUS_TAG: Final = 10001
 _SHARE_GROUP_DESCRIBE, _LIST_CONFIG_RESOURCES = 77, 74
@@ -91,7 +90,7 @@ async def breaker_status(connections: Connections, group: str) -> DescribedBreak
     """Describes a group's breaker; `ClusterError` when the group does not exist or the server is not Headgate."""
     described_group = (await on_coordinators(connections, [group], _describe))[group]
     if isinstance(described_group, GroupError):
-        values = await _own_values(connections, group) if described_group.code == GROUP_ID_NOT_FOUND else None
+        values = await _own_values(connections, group) if described_group.code == ErrorCode.GROUP_ID_NOT_FOUND else None
         if not values:
             raise ClusterError(f"share group '{group}' cannot be described: {described_group.text}")
         return DescribedBreaker(status=_from_configs(group, values), source=StatusSource.CONFIGS)
@@ -112,7 +111,7 @@ async def breaker_status(connections: Connections, group: str) -> DescribedBreak
 async def _describe(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, DescribedShareGroup | GroupError]:
     request = ShareGroupDescribeRequest(group_ids=tuple(groups))
     try:
-        answer = await link.ask(_SHARE_GROUP_DESCRIBE, request, ShareGroupDescribeResponse, lowest=0, highest=1)
+        answer = await link.ask(request, lowest=0, highest=1)
     except UnsupportedError:
         raise UnsupportedError(NO_SHARE_GROUPS) from None
     return {
@@ -197,7 +196,7 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
 
 async def _configured(link: BrokerConnection) -> set[str]:
     request = ListConfigResourcesRequest(resource_types=(GROUP,))
-    answer = await link.ask(_LIST_CONFIG_RESOURCES, request, ListConfigResourcesResponse, lowest=1, highest=1)
+    answer = await link.ask(request, lowest=1, highest=1)
     if answer.error_code:
         raise ClusterError(group_error(answer.error_code).text)
     return {one.resource_name for one in answer.config_resources if one.resource_type == GROUP}

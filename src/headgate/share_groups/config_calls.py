@@ -112,17 +112,13 @@ class Asking:
     async def ask(self, resources: Sequence[Resource], *, validate_only: bool) -> dict[Place, Result]:
         """What the broker says of each; `ClusterError` when it does not."""
         version = self._call.api_version
-        request: AlterConfigsRequest | IncrementalAlterConfigsRequest
-        if self._call.replaces:
-            request = AlterConfigsRequest(resources=tuple(map(_as_old, resources)), validate_only=validate_only)
-        else:
-            request = IncrementalAlterConfigsRequest(resources=tuple(resources), validate_only=validate_only)
-        body = await self._session.call(self._call.api_key, version, encode(request, version), deadline=_CALL_S)
         answer: AlterConfigsResponse | IncrementalAlterConfigsResponse
         if self._call.replaces:
-            answer = decode(AlterConfigsResponse, version, body)
+            old = AlterConfigsRequest(resources=tuple(map(_as_old, resources)), validate_only=validate_only)
+            answer = await self._session.call(old, version, deadline=_CALL_S)
         else:
-            answer = decode(IncrementalAlterConfigsResponse, version, body)
+            new = IncrementalAlterConfigsRequest(resources=tuple(resources), validate_only=validate_only)
+            answer = await self._session.call(new, version, deadline=_CALL_S)
         self.throttle_ms = max(self.throttle_ms, answer.throttle_time_ms)
         return {(one.resource_type, one.resource_name): one for one in answer.responses}
 

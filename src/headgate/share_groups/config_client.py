@@ -11,15 +11,13 @@ from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler
 from headgate.kafka.group_admin import batches, group_error
 from headgate.share_groups.model.group_configs import LIMIT
-from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
+from headgate.wire.messages.cluster import MetadataRequest
 from headgate.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
     DescribeConfigsResult,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
     IncrementalConfig,
 )
 
@@ -68,7 +66,7 @@ async def most_limit(dialler: Dialler) -> int | None:
     async with Connections(dialler) as connections:
         link = await connections.bootstrap()
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-        cluster = await link.ask(METADATA, request, MetadataResponse, lowest=4, highest=12)
+        cluster = await link.ask(request, lowest=4, highest=12)
         limits = []
         for broker in cluster.brokers:
             # Each broker answers for its own configs alone.
@@ -95,7 +93,7 @@ async def altered(
     """Change configs of the group; `ConfigRefusedError` when the server says no."""
     resource = IncrementalAlterConfigsResource(resource_type=GROUP, resource_name=group, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
-    answer = await link.ask(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse, lowest=0, highest=1)
+    answer = await link.ask(request, lowest=0, highest=1)
     for one in answer.responses:
         if one.error_code:
             raise refusal(one.error_code, one.error_message)
@@ -119,9 +117,7 @@ async def told(
     resources = tuple(
         DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names
     )
-    answer = await link.ask(
-        DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, lowest=1, highest=4
-    )
+    answer = await link.ask(DescribeConfigsRequest(resources=resources), lowest=1, highest=4)
     return answer.results
 
 

@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Forward,
-    Glance,
     Hold,
     Interceptor,
     OnRequest,
     OnResponse,
+    Prefilter,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
 )
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.share_groups.config_calls import GROUP, may_have_groups
 from headgate.share_groups.model.group_configs import LIMIT, OWN, ConfigDef
 from headgate.share_groups.model.group_state import GroupState
@@ -54,30 +55,32 @@ class _Asked:
     documentation: bool
 
 
-class DescribeConfigsInterceptor(Interceptor):
+class DescribeConfigsInterceptor(Interceptor[_Asked]):
     """Requests without a group of ours pass byte for byte, and so do their answers."""
 
     api_keys = frozenset((DESCRIBE_CONFIGS,))
     max_bytes = 16 * 1024 * 1024
-    max_answer_bytes = 64 * 1024 * 1024  # of a mixed one
+    max_response_bytes = 64 * 1024 * 1024  # of a mixed one
 
     def __init__(self, service: Steering) -> None:
         self._service = service
 
-    def glance(self, api_version: ApiVersion) -> Glance:  # noqa: ARG002
+    def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002
         return may_have_groups
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_Asked]:  # noqa: ARG002
         if not self._service.is_ready:
             return Forward()
         if len(request.body) <= SMALL_BYTES:
             return self._opened(decode(DescribeConfigsRequest, request.api_version, request.body))
         return Hold(self._opened_aside(request), _LONGEST_S)
 
-    async def _opened_aside(self, request: RequestFrame) -> Forward:
-        return self._opened(await aside(lambda: decode(DescribeConfigsRequest, request.api_version, request.body)))
+    async def _opened_aside(self, request: RequestFrame) -> Forward[_Asked]:
+        return self._opened(
+            await run_off_loop(lambda: decode(DescribeConfigsRequest, request.api_version, request.body))
+        )
 
-    def _opened(self, message: DescribeConfigsRequest) -> Forward:
+    def _opened(self, message: DescribeConfigsRequest) -> Forward[_Asked]:
         names: dict[str, frozenset[str] | None] = {}
         for one in message.resources:
             if one.resource_type == GROUP and self._service.selects(one.resource_name):
@@ -87,17 +90,16 @@ class DescribeConfigsInterceptor(Interceptor):
             return Forward()
         return Forward(_Asked(names, message.include_synonyms, message.include_documentation))
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
-        assert isinstance(context, _Asked)
+    def on_response(self, response: ResponseFrame, context: _Asked, session: Session) -> OnResponse:  # noqa: ARG002
         if len(response.body) <= SMALL_BYTES:
             message = decode(DescribeConfigsResponse, response.api_version, response.body)
             return Rewritten(encode(self._added(message, context), response.api_version))
         return Hold(self._added_aside(response, context), _LONGEST_S)
 
-    async def _added_aside(self, response: ResponseFrame, asked: _Asked) -> Rewritten:
-        message = await aside(lambda: decode(DescribeConfigsResponse, response.api_version, response.body))
+    async def _added_aside(self, response: ResponseFrame, asked: _Asked) -> ResponseOutcome:
+        message = await run_off_loop(lambda: decode(DescribeConfigsResponse, response.api_version, response.body))
         added = self._added(message, asked)
-        return Rewritten(await aside(lambda: encode(added, response.api_version)))
+        return Rewritten(await run_off_loop(lambda: encode(added, response.api_version)))
 
     def _added(self, message: DescribeConfigsResponse, asked: _Asked) -> DescribeConfigsResponse:
         results = tuple(
@@ -145,32 +147,32 @@ def _described(one: ConfigDef, state: GroupState, asked: _Asked) -> DescribedCon
     )
 
 
-class ListConfigResourcesInterceptor(Interceptor):
+class ListConfigResourcesInterceptor(Interceptor[bool]):
     """Groups whose configs are all ours are unknown to the broker, and its tools describe only what is listed."""
 
     api_keys = frozenset((LIST_CONFIG_RESOURCES,))
     max_bytes = 64 * 1024
-    max_answer_bytes = 64 * 1024 * 1024
+    max_response_bytes = 64 * 1024 * 1024
 
     def __init__(self, service: Steering) -> None:
         self._service = service
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[bool]:  # noqa: ARG002
         if request.api_version < _LISTS_GROUPS_FROM or not self._service.is_ready:
             return Forward()
         types = decode(ListConfigResourcesRequest, request.api_version, request.body).resource_types
-        return Forward("groups" if not types or GROUP in types else None)
+        return Forward(context=True if not types or GROUP in types else None)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
+    def on_response(self, response: ResponseFrame, context: bool, session: Session) -> OnResponse:  # noqa: ARG002
         if len(response.body) <= SMALL_BYTES:
             return self._added(decode(ListConfigResourcesResponse, response.api_version, response.body), response)
         return Hold(self._added_aside(response), _LONGEST_S)
 
-    async def _added_aside(self, response: ResponseFrame) -> Forward | Rewritten:
-        message = await aside(lambda: decode(ListConfigResourcesResponse, response.api_version, response.body))
+    async def _added_aside(self, response: ResponseFrame) -> ResponseOutcome:
+        message = await run_off_loop(lambda: decode(ListConfigResourcesResponse, response.api_version, response.body))
         return self._added(message, response)
 
-    def _added(self, message: ListConfigResourcesResponse, response: ResponseFrame) -> Forward | Rewritten:
+    def _added(self, message: ListConfigResourcesResponse, response: ResponseFrame) -> ResponseOutcome:
         if message.error_code:
             return Forward()
         service = self._service

@@ -16,19 +16,18 @@ from typing import Final, assert_never
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
-    Glance,
     Hold,
     Interceptor,
     OnRequest,
     Outcome,
+    Prefilter,
     RequestFrame,
     Session,
-    at_once,
 )
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.proxy.rights import TopicRight, topic_rights
 from headgate.share_groups.config_calls import (
     ALTER_CONFIGS,
@@ -62,7 +61,7 @@ _NO_ANSWER: Final = Refused(UNKNOWN_SERVER_ERROR, "The broker did not say whethe
 _BROKEN: Final = Refused(INVALID_REQUEST, "A config has no value, is named twice, or has an operation of lists.")
 
 
-class AlterConfigsInterceptor(Interceptor):
+class AlterConfigsInterceptor(Interceptor[None]):
     """`principal_of` says who changes it, for the record."""
 
     api_keys = frozenset((ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS))
@@ -78,32 +77,32 @@ class AlterConfigsInterceptor(Interceptor):
         self._dlq_auto_create = dlq_auto_create
         self._doing: set[asyncio.Task[dict[Place, Refused]]] = set()  # at most one for each connection
 
-    def glance(self, api_version: ApiVersion) -> Glance:  # noqa: ARG002
+    def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002
         return may_have_groups
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
         if request.api_key == INCREMENTAL_ALTER_CONFIGS and _NAMED.search(request.body) is None:
             return Forward()
         if len(request.body) <= SMALL_BYTES:
             return self._opened(read_call(request), session)
         return Hold(self._opened_aside(request, session), _LONGEST_S)
 
-    async def _opened_aside(self, request: RequestFrame, session: Session) -> Outcome:
-        return self._opened(await aside(lambda: read_call(request)), session)
+    async def _opened_aside(self, request: RequestFrame, session: Session) -> Outcome[None]:
+        return self._opened(await run_off_loop(lambda: read_call(request)), session)
 
-    def _opened(self, call: ConfigCall, session: Session) -> Outcome:
+    def _opened(self, call: ConfigCall, session: Session) -> Outcome[None]:
         places = [place_of(one) for one in call.resources]
         if len(set(places)) != len(places):
             return Forward()  # the broker refuses them, and takes no name of ours
         if not self._service.is_ready:
             if not any(self._may_be_ours(one, call) for one in call.resources):
                 return Forward()
-            return Answer(at_once(call.merged({}, dict.fromkeys(places, _NOT_READY), 0)))
+            return Answer(call.merged({}, dict.fromkeys(places, _NOT_READY), 0))
         wishes = {place_of(one): wish for one in call.resources if (wish := self._wish(one, call)) is not None}
         if not wishes:
             return Forward()
         if len(wishes) > _MOST_GROUPS:
-            return Answer(at_once(call.merged({}, dict.fromkeys(places, _TOO_MANY), 0)))
+            return Answer(call.merged({}, dict.fromkeys(places, _TOO_MANY), 0))
         return Answer(self._change(call, wishes, session))
 
     def _may_be_ours(self, resource: Resource, call: ConfigCall) -> bool:

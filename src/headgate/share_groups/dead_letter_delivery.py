@@ -17,7 +17,6 @@ import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, WireError
-from headgate.base.ids import ApiKey, ApiVersion
 from headgate.facts.observations import EventName
 from headgate.proxy.interceptor import Session
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, NotWritten, Trouble
@@ -26,14 +25,13 @@ from headgate.share_groups.model.delivery_ledger import PartitionKey
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.record_copies import GONE, Copies, Copy, Records, Unpacked
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.wire.codec import decode, encode
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
+from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
 
 log = structlog.get_logger()
 
-METADATA: Final = (ApiKey(3), ApiVersion(12))
-FETCH: Final = (ApiKey(1), ApiVersion(13))
+_METADATA_VERSION: Final = 12
+_FETCH_VERSION: Final = 13
 MOST_OFFSETS: Final = 10_000  # of one request; a broker lets a member hold 2,000 of a partition unless told otherwise
 _MOST_NAMES: Final = 10_000
 _FETCH_BYTES: Final = 1024 * 1024
@@ -296,8 +294,7 @@ class Letters:
             topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False
         )
         try:
-            answer = await session.call(*METADATA, encode(request, METADATA[1]), deadline=_CALL_S)
-            topics = decode(MetadataResponse, METADATA[1], answer).topics
+            topics = (await session.call(request, _METADATA_VERSION, deadline=_CALL_S)).topics
         except (ClusterError, WireError):
             return topic_id_text(topic_id)
         name = next((one.name for one in topics if one.topic_id == topic_id and one.name), None)
@@ -337,8 +334,7 @@ class Letters:
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
         request = FetchRequest(max_bytes=_FETCH_BYTES, topics=(FetchTopic(topic_id=topic_id, partitions=(wanted,)),))
         try:
-            answer = await session.call(*FETCH, encode(request, FETCH[1]), deadline=_CALL_S)
-            message = decode(FetchResponse, FETCH[1], answer)
+            message = await session.call(request, _FETCH_VERSION, deadline=_CALL_S)
         except (ClusterError, WireError) as problem:
             return f"the record could not be read: {problem}"
         for topic in message.responses:

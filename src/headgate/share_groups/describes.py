@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from headgate.base.ids import ApiKey
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Forward,
     Hold,
@@ -16,10 +17,10 @@ from headgate.proxy.interceptor import (
     OnResponse,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
 )
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.share_groups.steering import Steering
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
@@ -29,28 +30,28 @@ STATUS_TAG: Final = 10001  # Kafka's own go to 3
 _LONGEST_S: Final = 60.0
 
 
-class ShareGroupDescribeInterceptor(Interceptor):
+class ShareGroupDescribeInterceptor(Interceptor[bool]):
     api_keys = frozenset((SHARE_GROUP_DESCRIBE,))
     max_bytes = 256 * 1024  # of group names
-    max_answer_bytes = 64 * 1024 * 1024
+    max_response_bytes = 64 * 1024 * 1024
 
     def __init__(self, service: Steering) -> None:
         self._service = service
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[bool]:  # noqa: ARG002
         message = decode(ShareGroupDescribeRequest, request.api_version, request.body)
-        return Forward("ours" if any(map(self._is_ours, message.group_ids)) else None)
+        return Forward(context=True if any(map(self._is_ours, message.group_ids)) else None)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
+    def on_response(self, response: ResponseFrame, context: bool, session: Session) -> OnResponse:  # noqa: ARG002
         if len(response.body) <= SMALL_BYTES:
             message = decode(ShareGroupDescribeResponse, response.api_version, response.body)
             return Rewritten(encode(self._added(message), response.api_version))
         return Hold(self._added_aside(response), _LONGEST_S)
 
-    async def _added_aside(self, response: ResponseFrame) -> Rewritten:
-        message = await aside(lambda: decode(ShareGroupDescribeResponse, response.api_version, response.body))
+    async def _added_aside(self, response: ResponseFrame) -> ResponseOutcome:
+        message = await run_off_loop(lambda: decode(ShareGroupDescribeResponse, response.api_version, response.body))
         added = self._added(message)
-        return Rewritten(await aside(lambda: encode(added, response.api_version)))
+        return Rewritten(await run_off_loop(lambda: encode(added, response.api_version)))
 
     def _is_ours(self, group: str) -> bool:
         service = self._service

@@ -8,7 +8,16 @@ One rule: an answer that cannot be read passes, and so does one whose group has 
 """
 
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.interceptor import Forward, Hold, OnResponse, RequestFrame, ResponseFrame, Rewritten, Session
+from headgate.proxy.interceptor import (
+    Forward,
+    Hold,
+    OnResponse,
+    RequestFrame,
+    ResponseFrame,
+    ResponseOutcome,
+    Rewritten,
+    Session,
+)
 from headgate.share_groups.acks import Work
 from headgate.share_groups.dead_letter_delivery import Wanted
 from headgate.share_groups.deferred_ack_frames import paid
@@ -44,8 +53,7 @@ class FetchInterceptor(ShareInterceptor):
     def _refusal(self, version: ApiVersion) -> bytes:
         return encode(ShareFetchResponse(error_code=INVALID_REQUEST), version)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
-        assert isinstance(context, Sent)
+    def on_response(self, response: ResponseFrame, context: Sent, session: Session) -> OnResponse:
         self._answered(context, session)
         answer = read_fetch_answer(response.body, response.api_version)
         work, service = context.work, self._service
@@ -55,7 +63,7 @@ class FetchInterceptor(ShareInterceptor):
         if context.share.session_epoch == LAST_EPOCH and not answer.error_code:
             service.ledger.forget_member(work.group, work.member)
         body = self._acquired(response.body, answer, context, session)
-        outcome: Forward | Rewritten = Forward() if body is None else Rewritten(body)
+        outcome: ResponseOutcome = Forward() if body is None else Rewritten(body)
         wait_s = context.share.max_wait_ms / 1000
         if context.paused and not context.waited and not work.partitions and wait_s > 0:
             return Hold(service.resumed_within(work.group, wait_s, outcome), wait_s + _MARGIN_S)

@@ -13,14 +13,13 @@ from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
-    Glance,
     Hold,
     Interceptor,
     OnRequest,
     Outcome,
+    Prefilter,
     RequestFrame,
     Session,
-    at_once,
 )
 from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.share_groups.steering import Steering
@@ -33,19 +32,19 @@ INVALID_REQUEST: Final = 42
 _LONGEST_S: Final = 10.0  # what the broker may take to say who may
 
 
-class IsolationInterceptor(Interceptor):
+class IsolationInterceptor(Interceptor[None]):
     api_keys = frozenset((SHARE_GROUP_HEARTBEAT,))
     max_bytes = 1024 * 1024  # of names of topics
-    max_answer_bytes = 8 * 1024 * 1024
+    max_response_bytes = 8 * 1024 * 1024
 
     def __init__(self, service: Steering, rights: Rights) -> None:
         self._service = service
         self._rights = rights
 
-    def glance(self, api_version: ApiVersion) -> Glance:  # noqa: ARG002
+    def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002
         return heads.joins  # it begins as the heartbeat of Streams groups does
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
         message = decode(ShareGroupHeartbeatRequest, request.api_version, request.body)
         group = message.group_id
         if message.member_epoch != 0 or not self._service.is_ready:
@@ -55,11 +54,11 @@ class IsolationInterceptor(Interceptor):
             return Forward()
         return Hold(self._refuse(group, conflict, request.api_version, session), _LONGEST_S)
 
-    async def _refuse(self, group: str, conflict: str, version: ApiVersion, session: Session) -> Outcome:
+    async def _refuse(self, group: str, conflict: str, version: ApiVersion, session: Session) -> Outcome[None]:
         try:
             if await self._rights.ask(session, Right.READ, group) == GROUP_AUTHORIZATION_FAILED:
                 return Forward()
         except ClusterError:
             return Forward()
         refused = ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=conflict)
-        return Answer(at_once(encode(refused, version)))
+        return Answer(encode(refused, version))

@@ -22,7 +22,7 @@ from headgate.proxy.features import Feature
 from headgate.share_groups.limits import Limits
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.resources import STATE, share_group_facts
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 
 log = structlog.get_logger()
 
@@ -67,7 +67,7 @@ class LeftShareGroups(Feature):
         async with Connections(dialler) as connections:
             request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
             link = await connections.bootstrap()
-            answer = await link.ask(_METADATA, request, MetadataResponse, lowest=4, highest=9)
+            answer = await link.ask(request, lowest=4, highest=9)
         return any(one.name == topic and one.error_code == 0 for one in answer.topics)
 
     async def _give_back_once(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.errors import WireError
-from headgate.proxy.off_loop import SMALL_BYTES, aside
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.wire.primitives import Buffer
 from headgate.wire.records import batches
 
@@ -123,7 +123,7 @@ class Unpacked:
         if records is not None:
             return records
         is_small = len(raw) <= SMALL_BYTES and not any(batch.attributes & _PACKED for batch in batches(raw))
-        records = unpack(raw, max_bytes) if is_small else await aside(lambda: unpack(raw, max_bytes))
+        records = unpack(raw, max_bytes) if is_small else await run_off_loop(lambda: unpack(raw, max_bytes))
         if key not in self._kept:
             self._kept[key] = records
             self._bytes += records.size + len(raw)

@@ -14,14 +14,13 @@ from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
-    Glance,
     Hold,
     Interceptor,
     OnRequest,
+    Prefilter,
     RequestFrame,
     Rewritten,
     Session,
-    at_once,
 )
 from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.share_groups.acks import Work
@@ -53,12 +52,12 @@ class Sent:
     waited: bool = False
 
 
-class ShareInterceptor(Interceptor):
+class ShareInterceptor(Interceptor[Sent]):
     """Base of the two."""
 
     # 50,000 acknowledgements of one record each: more than a real member sends, and 0.2 s of work.
     max_bytes = 1024 * 1024
-    max_answer_bytes = 2**31 - 1  # what a frame may have is the connection's to say
+    max_response_bytes = 2**31 - 1  # what a frame may have is the connection's to say
 
     def __init__(self, service: ShareGroupService, rights: Rights) -> None:
         self._service = service
@@ -84,7 +83,7 @@ class ShareInterceptor(Interceptor):
 
     # --- on the way there
 
-    def glance(self, api_version: ApiVersion) -> Glance:  # noqa: ARG002 - all versions begin with the group
+    def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002 - all versions begin with the group
         return self._concerns
 
     def _concerns(self, view: Buffer, pos: int, end: int) -> bool:
@@ -93,12 +92,12 @@ class ShareInterceptor(Interceptor):
         name = group_bytes(view, pos, end)
         return name is None or name in self._service.minded
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Sent]:
         try:
             share = self._read(request)
         except WireError:
             # Perhaps the broker can read it all the same, and then it must not get around a pause.
-            return Answer(at_once(self._refusal(request.api_version)))
+            return Answer(self._refusal(request.api_version))
         if not share.group or not share.member:
             return Forward()
         if self._service.is_opening:
@@ -108,7 +107,7 @@ class ShareInterceptor(Interceptor):
 
     async def _when_open(
         self, request: RequestFrame, share: ShareRequest, session: Session, wait_s: float
-    ) -> Forward | Rewritten:
+    ) -> Forward[Sent] | Rewritten[Sent]:
         """Which groups are paused is not known yet: it waits, and if that takes too long it acquires nothing."""
         if not await self._service.opened_within(wait_s) and self._service.is_opening:
             return self._send(request, share, Work(share.group or "", share.member or "", {}), session, unknown=True)
@@ -120,7 +119,9 @@ class ShareInterceptor(Interceptor):
         assert isinstance(decided, Forward | Rewritten)
         return decided
 
-    def _decide(self, request: RequestFrame, share: ShareRequest, session: Session) -> Forward | Rewritten | Hold:
+    def _decide(
+        self, request: RequestFrame, share: ShareRequest, session: Session
+    ) -> Forward[Sent] | Rewritten[Sent] | Hold[Sent]:
         service = self._service
         group, member = share.group or "", share.member or ""
         state = service.states.of(group)
@@ -149,7 +150,7 @@ class ShareInterceptor(Interceptor):
         wanted: Sequence[Wanted],
         settings: GroupSettings,
         deadline_s: float,
-    ) -> Forward | Rewritten:
+    ) -> Forward[Sent] | Rewritten[Sent]:
         until = asyncio.get_running_loop().time() + deadline_s
         # Not ended with the client: what is written by then has to be known, to be withdrawn.
         writing = self._service.spawn(self._written(work, wanted, settings, session, until))
@@ -186,7 +187,7 @@ class ShareInterceptor(Interceptor):
 
     def _send(
         self, request: RequestFrame, share: ShareRequest, work: Work, session: Session, *, unknown: bool = False
-    ) -> Rewritten | Forward:
+    ) -> Rewritten[Sent] | Forward[Sent]:
         """The request goes on now: whether the group is paused is asked last."""
         body: Buffer | None = None
         if any(one.debts for one in work.partitions.values()):

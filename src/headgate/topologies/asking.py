@@ -6,15 +6,8 @@ from typing import Final
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import Session
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.topologies.model.push_checks import GROUP_ID_NOT_FOUND
-from headgate.topologies.versions import DESCRIBE
-from headgate.wire.codec import decode, encode
-from headgate.wire.messages.streams import (
-    DescribedStreamsGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-)
+from headgate.wire.messages.streams import DescribedStreamsGroup, StreamsGroupDescribeRequest
 
 EMPTY: Final = "Empty"
 _VERSION: Final = ApiVersion(0)
@@ -52,12 +45,7 @@ def seen(group: DescribedStreamsGroup) -> GroupSeen:
 
 async def ask(session: Session, group: str) -> GroupSeen:
     """`ClusterError` when there is no answer."""
-    body = encode(StreamsGroupDescribeRequest(group_ids=(group,)), _VERSION)
-    said = await session.call(DESCRIBE, _VERSION, body, deadline=_SECONDS)
-    if len(said) > SMALL_BYTES:
-        answer = await aside(lambda: decode(StreamsGroupDescribeResponse, _VERSION, said))
-    else:
-        answer = decode(StreamsGroupDescribeResponse, _VERSION, said)
+    answer = await session.call(StreamsGroupDescribeRequest(group_ids=(group,)), _VERSION, deadline=_SECONDS)
     for described in answer.groups:
         if described.group_id == group:
             return seen(described)

@@ -13,17 +13,16 @@ from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
-    Glance,
     Hold,
     Interceptor,
     OnRequest,
     OnResponse,
     Outcome,
+    Prefilter,
     RequestFrame,
     ResponseFrame,
     Rewritten,
     Session,
-    at_once,
 )
 from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.topologies.asking import ask
@@ -58,19 +57,19 @@ class _Asked:
     kept: tuple[DeletedGroup, ...] = ()
 
 
-class DeleteInterceptor(Interceptor):
+class DeleteInterceptor(Interceptor[_Asked]):
     """A batch without any description passes as it came."""
 
     api_keys = frozenset((DELETE_GROUPS,))
     fail_closed = True
     max_bytes = 256 * 1024  # of group names
-    max_answer_bytes = 1024 * 1024
+    max_response_bytes = 1024 * 1024
 
     def __init__(self, service: TopologyService, rights: Rights) -> None:
         self._service = service
         self._rights = rights
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_Asked]:
         version = request.api_version
         message = decode(DeleteGroupsRequest, version, request.body)
         described = [group for group in dict.fromkeys(message.groups_names) if self._service.must_delete(group)]
@@ -83,7 +82,7 @@ class DeleteInterceptor(Interceptor):
 
     async def _delete(
         self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
-    ) -> Outcome:
+    ) -> Outcome[_Asked]:
         turns = asyncio.Semaphore(_AT_ONCE)  # so that deadlines begin when a group's turn comes
 
         async def delete(group: str) -> DeletedGroup | None:
@@ -95,7 +94,7 @@ class DeleteInterceptor(Interceptor):
         names = {one.group_id for one in kept}
         left = tuple(group for group in message.groups_names if group not in names)
         if not left:
-            return Answer(at_once(encode(DeleteGroupsResponse(results=kept), version)))
+            return Answer(encode(DeleteGroupsResponse(results=kept), version))
         return _passed(replace(message, groups_names=left), version, session, kept)
 
     async def _delete_one(self, group: str, version: int, session: Session) -> DeletedGroup | None:
@@ -116,8 +115,7 @@ class DeleteInterceptor(Interceptor):
             return DeletedGroup(group_id=group, error_code=UNKNOWN_SERVER_ERROR)
         return DeletedGroup(group_id=group, error_code=GROUP_DELETION_FAILED, error_message=failed.text)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
-        assert isinstance(context, _Asked)
+    def on_response(self, response: ResponseFrame, context: _Asked, session: Session) -> OnResponse:  # noqa: ARG002
         message = decode(DeleteGroupsResponse, response.api_version, response.body)
         for result in message.results:
             if result.error_code == 0:
@@ -129,7 +127,7 @@ class DeleteInterceptor(Interceptor):
 
 def _passed(
     message: DeleteGroupsRequest, version: int, session: Session, kept: tuple[DeletedGroup, ...] = ()
-) -> Rewritten:
+) -> Rewritten[_Asked]:
     to_broker = sent(session.broker_versions(), DELETE_GROUPS, version)
     return Rewritten(encode(message, to_broker), context=_Asked(version, kept), api_version=to_broker)
 
@@ -137,7 +135,7 @@ def _passed(
 _LONGEST_GROUP: Final = LONGEST_NAME * 4 + 8  # in UTF-8, with its length
 
 
-class ClassicJoinInterceptor(Interceptor):
+class ClassicJoinInterceptor(Interceptor[None]):
     """A JoinGroup of a group of which a topology is stored; every other one passes as it came."""
 
     api_keys = frozenset((JOIN_GROUP,))
@@ -146,7 +144,7 @@ class ClassicJoinInterceptor(Interceptor):
         self._service = service
         self._rights = rights
 
-    def glance(self, api_version: ApiVersion) -> Glance:
+    def prefilter(self, api_version: ApiVersion) -> Prefilter:
         """Only its first field matters, so a JoinGroup of whatever size passes unopened."""
 
         def concerns_us(view: Buffer, pos: int, end: int) -> bool:
@@ -158,13 +156,13 @@ class ClassicJoinInterceptor(Interceptor):
 
         return concerns_us
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
         group = heads.joined_group(request.body, request.api_version)
         if not self._service.must_delete(group):
             return Forward()
         return Hold(self._join(group, request, session), _LONGEST_S)
 
-    async def _join(self, group: str, request: RequestFrame, session: Session) -> Outcome:
+    async def _join(self, group: str, request: RequestFrame, session: Session) -> Outcome[None]:
         service = self._service
         try:
             if await self._rights.ask(session, Right.READ, group) == GROUP_AUTHORIZATION_FAILED:
@@ -181,7 +179,7 @@ class ClassicJoinInterceptor(Interceptor):
                 return Forward()
             case ClassicJoin.DELETE_FIRST:
                 service.classic_join_failed(group)
-        return Answer(at_once(_come_again(request)))
+        return Answer(_come_again(request))
 
 
 def _come_again(request: RequestFrame) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.facts.topology import Description, to_wire
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Forward,
     Hold,
@@ -18,10 +19,10 @@ from headgate.proxy.interceptor import (
     OnResponse,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
 )
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.topologies import asking
 from headgate.topologies.service import TopologyService
 from headgate.topologies.store_calls import Found, Missing
@@ -60,18 +61,18 @@ class _Shown:
     characters: int = 0
 
 
-class DescribeInterceptor(Interceptor):
+class DescribeInterceptor(Interceptor[_Asked]):
     """Version 0 passes byte for byte."""
 
     api_keys = frozenset((DESCRIBE,))
     fail_closed = True
     max_bytes = 256 * 1024  # of group names
-    max_answer_bytes = 64 * 1024 * 1024  # of the broker's own
+    max_response_bytes = 64 * 1024 * 1024  # of the broker's own
 
     def __init__(self, service: TopologyService) -> None:
         self._service = service
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_Asked]:
         version = request.api_version
         if version == 0:
             return Forward()
@@ -81,18 +82,17 @@ class DescribeInterceptor(Interceptor):
         body = encode(replace(message, include_topology_description=False), to_broker)
         return Rewritten(body, context=context, api_version=to_broker)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
-        assert isinstance(context, _Asked)
+    def on_response(self, response: ResponseFrame, context: _Asked, session: Session) -> OnResponse:  # noqa: ARG002
         if not context.descriptions and len(response.body) <= SMALL_BYTES:
             message = decode(StreamsGroupDescribeResponse, response.api_version, response.body)
             return Rewritten(encode(message, context.version))
         return Hold(self._answered(response, context), _LONGEST_S + _MARGIN_S)
 
-    async def _answered(self, response: ResponseFrame, asked: _Asked) -> Rewritten:
-        message = await aside(lambda: decode(StreamsGroupDescribeResponse, response.api_version, response.body))
+    async def _answered(self, response: ResponseFrame, asked: _Asked) -> ResponseOutcome:
+        message = await run_off_loop(lambda: decode(StreamsGroupDescribeResponse, response.api_version, response.body))
         if asked.descriptions:
             message = replace(message, groups=await self._described(message.groups))
-        return Rewritten(await aside(lambda: encode(message, asked.version)))
+        return Rewritten(await run_off_loop(lambda: encode(message, asked.version)))
 
     async def _described(self, groups: Sequence[DescribedStreamsGroup]) -> tuple[DescribedStreamsGroup, ...]:
         """The groups with their descriptions: each looked up once, some at a time, and not more than fits an answer."""
@@ -136,7 +136,7 @@ class DescribeInterceptor(Interceptor):
         if not isinstance(found, Found):
             return _Shown(ERROR)
         description = found.description
-        return await aside(lambda: _Shown(AVAILABLE, on_the_wire(description), _characters(description)))
+        return await run_off_loop(lambda: _Shown(AVAILABLE, on_the_wire(description), _characters(description)))
 
 
 def _characters(description: Description) -> int:

@@ -16,10 +16,10 @@ from headgate.topologies.service import TopologyService
 from headgate.topologies.versions import HIDDEN, Versions
 
 
-class HideInterceptor(Interceptor):
+class HideInterceptor(Interceptor[None]):
     """`owner = "off"`: nobody keeps descriptions, so no client is told that it could push or read any."""
 
-    def hides(self, broker: Versions) -> Mapping[int, int]:  # noqa: ARG002
+    def version_limits(self, broker: Versions) -> Mapping[int, int]:  # noqa: ARG002
         return HIDDEN
 
 

@@ -13,19 +13,15 @@ from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
 from headgate.kafka.group_admin import GroupError, group_error, on_coordinators
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.offsets import (
     EARLIEST,
     LATEST,
-    LIST_OFFSETS,
-    OFFSET_FETCH,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
 from headgate.wire.messages.streams import DescribedStreamsGroup
@@ -117,7 +113,7 @@ async def _committed(connections: Connections, group: DescribedStreamsGroup) -> 
 async def _fetch(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, OffsetFetchResponseGroup | GroupError]:
     # From version 10 on topics have ids instead of names.
     request = OffsetFetchRequest(groups=tuple(OffsetFetchRequestGroup(group_id=one, topics=None) for one in groups))
-    answer = await link.ask(OFFSET_FETCH, request, OffsetFetchResponse, lowest=8, highest=9)
+    answer = await link.ask(request, lowest=8, highest=9)
     return {one.group_id: group_error(one.error_code) if one.error_code else one for one in answer.groups}
 
 
@@ -146,7 +142,7 @@ async def _leaders(connections: Connections, partitions: Iterable[Partition]) ->
     request = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in names), allow_auto_topic_creation=False
     )
-    answer = await link.ask(_METADATA, request, MetadataResponse, lowest=4, highest=12)
+    answer = await link.ask(request, lowest=4, highest=12)
     brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
     leaders: dict[Partition, int] = {}
     for topic in answer.topics:
@@ -179,7 +175,7 @@ async def _list_one(
     )
     try:
         link = await connections.to(leader)
-        answer = await link.ask(LIST_OFFSETS, request, ListOffsetsResponse, lowest=1, highest=7)
+        answer = await link.ask(request, lowest=1, highest=7)
     except UnsupportedError:
         raise
     except ClusterError as failure:

@@ -15,19 +15,20 @@ import structlog
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Forward,
-    Glance,
     Hold,
     Interceptor,
     OnRequest,
     OnResponse,
+    Prefilter,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
 )
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.topologies import asking
 from headgate.topologies.model.push_gate import HeartbeatAnswer, HeartbeatRequest
 from headgate.topologies.service import NOT_ASKED, Describe, Noted, TopologyService
@@ -52,28 +53,28 @@ DOUBT_S: Final = 1.0
 _MARGIN_S: Final = 60.0
 
 
-class HeartbeatInterceptor(Interceptor):
+class HeartbeatInterceptor(Interceptor[HeartbeatRequest]):
     """Announces what the gateway adds, and sees every heartbeat of version 1."""
 
     api_keys = frozenset((HEARTBEAT,))
     # An answer of version 0 must not reach a client that asked in version 1.
     fail_closed = True
     max_bytes = 1024 * 1024  # of a thousand sub-topologies with long names a join has half of it
-    max_answer_bytes = 8 * 1024 * 1024
+    max_response_bytes = 8 * 1024 * 1024
 
     def __init__(self, service: TopologyService) -> None:
         self._service = service
 
-    def adds(self, broker: Versions) -> Versions:
+    def added_versions(self, broker: Versions) -> Versions:
         return added(broker)
 
     def on_close(self, session: Session) -> None:
         self._service.on_close(session.number)
 
-    def glance(self, api_version: ApiVersion) -> Glance | None:
+    def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
         return heads.joins if api_version == 0 else None
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[HeartbeatRequest]:
         version = request.api_version
         to_broker = sent(session.broker_versions(), HEARTBEAT, version)
         if to_broker != version:
@@ -85,11 +86,10 @@ class HeartbeatInterceptor(Interceptor):
                 )
                 return Rewritten(beat_down(body, beat), context, to_broker)
         if len(request.body) > SMALL_BYTES:
-            return Hold(aside(lambda: _opened(bytes(request.body), version, to_broker)), _MARGIN_S)
+            return Hold(run_off_loop(lambda: _opened(bytes(request.body), version, to_broker)), _MARGIN_S)
         return _opened(request.body, version, to_broker)
 
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:
-        assert isinstance(context, HeartbeatRequest)
+    def on_response(self, response: ResponseFrame, context: HeartbeatRequest, session: Session) -> OnResponse:
         if response.api_version == 0 and context.api_version == 1:
             body = bytes(response.body)
             beaten = heads.beaten(body)
@@ -104,13 +104,13 @@ class HeartbeatInterceptor(Interceptor):
 
     async def _answered_aside(
         self, response: ResponseFrame, request: HeartbeatRequest, session: Session
-    ) -> Forward | Rewritten:
+    ) -> ResponseOutcome:
         version = response.api_version
-        message = await aside(lambda: decode(StreamsGroupHeartbeatResponse, version, response.body))
+        message = await run_off_loop(lambda: decode(StreamsGroupHeartbeatResponse, version, response.body))
         noted = self._note(request, _seen(message), session)
         if noted.doubt is not None:
             await asyncio.wait((noted.doubt,), timeout=DOUBT_S)
-        return await aside(lambda: _answered(message, version, request, ask=noted.ask))
+        return await run_off_loop(lambda: _answered(message, version, request, ask=noted.ask))
 
     def _note(self, request: HeartbeatRequest, answer: HeartbeatAnswer, session: Session) -> Noted:
         """Whether the member is asked; a defect of ours never costs it its heartbeat."""
@@ -136,7 +136,9 @@ class HeartbeatInterceptor(Interceptor):
         return describe
 
 
-def _opened(body: Buffer, version: ApiVersion, to_broker: ApiVersion) -> Forward | Rewritten:
+def _opened(
+    body: Buffer, version: ApiVersion, to_broker: ApiVersion
+) -> Forward[HeartbeatRequest] | Rewritten[HeartbeatRequest]:
     """A heartbeat that says something new, in the broker's version."""
     message = decode(StreamsGroupHeartbeatRequest, version, body)
     seen = HeartbeatRequest(
@@ -159,7 +161,7 @@ def _seen(message: StreamsGroupHeartbeatResponse) -> HeartbeatAnswer:
 
 def _answered(
     message: StreamsGroupHeartbeatResponse, version: int, request: HeartbeatRequest, *, ask: bool
-) -> Forward | Rewritten:
+) -> ResponseOutcome:
     """The broker's answer in the client's version, with our question in it."""
     if request.api_version == 0:
         return Forward()
@@ -171,13 +173,13 @@ def _answered(
     return Rewritten(encode(replace(message, topology_description_required=ask), request.api_version))
 
 
-def _behind(noted: Noted, answer: Forward | Rewritten) -> OnResponse:
+def _behind(noted: Noted, answer: ResponseOutcome) -> OnResponse:
     """The answer, or first the doubt and then the answer."""
     if noted.doubt is None:
         return answer
     return Hold(_when_written(noted.doubt, answer), DOUBT_S + _MARGIN_S)
 
 
-async def _when_written(doubt: "asyncio.Task[None]", answer: Forward | Rewritten) -> Forward | Rewritten:
+async def _when_written(doubt: "asyncio.Task[None]", answer: ResponseOutcome) -> ResponseOutcome:
     await asyncio.wait((doubt,), timeout=DOUBT_S)
     return answer

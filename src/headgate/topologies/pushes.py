@@ -10,8 +10,8 @@ from typing import Final
 from headgate.base.errors import ClusterError
 from headgate.facts import topology
 from headgate.facts.topology import Description, content_hash
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
-from headgate.proxy.off_loop import SMALL_BYTES, aside
 from headgate.proxy.rights import ABOUT_ITSELF, GROUP_AUTHORIZATION_FAILED, Right, Rights
 from headgate.topologies.asking import ask
 from headgate.topologies.model import push_checks
@@ -34,19 +34,19 @@ _BEGINNING_BYTES: Final = 64 * 1024  # of a push that is too large
 _STORED: Final = Refused(0, "")
 
 
-class PushInterceptor(Interceptor):
+class PushInterceptor(Interceptor[None]):
     """Answers every push itself; the broker does not have the call."""
 
     api_keys = frozenset((PUSH,))
     fail_closed = True
-    cut_bytes = _BEGINNING_BYTES
+    truncated_bytes = _BEGINNING_BYTES
 
     def __init__(self, service: TopologyService, rights: Rights, *, max_bytes: int) -> None:
         self._service = service
         self._rights = rights
         self.max_bytes = max_bytes
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
         group, member, epoch = heads.streams_member(request.body)
         push = Push(group=group, member=member, topology_epoch=epoch)
         return Answer(self._answer(push, request, session))
@@ -72,7 +72,7 @@ class PushInterceptor(Interceptor):
             refused = await self._against_the_group(push, session, is_member=is_member)
         if refused is not None:
             return refused
-        if request.is_cut:
+        if request.is_truncated:
             return await self._too_large(push, request)
         return await self._store(push, request.body)
 
@@ -115,7 +115,7 @@ class PushInterceptor(Interceptor):
         return Refused(push_checks.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failed.text)
 
     async def _store(self, push: Push, body: Buffer) -> Refused:
-        read = await aside(lambda: _read(body)) if len(body) > SMALL_BYTES else _read(body)
+        read = await run_off_loop(lambda: _read(body)) if len(body) > SMALL_BYTES else _read(body)
         if isinstance(read, topology.Refusal):
             return Refused(push_checks.INVALID_REQUEST, read.text)
         description, content = read

@@ -43,7 +43,7 @@ def least_size(kind: Scalar[Any] | ArrayOf | type[Struct], version: int, *, flex
 def field_least_size(spec: FieldSpec, version: int, *, flexible: bool) -> int:
     if isinstance(spec.type, type) and version in spec.nullable:
         return 1
-    return least_size(spec.type, version, flexible=flexible and not spec.never_flexible)
+    return least_size(spec.type, version, flexible=flexible)
 
 
 def run_name(run: list[FieldSpec]) -> str:
@@ -92,7 +92,7 @@ class _Reader:
         out = self.out
         nullable = self.version in spec.nullable
         target = f"{made}.{spec.name}"
-        flexible = self.flexible and not spec.never_flexible
+        flexible = self.flexible
         if isinstance(spec.type, type):
             if not nullable:
                 out.line(f"{target} = {self.struct(spec.type)}")

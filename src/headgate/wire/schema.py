@@ -1,15 +1,19 @@
 """The notation of message tables: a frozen dataclass whose defaults say how each field stands on the wire.
 
-    @message(api_key=12)
-    class HeartbeatRequest(Message):
+    @request(ApiKey.HEARTBEAT)
+    class HeartbeatRequest(Request["HeartbeatResponse"]):
         group_id: str = string("0+")
         generation_id: int = int32("0+")
         group_instance_id: str | None = string("3+", nullable="3+", default=None)
 
-The class is the table, so nothing stands twice: fields in wire order, in the versions that carry them. A field that a
-version lacks reads as its default; writing another value there is an error unless the field is `ignorable`. One
-rule: attribute names are Kafka's names in snake case, and defaults are Kafka's. This module must never know how
-bytes are read or written: that is `reading` and `writing`.
+    @response(HeartbeatRequest)
+    class HeartbeatResponse(Message):
+        error_code: int = int16("0+")
+
+The class is the table: its api key and so its versions, its fields in wire order, the versions that carry each of
+them, and for a request the class of its response. A field that a version lacks reads as its default; writing another
+value there is an error unless the field is `ignorable`. Attribute names are Kafka's names in snake case, and defaults
+are Kafka's. How bytes are read and written is the business of `reading` and `writing`.
 """
 
 import dataclasses
@@ -18,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
 
+from headgate.base.ids import ApiKey
 from headgate.wire.apis import APIS
 
 T = TypeVar("T")
@@ -76,7 +81,6 @@ class FieldSpec:
     default: Any
     ignorable: bool = False
     tag: int | None = None
-    never_flexible: bool = False  # the client id of request header 2 keeps its old form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +107,26 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Message(Struct):
-    """A request, a response or a header: a struct that stands alone and so has versions of its own."""
+    """A request or a response: a struct that has an api key and the versions of its api."""
 
+    api_key: ClassVar[ApiKey]
     valid: ClassVar[range]
     flexible: ClassVar[range]
 
 
 S = TypeVar("S", bound=Struct)
 M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Request(Message, Generic[M]):
+    """A request whose response is an `M`."""
+
+    _response: ClassVar[type[Message]]
+
+    @classmethod
+    def response_class(cls) -> type[M]:
+        return cast("type[M]", cls._response)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -131,23 +147,28 @@ def struct(cls: type[S]) -> type[S]:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def message(*, api_key: int) -> Callable[[type[M]], type[M]]:
-    """A request or response: its versions are those of its call."""
+def request(api_key: ApiKey) -> Callable[[type[S]], type[S]]:
+    """A request, in the versions of its api."""
     api = APIS[api_key]
-    flexible = range(0) if api.first_flexible is None else range(api.first_flexible, NEWEST + 1)
-    return _standing_alone(range(api.min_version, api.max_version + 1), flexible)
+
+    def decorate(cls: type[S]) -> type[S]:
+        made = cast("type[Message]", struct(cls))
+        made.api_key = api_key
+        made.valid = range(api.min_version, api.max_version + 1)
+        made.flexible = range(0) if api.first_flexible is None else range(api.first_flexible, NEWEST + 1)
+        return cast("type[S]", made)
+
+    return decorate
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def header(*, valid: str, flexible: str) -> Callable[[type[M]], type[M]]:
-    return _standing_alone(versions_of(valid), versions_of(flexible))
+def response(to: type[Request[M]]) -> Callable[[type[M]], type[M]]:
+    """The response to a request; it has the same api key and versions."""
 
-
-def _standing_alone(valid: range, flexible: range) -> Callable[[type[M]], type[M]]:
     def decorate(cls: type[M]) -> type[M]:
         made = struct(cls)
-        made.valid = valid
-        made.flexible = flexible
+        made.api_key, made.valid, made.flexible = to.api_key, to.valid, to.flexible
+        to._response = made  # noqa: SLF001 - the two are declared together
         return made
 
     return decorate
@@ -161,7 +182,6 @@ def _spec(
     nullable: str = "none",
     ignorable: bool = False,
     tag: int | None = None,
-    never_flexible: bool = False,
 ) -> Any:
     spec = FieldSpec(
         type=kind,
@@ -170,7 +190,6 @@ def _spec(
         default=default,
         ignorable=ignorable,
         tag=tag,
-        never_flexible=never_flexible,
     )
     return field(default=default, metadata={"wire": spec})
 
@@ -214,7 +233,6 @@ def string(
     default: str | None = "",
     ignorable: bool = False,
     tag: int | None = None,
-    never_flexible: bool = False,
 ) -> str | None: ...
 def string(
     versions: str,
@@ -223,12 +241,8 @@ def string(
     default: str | None = "",
     ignorable: bool = False,
     tag: int | None = None,
-    never_flexible: bool = False,
 ) -> str | None:
-    made = _spec(
-        STRING, versions, default, nullable=nullable, ignorable=ignorable, tag=tag, never_flexible=never_flexible
-    )
-    return cast("str | None", made)
+    return cast("str | None", _spec(STRING, versions, default, nullable=nullable, ignorable=ignorable, tag=tag))
 
 
 def binary(versions: str) -> bytes:

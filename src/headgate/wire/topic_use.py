@@ -14,9 +14,13 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from headgate.base.errors import WireError
+from headgate.base.ids import ApiKey
 from headgate.wire.primitives import Buffer, read_uvarint
 
-PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
+# Plain integers: they are compared for each part of a response.
+PRODUCE: Final = int(ApiKey.PRODUCE)
+FETCH: Final = int(ApiKey.FETCH)
+SHARE_FETCH: Final = int(ApiKey.SHARE_FETCH)
 _I16: Final = Struct(">h").unpack_from
 _I32: Final = Struct(">i").unpack_from
 _BATCH: Final = Struct(">qiibIhi").unpack_from  # up to LastOffsetDelta

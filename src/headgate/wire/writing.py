@@ -72,7 +72,7 @@ class _Writer:
     def _field(self, spec: FieldSpec, source: str, add: str) -> None:
         out = self.out
         nullable = self.version in spec.nullable
-        flexible = self.flexible and not spec.never_flexible
+        flexible = self.flexible
         value = out.fresh("v")
         out.line(f"{value} = {source}")
         with out.block(f"if {value} is None:"):

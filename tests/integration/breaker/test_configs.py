@@ -31,9 +31,9 @@ from headgate.wire.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from headgate.wire.registry import CALLS
 from tests.support.cluster import Cluster
 from tests.support.gateway_thread import GatewayThread
+from tests.support.messages import REQUESTS
 from tests.support.ports import port_block
 from tests.support.raw_client import RawClient
 from tests.support.share_scene import (
@@ -110,7 +110,9 @@ def alteration(
 def alter(
     client: RawClient, key: int, version: int, *groups: tuple[str, list[Asked]], validate_only: bool = False
 ) -> list[tuple[str, int, str | None]]:
-    answer: Any = client.call(key, version, alteration(key, *groups, validate_only=validate_only), CALLS[key].response)
+    answer: Any = client.call(
+        key, version, alteration(key, *groups, validate_only=validate_only), REQUESTS[key].response_class()
+    )
     return [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
 
 

@@ -11,18 +11,19 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headgate.base.errors import ClusterError
-from headgate.base.ids import ApiKey, ApiVersion, NodeId
+from headgate.base.ids import ApiKey, NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.embedded import EmbeddedKafka, SecurityProtocol
 from headgate.embedded.java import class_path, find_java
 from headgate.proxy.interceptor import Forward, Hold, Interceptor, OnRequest, Outcome, RequestFrame, Session
-from headgate.wire.codec import decode, encode
-from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.codec import encode
+from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.messages.sasl import SaslAuthenticateRequest
 from tests.integration.gateway.exercise import new_topic, round_trip, until
 from tests.support.certificates import make_certificates
@@ -55,7 +56,7 @@ SETTINGS = {
 
 
 @dataclass
-class Prober(Interceptor):
+class Prober(Interceptor[Any]):
     """Asks the broker for a right on the client's connection: with each FindCoordinator, and by a clock."""
 
     api_keys = frozenset((ApiKey(10),))
@@ -70,10 +71,10 @@ class Prober(Interceptor):
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
         return Hold(self._asked(session), deadline=10.0) if self.active else Forward()
 
-    async def _asked(self, session: Session) -> Outcome:
+    async def _asked(self, session: Session) -> Outcome[Any]:
         await self._probe(session)
         return Forward()
 
@@ -88,9 +89,7 @@ class Prober(Interceptor):
 
     async def _probe(self, session: Session) -> None:
         probe = HeartbeatRequest(group_id="probe", generation_id=-1, member_id="headgate-probe")
-        body = encode(probe, HEARTBEAT_VERSION)
-        answer = await session.call(ApiKey(HEARTBEAT), ApiVersion(HEARTBEAT_VERSION), body, deadline=30.0)
-        self.answers.append(decode(HeartbeatResponse, HEARTBEAT_VERSION, answer).error_code)
+        self.answers.append((await session.call(probe, HEARTBEAT_VERSION, deadline=30.0)).error_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

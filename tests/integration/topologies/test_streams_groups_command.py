@@ -22,7 +22,6 @@ from headgate.kafka.group_admin import GroupError, GroupOutline, describe_stream
 from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
     IncrementalConfig,
 )
 from headgate.wire.messages.streams import (
@@ -31,7 +30,6 @@ from headgate.wire.messages.streams import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdateRequest,
-    StreamsGroupTopologyDescriptionUpdateResponse,
     TaskIds,
 )
 from tests.integration.gateway.exercise import until
@@ -81,7 +79,7 @@ class Member:
         )
 
         async def send(link: BrokerConnection, groups: Sequence[str]) -> dict[str, GroupError | None]:
-            answer = await link.ask(PUSH, request, StreamsGroupTopologyDescriptionUpdateResponse, lowest=0, highest=0)
+            answer = await link.ask(request, lowest=0, highest=0)
             code = answer.error_code
             return dict.fromkeys(groups, group_error(code, answer.error_message) if code else None)
 
@@ -117,7 +115,7 @@ class Member:
             link: BrokerConnection, groups: Sequence[str]
         ) -> dict[str, StreamsGroupHeartbeatResponse | GroupError]:
             version = self._version
-            answer = await link.ask(HEARTBEAT, request, StreamsGroupHeartbeatResponse, lowest=version, highest=version)
+            answer = await link.ask(request, lowest=version, highest=version)
             code = answer.error_code
             return dict.fromkeys(groups, group_error(code, answer.error_message) if code else answer)
 
@@ -131,13 +129,7 @@ class Member:
             resource_type=GROUP_RESOURCE, resource_name=self._group, configs=(setting,)
         )
         link = await connections.bootstrap()
-        answer = await link.ask(
-            ALTER_CONFIGS,
-            IncrementalAlterConfigsRequest(resources=(resource,)),
-            IncrementalAlterConfigsResponse,
-            lowest=1,
-            highest=1,
-        )
+        answer = await link.ask(IncrementalAlterConfigsRequest(resources=(resource,)), lowest=1, highest=1)
         assert [one.error_code for one in answer.responses] == [0], answer
 
 

@@ -300,7 +300,7 @@ async def test_topics_above_the_bound_of_a_connection_are_added_up() -> None:
 def test_a_response_after_the_end_of_its_client_leaves_nothing_behind() -> None:
     tracker = UsageTracker(Principals(), TopicResolver(no_topics), SystemClock())
     usage, groups = TopicUsageInterceptor(tracker), GroupMembershipInterceptor(tracker)
-    session: Any = SimpleNamespace(number=1, peer="h", know=lambda *_: None)
+    session: Any = SimpleNamespace(number=1, peer="h", use_fast_path=lambda *_: None)
 
     def frame(key: int, version: int, message: Message) -> RequestFrame:
         return RequestFrame(
@@ -314,6 +314,8 @@ def test_a_response_after_the_end_of_its_client_leaves_nothing_behind() -> None:
     groups.on_open(session)
     produced = usage.on_request(frame(PRODUCE, 13, produce(ID_1)), session).context
     joined = groups.on_request(frame(HEARTBEAT, 4, HeartbeatRequest(group_id="g", member_id="m")), session).context
+    assert produced is not None
+    assert joined is not None
     usage.on_close(session)
     groups.on_close(session)
     usage.on_chunk(memoryview(answer(PRODUCE, 13, 7, took(ID_1))), produced, session)

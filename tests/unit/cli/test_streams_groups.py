@@ -265,7 +265,7 @@ def test_what_takes_long_is_told_on_standard_error(monkeypatch: pytest.MonkeyPat
 
 
 def word_count() -> DescribedStreamsGroup:
-    return opened()[1].groups[0]
+    return opened().groups[0]
 
 
 def test_members_are_printed_with_their_tasks() -> None:

@@ -65,7 +65,7 @@ class FakeBroker:
     error: int = 0
     asked: list[Message] = field(default_factory=list)
 
-    async def call(self, _key: int, request: Message, _answer_class: type[Message], _version: int) -> Message:
+    async def call(self, request: Message, _version: int) -> Message:
         self.asked.append(request)
         match request:
             case IncrementalAlterConfigsRequest(resources=resources):
@@ -207,7 +207,7 @@ def test_another_error_proves_nothing() -> None:
 
 def test_a_broker_that_does_not_answer_leaves_everything_open() -> None:
     class Dead(FakeBroker):
-        async def call(self, _key: int, _request: Message, _answer_class: type[Message], _version: int) -> Message:
+        async def call(self, _request: Message, _version: int) -> Message:
             raise ClusterError("no answer within 10 s")
 
     answers = ask(Dead(), described=ClusterError("no answer within 10 s"))

@@ -34,7 +34,7 @@ from headgate.doctor.rights import (
 from headgate.wire.messages.cluster import MetadataTopic
 from headgate.wire.messages.configs import DescribeConfigsResponse, DescribeConfigsResult
 from headgate.wire.messages.groups import HeartbeatResponse
-from headgate.wire.schema import Message
+from headgate.wire.schema import Message, Request
 
 DOC = (Path(__file__).parents[3] / "docs" / "operate.md").read_text("utf-8")
 TOOLS = KafkaTools(bootstrap="b:9092", principal="User:headgate")
@@ -49,8 +49,9 @@ class FakeBroker:
     answers: dict[type[Message], Message]
     asked: list[Message] = field(default_factory=list)
 
-    async def call(self, _key: int, request: Message, answer_class: type[Message], _version: int) -> Message:
+    async def call(self, request: Request[Any], _version: int) -> Message:
         self.asked.append(request)
+        answer_class = request.response_class()
         if answer_class not in self.answers:
             raise ClusterError("the connection ended")
         return self.answers[answer_class]

@@ -39,7 +39,7 @@ async def ask(host: str, port: int, *, times: int = 1, tls: ssl.SSLContext | Non
     caller = await BrokerConnection.connect(host, port, timeout=5, tls=tls)
     request = ApiVersionsRequest(client_software_name="headgate", client_software_version="1")
     try:
-        return [await caller.call(API_VERSIONS, request, ApiVersionsResponse, VERSION) for _ in range(times)]
+        return [await caller.call(request, VERSION) for _ in range(times)]
     finally:
         caller.close()
 

@@ -16,7 +16,7 @@ LIST_GROUPS = 16
 
 async def ask(connections: Connections, *, lowest: int, highest: int) -> ListGroupsResponse:
     link = await connections.bootstrap()
-    return await link.ask(LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse, lowest=lowest, highest=highest)
+    return await link.ask(ListGroupsRequest(), lowest=lowest, highest=highest)
 
 
 @pytest.mark.parametrize(("theirs", "expected"), [((0, 2), 2), ((0, 3), 3), ((1, 9), 4)])

@@ -34,10 +34,9 @@ class FakeBroker:
         self._offered = offered
         self.asked: list[Any] = []
 
-    async def call(self, key: int, request: Any, answer_class: type[Any], version: int) -> Any:
-        self.asked.append((key, version, request))
+    async def call(self, request: Any, version: int) -> Any:
+        self.asked.append((request.api_key, version, request))
         if isinstance(request, SaslHandshakeRequest):
-            assert answer_class is SaslHandshakeResponse
             code = 0 if request.mechanism in self._offered else 33
             return SaslHandshakeResponse(error_code=code, mechanisms=self._offered)
         assert isinstance(request, SaslAuthenticateRequest)

@@ -1,12 +1,11 @@
 """An interceptor that does what a test says, and writes down what it saw."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.base.ids import ApiKey
 from headgate.proxy.interceptor import (
-    CloseCause,
     Forward,
     Interceptor,
     OnRequest,
@@ -19,7 +18,7 @@ from headgate.proxy.interceptor import (
 HEARTBEAT = ApiKey(12)
 
 
-class Scripted(Interceptor):
+class Scripted(Interceptor[Any]):
     """Calls what it is given; what is not given passes. `events` has every call in order, of all that share it."""
 
     def __init__(
@@ -49,7 +48,7 @@ class Scripted(Interceptor):
         self._chunk = chunk
         self._opened = opened
 
-    def adds(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002
+    def added_versions(self, broker: Mapping[int, tuple[int, int]]) -> Mapping[int, tuple[int, int]]:  # noqa: ARG002
         return self._adds
 
     def on_open(self, session: Session) -> None:
@@ -57,9 +56,9 @@ class Scripted(Interceptor):
         if self._opened is not None:
             self._opened(session)
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:
         self.events.append(f"{self.name} request {request.correlation_id}")
-        outcome: OnRequest = Forward() if self._request is None else self._request(request, session)
+        outcome: OnRequest[Any] = Forward() if self._request is None else self._request(request, session)
         return outcome
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
@@ -72,25 +71,6 @@ class Scripted(Interceptor):
         self.chunks.append(bytes(view))
         if self._chunk is not None:
             self._chunk(bytes(view))
-
-
-class Farewell(Scripted):
-    """One that has something to do before the upstream is closed."""
-
-    def __init__(self, work: Callable[[Session], Awaitable[object]], name: str = "it") -> None:
-        super().__init__(name, keys=())
-        self._work = work
-        self.causes: list[CloseCause] = []
-        self.results: list[object] = []
-
-    async def before_upstream_close(self, session: Session, cause: CloseCause, deadline: float) -> None:
-        assert deadline > 0
-        self.causes.append(cause)
-        try:
-            self.results.append(await self._work(session))
-        except BaseException as failure:
-            self.results.append(failure)
-            raise
 
 
 async def at_once(value: Any) -> Any:

@@ -105,7 +105,7 @@ async def turns(count: int = 10) -> None:
 
 @asynccontextmanager
 async def stage(
-    *interceptors: Interceptor, upstream: FakeUpstream | None = None, seen: bool = True, **settings: Any
+    *interceptors: Interceptor[Any], upstream: FakeUpstream | None = None, seen: bool = True, **settings: Any
 ) -> AsyncIterator[Stage]:
     """Start both; with `seen` the gateway has seen the cluster before the test goes on."""
     async with upstream or FakeUpstream() as fake:

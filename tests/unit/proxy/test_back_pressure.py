@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import pack
+from typing import Any
 
 from headgate.base.ids import ApiKey
 from headgate.proxy.connection import _LARGEST_BACKLOG
@@ -148,12 +149,12 @@ async def _send_all(end: End, front: bytes, size: int, behind: bytes) -> None:
     await end.send(behind)
 
 
-class AnswerMuch(Interceptor):
+class AnswerMuch(Interceptor[Any]):
     """Answers Heartbeats itself, with more bytes than were asked with."""
 
     api_keys = frozenset((ApiKey(12),))
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
         return Answer(_at_once(bytes(10_000)))
 
 
@@ -196,7 +197,7 @@ async def test_a_client_with_thousands_of_open_calls_is_read_again_when_some_are
         assert not connection.pending
 
 
-class HoldEverything(Interceptor):
+class HoldEverything(Interceptor[Any]):
     """Holds Heartbeats until it is told to let them go."""
 
     api_keys = frozenset((ApiKey(12),))
@@ -204,10 +205,10 @@ class HoldEverything(Interceptor):
     def __init__(self) -> None:
         self.go = asyncio.Event()
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
         return Hold(self._wait(), deadline=10)
 
-    async def _wait(self) -> Forward:
+    async def _wait(self) -> Forward[Any]:
         await self.go.wait()
         return Forward()
 
@@ -230,7 +231,7 @@ async def test_behind_a_held_request_one_buffer_is_read_and_then_all_of_it() -> 
         assert len(connection.pending) == 2
 
 
-class AnswerSlowly(Interceptor):
+class AnswerSlowly(Interceptor[Any]):
     """Answers Heartbeats itself, when it is told to."""
 
     api_keys = frozenset((ApiKey(12),))
@@ -238,7 +239,7 @@ class AnswerSlowly(Interceptor):
     def __init__(self) -> None:
         self.go = asyncio.Event()
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
         return Answer(self._answer())
 
     async def _answer(self) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from struct import pack
+from typing import Any
 
 import pytest
 from structlog.typing import EventDict
@@ -21,13 +22,13 @@ from tests.unit.proxy.stage import Stage, stage, until
 from tests.unit.proxy.test_order import heartbeat
 
 
-class Broken(Interceptor):
+class Broken(Interceptor[Any]):
     """Has a bug, and must not let the answer pass."""
 
     api_keys = frozenset((ApiKey(12),))
     fail_closed = True
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
         return Forward(context=self)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Everything at once, from a seed: held, rewritten, split, answered and passing calls, in pieces, with slow readers.
+"""Everything at once, from a seed: held, rewritten, answered and passing calls, in pieces, with slow readers.
 
 The client must get an answer to each request, in order, with the content that belongs to it. A link that is paused or
 held and never goes on shows here as a deadline that passes.
@@ -14,7 +14,6 @@ import pytest
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
-    Call,
     Forward,
     Hold,
     Interceptor,
@@ -24,7 +23,6 @@ from headgate.proxy.interceptor import (
     ResponseFrame,
     Rewritten,
     Session,
-    Split,
 )
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
@@ -34,10 +32,10 @@ from tests.unit.proxy.test_order import metadata, produce
 
 HEARTBEAT, VERSION = ApiKey(12), ApiVersion(4)
 COUNT = 150
-PROBE = encode(HeartbeatRequest(group_id="probe"), 4)
+PROBE = HeartbeatRequest(group_id="probe")
 
 
-class Moody(Interceptor):
+class Moody(Interceptor[Any]):
     """Does another thing with each Heartbeat; the error code of the answer must be what the request asked for."""
 
     api_keys = frozenset((HEARTBEAT,))
@@ -45,7 +43,7 @@ class Moody(Interceptor):
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:
         wanted = decode(HeartbeatRequest, 4, request.body).generation_id
         body = bytes(request.body)
         answer = encode(HeartbeatResponse(error_code=wanted), 4)
@@ -53,17 +51,16 @@ class Moody(Interceptor):
             Forward,
             lambda: Forward(context=wanted),
             lambda: Rewritten(body, context=wanted),
-            lambda: Split([Call(HEARTBEAT, VERSION, body)] * 2, lambda bodies: bodies[0]),
             lambda: Answer(self._later(answer)),
         ]
         choose = self._chance.choice(outcomes)
         if self._chance.random() < 0.3:
             return Hold(self._probed(session, choose), deadline=10)
-        outcome: OnRequest = choose()
+        outcome: OnRequest[Any] = choose()
         return outcome
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
-        outcome: Forward | Rewritten = Forward()
+        outcome: OnResponse = Forward()
         if self._chance.random() < 0.5:
             outcome = Rewritten(bytes(response.body))
         return Hold(self._later(outcome), deadline=10) if self._chance.random() < 0.4 else outcome
@@ -75,7 +72,7 @@ class Moody(Interceptor):
 
     async def _probed(self, session: Session, choose: Callable[[], Any]) -> Any:
         if self._chance.random() < 0.5:
-            await session.call(HEARTBEAT, VERSION, PROBE)
+            await session.call(PROBE, 4)
         return await self._later(None) or choose()
 
 

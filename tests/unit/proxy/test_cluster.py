@@ -14,7 +14,7 @@ from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection
 from headgate.proxy.ends import Ends
 from headgate.proxy.interceptor import CloseCause
-from headgate.wire.messages.cluster import MetadataBroker, MetadataRequest, MetadataResponse
+from headgate.wire.messages.cluster import MetadataBroker, MetadataRequest
 from tests.support.fake_upstream import CLUSTER_ID, HOST, FakeUpstream
 from tests.unit.proxy.stage import Stage, config, stage, turns, until
 from tests.unit.proxy.test_addresses import look_again
@@ -155,7 +155,7 @@ async def test_a_caller_turns_every_answer_that_is_none_into_an_error(name: str)
     async with server:
         caller = await BrokerConnection.connect(*server.sockets[0].getsockname(), timeout=5)
         with pytest.raises(ClusterError):
-            await caller.call(3, MetadataRequest(), MetadataResponse, 12)
+            await caller.call(MetadataRequest(), 12)
         caller.close()
         await turns()
 
@@ -164,7 +164,7 @@ async def test_a_caller_has_a_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         caller = await BrokerConnection.connect(*silent.getsockname(), timeout=0.05)
         with pytest.raises(ClusterError, match=r"no response to Metadata within 0\.05 s"):
-            await caller.call(3, MetadataRequest(), MetadataResponse, 12)
+            await caller.call(MetadataRequest(), 12)
 
 
 async def test_the_monitor_survives_a_hostile_broker() -> None:

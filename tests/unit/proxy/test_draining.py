@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
@@ -154,7 +155,7 @@ async def test_a_slow_client_still_gets_its_last_answer() -> None:
         assert on.ended == DRAINED
 
 
-class HoldBoth(Interceptor):
+class HoldBoth(Interceptor[Any]):
     """Holds a Heartbeat, and its answer, until it is told to let them go."""
 
     api_keys = frozenset((ApiKey(12),))
@@ -163,13 +164,13 @@ class HoldBoth(Interceptor):
         self.request = asyncio.Event()
         self.response = asyncio.Event()
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
         return Hold(self._forward(self.request), deadline=10)
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
         return Hold(self._forward(self.response), deadline=10)
 
-    async def _forward(self, event: asyncio.Event) -> Forward:
+    async def _forward(self, event: asyncio.Event) -> Forward[Any]:
         await event.wait()
         return Forward(context=self)
 

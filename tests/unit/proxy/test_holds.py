@@ -8,34 +8,30 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
-    Call,
     CloseCause,
     Forward,
     Hold,
     Rewritten,
-    Split,
 )
 from headgate.proxy.pending import MOST_BEFORE_OPENED
 from headgate.wire.codec import encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
-from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after, at_once
+from tests.unit.proxy.scripted import Scripted, after, at_once
 from tests.unit.proxy.stage import stage, until
 from tests.unit.proxy.test_interceptors import OURS, THEIRS, code, exchange, sends
 from tests.unit.proxy.test_order import heartbeat, metadata, numbers, produce
 
 
-@pytest.mark.parametrize("outcome", ["forward", "rewritten", "answer", "split"])
+@pytest.mark.parametrize("outcome", ["forward", "rewritten", "answer"])
 async def test_a_held_request_goes_as_it_is_decided(outcome: str) -> None:
     go = asyncio.Event()
     body = encode(HeartbeatRequest(group_id="another"), 4)
     outcomes: dict[str, Callable[[], Any]] = {
         "forward": Forward,
         "rewritten": lambda: Rewritten(body),
-        "answer": lambda: Answer(at_once(encode(OURS, 4))),
-        "split": lambda: Split([Call(HEARTBEAT, ApiVersion(4), body)], lambda bodies: bodies[0]),
+        "answer": lambda: Answer(encode(OURS, 4)),
     }
     async with stage(Scripted(request=lambda *_: Hold(after(go, outcomes[outcome]()), deadline=10))) as on:
         client, broker = await on.pair()
@@ -54,7 +50,7 @@ async def test_a_held_request_goes_as_it_is_decided(outcome: str) -> None:
 async def test_a_hold_whose_deadline_passes_forwards_the_request(logs: list[EventDict]) -> None:
     cancelled: list[bool] = []
 
-    async def never() -> Forward:
+    async def never() -> Forward[Any]:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -74,7 +70,7 @@ async def test_a_hold_whose_deadline_passes_forwards_the_request(logs: list[Even
 async def test_a_hold_of_a_client_that_goes_away_is_cancelled_and_nothing_is_sent() -> None:
     cancelled = asyncio.Event()
 
-    async def stubborn() -> Forward:
+    async def stubborn() -> Forward[Any]:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

@@ -11,7 +11,6 @@ from headgate.proxy.interceptor import (
     Answer,
     Forward,
     Hold,
-    Split,
 )
 from tests.support.fake_upstream import request
 from tests.unit.proxy.scripted import Scripted, after, at_once, fails
@@ -47,7 +46,7 @@ FAILING: dict[str, Callable[[], Scripted]] = {
         request=sends(Forward("c")), response=lambda *_: Hold(fails(FAILURE), deadline=10)
     ),
     "hold of an answer comes to an answer": lambda: Scripted(
-        request=sends(Forward("c")), response=lambda *_: Hold(at_once(Split((), nothing)), deadline=10)
+        request=sends(Forward("c")), response=lambda *_: Hold(at_once(Answer(b"")), deadline=10)
     ),
     "hold of an answer is cancelled": lambda: Scripted(
         request=sends(Forward("c")), response=lambda *_: Hold(cancelled(), deadline=10)

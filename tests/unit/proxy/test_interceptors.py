@@ -4,26 +4,22 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from structlog.typing import EventDict
-
 from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
-    Call,
     Forward,
     Hold,
     RequestFrame,
     ResponseFrame,
     Rewritten,
     Session,
-    Split,
 )
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest
 from headgate.wire.messages.data import ProduceRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.support.fake_upstream import HOST, Broker, Client, Request, answer, body_of, request
-from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after, at_once
+from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after
 from tests.unit.proxy.stage import stage, turns
 from tests.unit.proxy.test_order import heartbeat, metadata, numbers, produce
 
@@ -64,7 +60,7 @@ async def test_what_is_forwarded_without_a_context_is_not_asked_about_again() ->
 async def test_what_is_forwarded_with_a_context_comes_back_with_it() -> None:
     seen: list[bytes] = []
 
-    def look(response: ResponseFrame, _: object) -> Forward:
+    def look(response: ResponseFrame, _: object) -> Forward[Any]:
         seen.append(bytes(response.body))
         return Forward()
 
@@ -79,7 +75,7 @@ async def test_what_is_forwarded_with_a_context_comes_back_with_it() -> None:
 async def test_an_interceptor_sees_who_asks_what() -> None:
     seen: list[RequestFrame] = []
 
-    def look(request: RequestFrame, _: Session) -> Forward:
+    def look(request: RequestFrame, _: Session) -> Forward[Any]:
         seen.append(request)
         return Forward()
 
@@ -125,11 +121,11 @@ async def test_interceptors_are_asked_in_their_order_and_answers_in_the_opposite
     events: list[str] = []
 
     def one(name: str) -> Scripted:
-        def on_request(request: RequestFrame, _: Session) -> Rewritten:
+        def on_request(request: RequestFrame, _: Session) -> Rewritten[Any]:
             asked = decode(HeartbeatRequest, 4, request.body)
             return Rewritten(encode(HeartbeatRequest(group_id=asked.group_id + name), 4), context=name)
 
-        def on_response(response: Any, context: object) -> Rewritten:
+        def on_response(response: Any, context: object) -> Rewritten[Any]:
             answered = decode(HeartbeatResponse, 4, response.body)
             return Rewritten(encode(HeartbeatResponse(error_code=answered.error_code * 10 + int(str(context))), 4))
 
@@ -158,7 +154,7 @@ async def test_what_one_interceptor_rewrote_is_not_lost_when_the_next_one_waits(
 
 
 async def test_answers_of_metadata_that_an_interceptor_gives_have_the_gateways_addresses() -> None:
-    async with stage(Scripted(keys=(3,), request=lambda *_: Answer(at_once(encode(on.upstream.metadata(), 12))))) as on:
+    async with stage(Scripted(keys=(3,), request=lambda *_: Answer(encode(on.upstream.metadata(), 12)))) as on:
         client, broker = await on.pair()
         await client.send(metadata(1))
         assert HOST.encode() not in await client.frame()
@@ -179,7 +175,7 @@ async def test_an_opened_produce_without_an_answer_takes_no_place_in_the_order()
 
 
 async def test_an_opened_produce_without_an_answer_gets_none_from_an_interceptor_either() -> None:
-    it = Scripted(keys=(0,), request=lambda *_: Answer(at_once(b"an answer")))
+    it = Scripted(keys=(0,), request=lambda *_: Answer(b"an answer"))
     async with stage(it) as on:
         client, _ = await on.pair()
         await client.send(request(0, 13, ProduceRequest(acks=0)), produce(1, 2))
@@ -190,7 +186,7 @@ async def test_an_opened_produce_without_an_answer_gets_none_from_an_interceptor
 
 
 async def test_an_interceptor_may_answer_at_once() -> None:
-    async with stage(Scripted(request=lambda *_: Answer(at_once(encode(OURS, 4))))) as on:
+    async with stage(Scripted(request=lambda *_: Answer(encode(OURS, 4)))) as on:
         client, broker = await on.pair()
         await client.send(heartbeat(1))
         assert await client.frame() == answer(12, 4, 1, OURS)
@@ -213,7 +209,7 @@ async def test_requests_behind_a_slow_answer_wait_for_it() -> None:
 async def test_interceptors_in_front_of_the_one_that_answers_see_the_answer() -> None:
     events: list[str] = []
     first = Scripted("first", events=events, request=sends(Forward("c")))
-    second = Scripted("second", events=events, request=lambda *_: Answer(at_once(encode(OURS, 4))))
+    second = Scripted("second", events=events, request=lambda *_: Answer(encode(OURS, 4)))
     third = Scripted("third", events=events)
     async with stage(first, second, third) as on:
         client, _ = await on.pair()
@@ -222,58 +218,8 @@ async def test_interceptors_in_front_of_the_one_that_answers_see_the_answer() ->
     assert events == ["first request 1", "second request 1", "first response c"]
 
 
-# Split.
-
-
-async def test_a_call_may_be_split_and_its_answers_merged() -> None:
-    calls = [Call(HEARTBEAT, ApiVersion(4), encode(HeartbeatRequest(group_id=name), 4)) for name in ("a", "b", "c")]
-
-    def merge(bodies: Any) -> bytes:
-        codes = [decode(HeartbeatResponse, 4, body).error_code for body in bodies]
-        return encode(HeartbeatResponse(error_code=int("".join(map(str, codes)))), 4)
-
-    async with stage(Scripted(request=lambda *_: Split(calls, merge))) as on:
-        client, broker = await on.pair()
-        await client.send(metadata(1), heartbeat(2), metadata(3))
-        await broker.reply(on.upstream.metadata())
-        names = []
-        for number in (1, 2, 3):
-            asked = await broker.reply(HeartbeatResponse(error_code=number))
-            names.append(decode(HeartbeatRequest, 4, asked.body).group_id)
-            assert asked.header.client_id == b"headgate"
-        assert names == ["a", "b", "c"]
-        assert await numbers(client, 1) == [1]
-        merged = await client.frame()
-        assert merged[4:8] == b"\x00\x00\x00\x02"
-        assert code(merged) == 123
-        await broker.reply(on.upstream.metadata())
-        assert await numbers(client, 1) == [3]
-
-
-async def test_a_split_into_nothing_is_merged_from_nothing() -> None:
-    async with stage(Scripted(request=lambda *_: Split((), lambda _: encode(OURS, 4)))) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        assert code(await client.frame()) == OURS.error_code
-        assert await broker.is_quiet()
-
-
-async def test_a_split_that_cannot_be_merged_ends_the_connection(logs: list[EventDict]) -> None:
-    """Its calls have been made: the request cannot be forwarded any more."""
-
-    def merge(_: Any) -> bytes:
-        raise RuntimeError("a bug")
-
-    async with stage(Scripted(request=lambda *_: Split((), merge))) as on:
-        client, _ = await on.pair()
-        await client.send(heartbeat(1))
-        assert await client.rest() == b""
-        assert on.ended == {"internal": 1}
-    assert [event["event"] for event in logs if event["log_level"] == "error"]
-
-
 async def test_an_added_call_is_announced_and_answered_by_its_interceptor() -> None:
-    it = Scripted(keys=(93,), adds={93: (0, 0)}, request=lambda *_: Answer(at_once(b"stored")))
+    it = Scripted(keys=(93,), adds={93: (0, 0)}, request=lambda *_: Answer(b"stored"))
     async with stage(it) as on:
         assert on.gateway.routes.announce(on.upstream.versions)[93] == (0, 0)
         client, broker = await on.pair()

@@ -32,7 +32,7 @@ async def test_it_reaches_the_client_as_it_was_decided(size: int, outcome: str) 
 
     def look(response: ResponseFrame, _: object) -> Any:
         seen.append(bytes(response.body))
-        decided = Rewritten(b"ours") if "changed" in outcome else Forward()
+        decided: Any = Rewritten(b"ours") if "changed" in outcome else Forward()
         return Hold(after(go, decided), deadline=10) if "held" in outcome else decided
 
     async with stage(opening(look)) as on:

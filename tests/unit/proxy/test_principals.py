@@ -40,7 +40,7 @@ class Exchange:
         self.version = version
         self.piece = piece
 
-    def ask(self, key: int, version: int, body: bytes) -> object:
+    def ask(self, key: int, version: int, body: bytes) -> Any:
         frame = RequestFrame(
             api_key=ApiKey(key),
             api_version=ApiVersion(version),
@@ -53,7 +53,7 @@ class Exchange:
         assert isinstance(outcome, Forward)
         return outcome.context
 
-    def told(self, context: object, key: int, version: int, body: Message) -> None:
+    def told(self, context: Any, key: int, version: int, body: Message) -> None:
         frame = memoryview(answer(key, version, 1, body))
         for at in range(0, len(frame), self.piece):
             self.principals.on_chunk(frame[at : at + self.piece], context, self.session)

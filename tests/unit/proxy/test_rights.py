@@ -5,14 +5,10 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import ClusterError
+from headgate.base.ids import ApiKey
 from headgate.proxy.rights import Right, Rights, TopicRight, topic_rights
-from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
-from headgate.wire.messages.groups import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    OffsetDeleteResponse,
-)
+from headgate.wire.schema import Request
 
 
 class Connection:
@@ -20,17 +16,14 @@ class Connection:
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
-        self.calls: list[tuple[int, int, bytes]] = []
+        self.calls: list[Any] = []
 
-    async def call(self, key: int, version: int, body: bytes) -> bytes:
-        self.calls.append((key, version, body))
+    async def call(self, request: Request[Any], version: int) -> Any:
+        assert version in request.valid
+        self.calls.append(request)
         if self.code == -1:
             raise ClusterError("no answer")
-        answers: dict[int, Any] = {
-            12: HeartbeatResponse(error_code=self.code),
-            47: OffsetDeleteResponse(error_code=self.code),
-        }
-        return encode(answers[key], version)
+        return request.response_class()(error_code=self.code)
 
 
 class Time:
@@ -43,18 +36,18 @@ class Time:
         return 0
 
 
-@pytest.mark.parametrize(("right", "key"), [(Right.READ, 12), (Right.DELETE, 47)])
+@pytest.mark.parametrize(("right", "key"), [(Right.READ, ApiKey.HEARTBEAT), (Right.DELETE, ApiKey.OFFSET_DELETE)])
 @pytest.mark.parametrize("code", [0, 25, 30, 69])
 async def test_each_right_has_its_probe_and_the_brokers_code_is_the_answer(right: Right, key: int, code: int) -> None:
     connection: Any = Connection(code)
     assert await Rights(Time()).ask(connection, right, "g") == code
-    assert [call[0] for call in connection.calls] == [key]
+    assert [call.api_key for call in connection.calls] == [key]
 
 
 async def test_the_probe_for_read_names_no_real_member() -> None:
     connection: Any = Connection(25)
     await Rights(Time()).ask(connection, Right.READ, "g")
-    asked = decode(HeartbeatRequest, 4, connection.calls[0][2])
+    [asked] = connection.calls
     assert (asked.group_id, asked.generation_id, asked.member_id) == ("g", -1, "headgate-probe")
 
 
@@ -114,10 +107,10 @@ class TopicConnection:
         self.topics = topics
         self.asked: list[MetadataRequest] = []
 
-    async def call(self, key: int, version: int, body: bytes) -> bytes:
-        assert (key, version) == (3, 13)
-        self.asked.append(decode(MetadataRequest, version, body))
-        return encode(MetadataResponse(topics=self.topics), version)
+    async def call(self, request: MetadataRequest, version: int) -> MetadataResponse:
+        assert version == 13
+        self.asked.append(request)
+        return MetadataResponse(topics=self.topics)
 
 
 @pytest.mark.parametrize(

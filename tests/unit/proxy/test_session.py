@@ -1,34 +1,36 @@
 """Calls of our own on a client's connection, and the bytes that watchers see."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
-from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import Forward, Hold, RequestFrame, Rewritten, Session
 from headgate.wire import frames
-from headgate.wire.codec import decode, encode
+from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import ApiVersionsRequest
 from headgate.wire.messages.data import FetchRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from headgate.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest
+from headgate.wire.schema import Request
 from tests.support.fake_upstream import request
-from tests.unit.proxy.scripted import HEARTBEAT, Scripted
+from tests.unit.proxy.scripted import Scripted
 from tests.unit.proxy.stage import stage, turns, until
 from tests.unit.proxy.test_order import heartbeat, metadata, numbers, produce
 from tests.unit.proxy.test_split import HEARTBEAT as HEARTBEAT_CALL
 from tests.unit.proxy.test_split import LARGE, Call, ask, fetch, reach, send_cut
 
-PROBE = encode(HeartbeatRequest(group_id="g", generation_id=-1, member_id="headgate-probe"), 4)
+ASK = HeartbeatRequest(group_id="g", generation_id=-1, member_id="headgate-probe")
+PROBE = encode(ASK, 4)
 ALLOWED = HeartbeatResponse(error_code=25)
 
 
 async def probe(session: Session, *, deadline: float = 5.0) -> int:
     """Ask the broker on the client's own connection; the error code."""
-    body = await session.call(HEARTBEAT, ApiVersion(4), PROBE, deadline=deadline)
-    return decode(HeartbeatResponse, 4, body).error_code
+    return (await session.call(ASK, 4, deadline=deadline)).error_code
 
 
 async def opened(watcher: Scripted) -> Session:
@@ -190,15 +192,16 @@ async def test_a_call_that_the_broker_does_not_have_is_not_sent() -> None:
         await client.send(heartbeat(1))
         await broker.request()
         session = await opened(it)
-        for key, version in ((93, 0), (88, 1), (12, 5), (5000, 0)):
-            with pytest.raises(ClusterError, match=f"does not have api key {key} version {version}"):
-                await session.call(ApiKey(key), ApiVersion(version), b"")
+        asked: tuple[tuple[Request[Any], int], ...] = ((StreamsGroupHeartbeatRequest(), 1), (ASK, 5))
+        for message, version in asked:
+            with pytest.raises(ClusterError, match=f"does not have api key {message.api_key} version {version}"):
+                await session.call(message, version)
         assert await broker.is_quiet()
 
 
 async def test_a_held_request_may_ask_the_broker_first() -> None:
-    def on_request(asked: RequestFrame, session: Session) -> Hold:  # noqa: ARG001
-        async def decide() -> Forward:
+    def on_request(asked: RequestFrame, session: Session) -> Hold[Any]:  # noqa: ARG001
+        async def decide() -> Forward[Any]:
             assert await probe(session) == 25
             return Forward()
 
@@ -216,8 +219,8 @@ async def test_a_held_request_may_ask_the_broker_first() -> None:
 async def test_a_held_answer_may_ask_the_broker_first() -> None:
     it: Scripted
 
-    def on_response(*_: object) -> Hold:
-        async def decide() -> Forward:
+    def on_response(*_: object) -> Hold[Any]:
+        async def decide() -> Forward[Any]:
             assert await probe(it.sessions[0]) == 25
             return Forward()
 
@@ -269,7 +272,7 @@ async def test_a_watcher_sees_exactly_the_bytes_that_the_broker_sent(call: Call)
 async def test_a_watcher_is_told_who_asks_and_sees_the_request_as_far_as_it_has_come() -> None:
     seen: list[tuple[int, str | None, int, bytes]] = []
 
-    def look(frame: RequestFrame, _: Session) -> Forward:
+    def look(frame: RequestFrame, _: Session) -> Forward[Any]:
         seen.append((frame.correlation_id, frame.client_id, frame.size, bytes(frame.body)))
         return Forward()
 
@@ -340,5 +343,5 @@ async def test_a_watcher_that_fails_or_wants_more_than_watching_is_passed_over(l
     assert {event["call"] for event in logs if event["log_level"] == "warning"} == {"on_request", "on_chunk"}
 
 
-def _nothing() -> "asyncio.Future[Forward]":
+def _nothing() -> "asyncio.Future[Forward[Any]]":
     return asyncio.get_running_loop().create_future()

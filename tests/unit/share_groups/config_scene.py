@@ -29,9 +29,9 @@ from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from headgate.wire.registry import CALLS
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import Broker, Client, Request, body_of, request
+from tests.support.messages import REQUESTS
 from tests.unit.proxy.stage import Stage, stage
 
 METADATA, DESCRIBE_CONFIGS, ALTER, INCREMENTAL, LIST_RESOURCES = 3, 32, 33, 44, 74
@@ -201,7 +201,8 @@ class Scene:
     async def ask(self, key: int, version: int, message: Message) -> Message:
         """The answer that the client gets."""
         frame = await self.client.call(key, version, message)
-        return decode(CALLS[key].response, version, body_of(frame, key, version))
+        response_class: type[Message] = REQUESTS[key].response_class()
+        return decode(response_class, version, body_of(frame, key, version))
 
     async def passes(self, key: int, version: int, message: Message, answer: Message | None = None) -> None:
         """Both the request and its answer go through byte for byte."""

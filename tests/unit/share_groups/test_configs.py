@@ -22,8 +22,8 @@ from headgate.wire.messages.configs import (
     IncrementalAlterConfigsResource,
     IncrementalConfig,
 )
-from headgate.wire.registry import CALLS
 from tests.support.fake_upstream import BROKER_VERSIONS, request
+from tests.support.messages import REQUESTS
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.config_scene import (
     ALTER,
@@ -89,7 +89,7 @@ def asked(it: Scene) -> list[tuple[str, bool, list[list[str]]]]:
         if one.key == METADATA:
             found.append(("topics", False, []))
             continue
-        message: Any = decode(CALLS[one.key].request, one.version, one.body)
+        message: Any = decode(REQUESTS[one.key], one.version, one.body)
         named = [[each.name for each in resource.configs] for resource in message.resources]
         found.append(("alter", message.validate_only, named))
     return found

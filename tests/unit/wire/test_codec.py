@@ -10,7 +10,6 @@ from headgate.base.errors import WireError
 from headgate.wire.codec import decode, decode_prefix, encode
 from headgate.wire.messages.data import FetchRequest
 from headgate.wire.messages.groups import HeartbeatRequest
-from headgate.wire.messages.headers import RequestHeader
 from headgate.wire.messages.streams import (
     StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatResponse,
@@ -86,18 +85,12 @@ def test_a_version_that_the_message_does_not_have_is_refused() -> None:
 
 
 def test_bytes_behind_the_message_are_refused_unless_the_end_is_asked_for() -> None:
-    written = encode(RequestHeader(client_id="c"), 2)
+    written = encode(HeartbeatRequest(group_id="g"), 4)
     with pytest.raises(WireError, match="2 bytes behind"):
-        decode(RequestHeader, 2, written + b"ab")
-    message, stop = decode_prefix(RequestHeader, 2, b"zz" + written + b"ab", 2)
-    assert message == RequestHeader(client_id="c")
+        decode(HeartbeatRequest, 4, written + b"ab")
+    message, stop = decode_prefix(HeartbeatRequest, 4, b"zz" + written + b"ab", 2)
+    assert message == HeartbeatRequest(group_id="g")
     assert stop == 2 + len(written)
-
-
-def test_the_client_id_of_a_flexible_header_keeps_its_old_form() -> None:
-    header = RequestHeader(request_api_key=18, request_api_version=3, correlation_id=1, client_id="c")
-    assert encode(header, 2) == bytes.fromhex("0012 0003 00000001 0001 63 00")
-    assert encode(header, 1) == bytes.fromhex("0012 0003 00000001 0001 63")
 
 
 def test_buffers_of_every_kind_are_read() -> None:

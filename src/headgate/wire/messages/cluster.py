@@ -3,11 +3,13 @@
 The gateway rewrites the addresses in these answers, so they are the messages that it always opens.
 """
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     INT32,
     NOT_ASKED,
     STRING,
     Message,
+    Request,
     Struct,
     array,
     boolean,
@@ -15,15 +17,16 @@ from headgate.wire.schema import (
     int16,
     int32,
     int64,
-    message,
+    request,
+    response,
     string,
     struct,
     uuid,
 )
 
 
-@message(api_key=18)
-class ApiVersionsRequest(Message):
+@request(ApiKey.API_VERSIONS)
+class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     """Cluster and node id (KIP-1242) come together or not at all: they say whom the client believes to have dialled."""
 
     client_software_name: str = string("3+", ignorable=True)
@@ -53,7 +56,7 @@ class FinalizedFeature(Struct):
     min_version_level: int = int16("3+")
 
 
-@message(api_key=18)
+@response(ApiVersionsRequest)
 class ApiVersionsResponse(Message):
     """Error 35 comes in version 0, whatever version was asked for."""
 
@@ -72,8 +75,8 @@ class MetadataRequestTopic(Struct):
     name: str | None = string("0+", nullable="10+")
 
 
-@message(api_key=3)
-class MetadataRequest(Message):
+@request(ApiKey.METADATA)
+class MetadataRequest(Request["MetadataResponse"]):
     """No topics at all means all of them in version 0; from version 1 on null means that."""
 
     topics: tuple[MetadataRequestTopic, ...] | None = array(MetadataRequestTopic, "0+", nullable="1+")
@@ -111,7 +114,7 @@ class MetadataTopic(Struct):
     topic_authorized_operations: int = int32("8+", default=NOT_ASKED)
 
 
-@message(api_key=3)
+@response(MetadataRequest)
 class MetadataResponse(Message):
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: tuple[MetadataBroker, ...] = array(MetadataBroker, "0+")
@@ -122,8 +125,8 @@ class MetadataResponse(Message):
     error_code: int = int16("13+", ignorable=True)
 
 
-@message(api_key=10)
-class FindCoordinatorRequest(Message):
+@request(ApiKey.FIND_COORDINATOR)
+class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     key: str = string("0-3")
     key_type: int = int8("1+")
     coordinator_keys: tuple[str, ...] = array(STRING, "4+")
@@ -139,7 +142,7 @@ class Coordinator(Struct):
     error_message: str | None = string("4+", nullable="4+", ignorable=True)
 
 
-@message(api_key=10)
+@response(FindCoordinatorRequest)
 class FindCoordinatorResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")
@@ -150,8 +153,8 @@ class FindCoordinatorResponse(Message):
     coordinators: tuple[Coordinator, ...] = array(Coordinator, "4+")
 
 
-@message(api_key=60)
-class DescribeClusterRequest(Message):
+@request(ApiKey.DESCRIBE_CLUSTER)
+class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     include_cluster_authorized_operations: bool = boolean("0+")
     endpoint_type: int = int8("1+", default=1)
     include_fenced_brokers: bool = boolean("2+")
@@ -166,7 +169,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = boolean("2+")
 
 
-@message(api_key=60)
+@response(DescribeClusterRequest)
 class DescribeClusterResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,16 +1,19 @@
 """Reading and changing the configuration of topics, brokers and groups."""
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     INT8,
     STRING,
     Message,
+    Request,
     Struct,
     array,
     boolean,
     int8,
     int16,
     int32,
-    message,
+    request,
+    response,
     string,
     struct,
 )
@@ -29,8 +32,8 @@ class AlterConfigsResource(Struct):
     configs: tuple[AlterableConfig, ...] = array(AlterableConfig, "0+")
 
 
-@message(api_key=33)
-class AlterConfigsRequest(Message):
+@request(ApiKey.ALTER_CONFIGS)
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     resources: tuple[AlterConfigsResource, ...] = array(AlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")
 
@@ -43,7 +46,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = string("0+")
 
 
-@message(api_key=33)
+@response(AlterConfigsRequest)
 class AlterConfigsResponse(Message):
     throttle_time_ms: int = int32("0+")
     responses: tuple[AlterConfigsResourceResponse, ...] = array(AlterConfigsResourceResponse, "0+")
@@ -63,13 +66,13 @@ class IncrementalAlterConfigsResource(Struct):
     configs: tuple[IncrementalConfig, ...] = array(IncrementalConfig, "0+")
 
 
-@message(api_key=44)
-class IncrementalAlterConfigsRequest(Message):
+@request(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     resources: tuple[IncrementalAlterConfigsResource, ...] = array(IncrementalAlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")
 
 
-@message(api_key=44)
+@response(IncrementalAlterConfigsRequest)
 class IncrementalAlterConfigsResponse(Message):
     throttle_time_ms: int = int32("0+")
     responses: tuple[AlterConfigsResourceResponse, ...] = array(AlterConfigsResourceResponse, "0+")
@@ -82,8 +85,8 @@ class DescribeConfigsResource(Struct):
     configuration_keys: tuple[str, ...] | None = array(STRING, "0+", nullable="0+")
 
 
-@message(api_key=32)
-class DescribeConfigsRequest(Message):
+@request(ApiKey.DESCRIBE_CONFIGS)
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     resources: tuple[DescribeConfigsResource, ...] = array(DescribeConfigsResource, "0+")
     include_synonyms: bool = boolean("1+")
     include_documentation: bool = boolean("3+")
@@ -117,14 +120,14 @@ class DescribeConfigsResult(Struct):
     configs: tuple[DescribedConfig, ...] = array(DescribedConfig, "0+")
 
 
-@message(api_key=32)
+@response(DescribeConfigsRequest)
 class DescribeConfigsResponse(Message):
     throttle_time_ms: int = int32("0+")
     results: tuple[DescribeConfigsResult, ...] = array(DescribeConfigsResult, "0+")
 
 
-@message(api_key=74)
-class ListConfigResourcesRequest(Message):
+@request(ApiKey.LIST_CONFIG_RESOURCES)
+class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     resource_types: tuple[int, ...] = array(INT8, "1+")
 
 
@@ -134,7 +137,7 @@ class ConfigResource(Struct):
     resource_type: int = int8("1+", default=16, ignorable=True)
 
 
-@message(api_key=74)
+@response(ListConfigResourcesRequest)
 class ListConfigResourcesResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

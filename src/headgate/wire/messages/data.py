@@ -4,18 +4,21 @@ The data plane does not use these classes: it walks the frames without building 
 Headgate makes itself, and tests that check the walkers.
 """
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     INT32,
     Message,
+    Request,
     Struct,
     array,
     int8,
     int16,
     int32,
     int64,
-    message,
     nested,
     records,
+    request,
+    response,
     string,
     struct,
     uuid,
@@ -35,8 +38,8 @@ class ProduceTopic(Struct):
     partition_data: tuple[ProducePartition, ...] = array(ProducePartition, "0+")
 
 
-@message(api_key=0)
-class ProduceRequest(Message):
+@request(ApiKey.PRODUCE)
+class ProduceRequest(Request["ProduceResponse"]):
     transactional_id: str | None = string("3+", nullable="3+", default=None)
     acks: int = int16("0+")
     timeout_ms: int = int32("0+")
@@ -84,7 +87,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string("0+", nullable="0+", default=None)
 
 
-@message(api_key=0)
+@response(ProduceRequest)
 class ProduceResponse(Message):
     responses: tuple[ProduceTopicResponse, ...] = array(ProduceTopicResponse, "0+")
     throttle_time_ms: int = int32("1+", ignorable=True)
@@ -123,8 +126,8 @@ class ForgottenTopic(Struct):
     partitions: tuple[int, ...] = array(INT32, "7+")
 
 
-@message(api_key=1)
-class FetchRequest(Message):
+@request(ApiKey.FETCH)
+class FetchRequest(Request["FetchResponse"]):
     cluster_id: str | None = string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     replica_id: int = int32("0-14", default=-1)
     replica_state: ReplicaState = nested(ReplicaState, "15+", tag=1)
@@ -181,7 +184,7 @@ class FetchTopicResponse(Struct):
     partitions: tuple[FetchPartitionResponse, ...] = array(FetchPartitionResponse, "0+")
 
 
-@message(api_key=1)
+@response(FetchRequest)
 class FetchResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)

@@ -1,16 +1,19 @@
 """The calls of classic groups, and those that list, describe and delete groups of every kind."""
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     NOT_ASKED,
     STRING,
     Message,
+    Request,
     Struct,
     array,
     binary,
     boolean,
     int16,
     int32,
-    message,
+    request,
+    response,
     string,
     struct,
 )
@@ -22,8 +25,8 @@ class JoinGroupProtocol(Struct):
     metadata: bytes = binary("0+")
 
 
-@message(api_key=11)
-class JoinGroupRequest(Message):
+@request(ApiKey.JOIN_GROUP)
+class JoinGroupRequest(Request["JoinGroupResponse"]):
     group_id: str = string("0+")
     session_timeout_ms: int = int32("0+")
     rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
@@ -41,7 +44,7 @@ class JoinGroupMember(Struct):
     metadata: bytes = binary("0+")
 
 
-@message(api_key=11)
+@response(JoinGroupRequest)
 class JoinGroupResponse(Message):
     throttle_time_ms: int = int32("2+", ignorable=True)
     error_code: int = int16("0+")
@@ -54,15 +57,15 @@ class JoinGroupResponse(Message):
     members: tuple[JoinGroupMember, ...] = array(JoinGroupMember, "0+")
 
 
-@message(api_key=12)
-class HeartbeatRequest(Message):
+@request(ApiKey.HEARTBEAT)
+class HeartbeatRequest(Request["HeartbeatResponse"]):
     group_id: str = string("0+")
     generation_id: int = int32("0+")
     member_id: str = string("0+")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
 
 
-@message(api_key=12)
+@response(HeartbeatRequest)
 class HeartbeatResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")
@@ -79,8 +82,8 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: tuple[OffsetDeleteRequestPartition, ...] = array(OffsetDeleteRequestPartition, "0+")
 
 
-@message(api_key=47)
-class OffsetDeleteRequest(Message):
+@request(ApiKey.OFFSET_DELETE)
+class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     group_id: str = string("0+")
     topics: tuple[OffsetDeleteRequestTopic, ...] = array(OffsetDeleteRequestTopic, "0+")
 
@@ -97,15 +100,15 @@ class OffsetDeleteResponseTopic(Struct):
     partitions: tuple[OffsetDeleteResponsePartition, ...] = array(OffsetDeleteResponsePartition, "0+")
 
 
-@message(api_key=47)
+@response(OffsetDeleteRequest)
 class OffsetDeleteResponse(Message):
     error_code: int = int16("0+")
     throttle_time_ms: int = int32("0+", ignorable=True)
     topics: tuple[OffsetDeleteResponseTopic, ...] = array(OffsetDeleteResponseTopic, "0+")
 
 
-@message(api_key=16)
-class ListGroupsRequest(Message):
+@request(ApiKey.LIST_GROUPS)
+class ListGroupsRequest(Request["ListGroupsResponse"]):
     states_filter: tuple[str, ...] = array(STRING, "4+")
     types_filter: tuple[str, ...] = array(STRING, "5+")
 
@@ -118,15 +121,15 @@ class ListedGroup(Struct):
     group_type: str = string("5+", ignorable=True)
 
 
-@message(api_key=16)
+@response(ListGroupsRequest)
 class ListGroupsResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")
     groups: tuple[ListedGroup, ...] = array(ListedGroup, "0+")
 
 
-@message(api_key=15)
-class DescribeGroupsRequest(Message):
+@request(ApiKey.DESCRIBE_GROUPS)
+class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     groups: tuple[str, ...] = array(STRING, "0+")
     include_authorized_operations: bool = boolean("3+")
 
@@ -153,14 +156,14 @@ class DescribedGroup(Struct):
     authorized_operations: int = int32("3+", default=NOT_ASKED)
 
 
-@message(api_key=15)
+@response(DescribeGroupsRequest)
 class DescribeGroupsResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     groups: tuple[DescribedGroup, ...] = array(DescribedGroup, "0+")
 
 
-@message(api_key=42)
-class DeleteGroupsRequest(Message):
+@request(ApiKey.DELETE_GROUPS)
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
     groups_names: tuple[str, ...] = array(STRING, "0+")
 
 
@@ -171,7 +174,7 @@ class DeletedGroup(Struct):
     error_message: str | None = string("3+", nullable="3+", default=None, ignorable=True)
 
 
-@message(api_key=42)
+@response(DeleteGroupsRequest)
 class DeleteGroupsResponse(Message):
     throttle_time_ms: int = int32("0+")
     results: tuple[DeletedGroup, ...] = array(DeletedGroup, "0+")

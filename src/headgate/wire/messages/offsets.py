@@ -4,9 +4,11 @@ One rule: complete in every version, as Kafka 4.4.0 defines them, so that a tabl
 stands once the gateway needs it.
 """
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     INT32,
     Message,
+    Request,
     Struct,
     array,
     boolean,
@@ -14,7 +16,8 @@ from headgate.wire.schema import (
     int16,
     int32,
     int64,
-    message,
+    request,
+    response,
     string,
     struct,
     uuid,
@@ -37,8 +40,8 @@ class ListOffsetsTopic(Struct):
     partitions: tuple[ListOffsetsPartition, ...] = array(ListOffsetsPartition, "0+")
 
 
-@message(api_key=LIST_OFFSETS)
-class ListOffsetsRequest(Message):
+@request(ApiKey.LIST_OFFSETS)
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """A replica id of -1 is a consumer; one request names a partition once."""
 
     replica_id: int = int32("0+")
@@ -62,7 +65,7 @@ class ListedTopic(Struct):
     partitions: tuple[ListedPartition, ...] = array(ListedPartition, "0+")
 
 
-@message(api_key=LIST_OFFSETS)
+@response(ListOffsetsRequest)
 class ListOffsetsResponse(Message):
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: tuple[ListedTopic, ...] = array(ListedTopic, "0+")
@@ -91,8 +94,8 @@ class OffsetFetchRequestGroup(Struct):
     topics: tuple[OffsetFetchRequestTopics, ...] | None = array(OffsetFetchRequestTopics, "8+", nullable="8+")
 
 
-@message(api_key=OFFSET_FETCH)
-class OffsetFetchRequest(Message):
+@request(ApiKey.OFFSET_FETCH)
+class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     group_id: str = string("0-7")
     topics: tuple[OffsetFetchRequestTopic, ...] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
     groups: tuple[OffsetFetchRequestGroup, ...] = array(OffsetFetchRequestGroup, "8+")
@@ -139,7 +142,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: int = int16("8+")
 
 
-@message(api_key=OFFSET_FETCH)
+@response(OffsetFetchRequest)
 class OffsetFetchResponse(Message):
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: tuple[OffsetFetchResponseTopic, ...] = array(OffsetFetchResponseTopic, "0-7")

@@ -1,5 +1,6 @@
 """Share groups (KIP-932): membership, fetching, acknowledging, and the offsets that they have reached."""
 
+from headgate.base.ids import ApiKey
 from headgate.wire.messages.data import NodeEndpoint
 from headgate.wire.schema import (
     INT8,
@@ -7,6 +8,7 @@ from headgate.wire.schema import (
     NOT_ASKED,
     STRING,
     Message,
+    Request,
     Struct,
     array,
     boolean,
@@ -14,18 +16,19 @@ from headgate.wire.schema import (
     int16,
     int32,
     int64,
-    message,
     nested,
     nested_or_null,
     records,
+    request,
+    response,
     string,
     struct,
     uuid,
 )
 
 
-@message(api_key=76)
-class ShareGroupHeartbeatRequest(Message):
+@request(ApiKey.SHARE_GROUP_HEARTBEAT)
+class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
     group_id: str = string("0+")
     member_id: str = string("0+")
     member_epoch: int = int32("0+")
@@ -44,7 +47,7 @@ class ShareAssignment(Struct):
     topic_partitions: tuple[ShareTopicPartitions, ...] = array(ShareTopicPartitions, "0+")
 
 
-@message(api_key=76)
+@response(ShareGroupHeartbeatRequest)
 class ShareGroupHeartbeatResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
@@ -55,8 +58,8 @@ class ShareGroupHeartbeatResponse(Message):
     assignment: ShareAssignment | None = nested_or_null(ShareAssignment, "0+", nullable="0+")
 
 
-@message(api_key=77)
-class ShareGroupDescribeRequest(Message):
+@request(ApiKey.SHARE_GROUP_DESCRIBE)
+class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
     group_ids: tuple[str, ...] = array(STRING, "0+")
     include_authorized_operations: bool = boolean("0+")
 
@@ -97,7 +100,7 @@ class DescribedShareGroup(Struct):
     authorized_operations: int = int32("0+", default=NOT_ASKED)
 
 
-@message(api_key=77)
+@response(ShareGroupDescribeRequest)
 class ShareGroupDescribeResponse(Message):
     throttle_time_ms: int = int32("0+")
     groups: tuple[DescribedShareGroup, ...] = array(DescribedShareGroup, "0+")
@@ -131,8 +134,8 @@ class ShareForgottenTopic(Struct):
     partitions: tuple[int, ...] = array(INT32, "0+")
 
 
-@message(api_key=78)
-class ShareFetchRequest(Message):
+@request(ApiKey.SHARE_FETCH)
+class ShareFetchRequest(Request["ShareFetchResponse"]):
     """Session epoch 0 opens the session and -1 closes it; ShareAcknowledge counts on the same epochs."""
 
     group_id: str | None = string("0+", nullable="0+", default=None)
@@ -182,7 +185,7 @@ class ShareFetchTopicResponse(Struct):
     partitions: tuple[ShareFetchPartitionResponse, ...] = array(ShareFetchPartitionResponse, "0+")
 
 
-@message(api_key=78)
+@response(ShareFetchRequest)
 class ShareFetchResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
@@ -204,8 +207,8 @@ class ShareAcknowledgeTopic(Struct):
     partitions: tuple[ShareAcknowledgePartition, ...] = array(ShareAcknowledgePartition, "0+")
 
 
-@message(api_key=79)
-class ShareAcknowledgeRequest(Message):
+@request(ApiKey.SHARE_ACKNOWLEDGE)
+class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
     group_id: str | None = string("0+", nullable="0+", default=None)
     member_id: str | None = string("0+", nullable="0+")
     share_session_epoch: int = int32("0+")
@@ -227,7 +230,7 @@ class ShareAcknowledgeTopicResponse(Struct):
     partitions: tuple[ShareAcknowledgePartitionResponse, ...] = array(ShareAcknowledgePartitionResponse, "0+")
 
 
-@message(api_key=79)
+@response(ShareAcknowledgeRequest)
 class ShareAcknowledgeResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
@@ -249,8 +252,8 @@ class ShareOffsetsRequestGroup(Struct):
     topics: tuple[ShareOffsetsRequestTopic, ...] | None = array(ShareOffsetsRequestTopic, "0+", nullable="0+")
 
 
-@message(api_key=90)
-class DescribeShareGroupOffsetsRequest(Message):
+@request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     groups: tuple[ShareOffsetsRequestGroup, ...] = array(ShareOffsetsRequestGroup, "0+")
 
 
@@ -279,7 +282,7 @@ class ShareOffsetsGroup(Struct):
     error_message: str | None = string("0+", nullable="0+", default=None)
 
 
-@message(api_key=90)
+@response(DescribeShareGroupOffsetsRequest)
 class DescribeShareGroupOffsetsResponse(Message):
     throttle_time_ms: int = int32("0+")
     groups: tuple[ShareOffsetsGroup, ...] = array(ShareOffsetsGroup, "0+")

@@ -3,12 +3,14 @@
 Structs that requests and responses spell alike are one class here.
 """
 
+from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
     INT16,
     INT32,
     NOT_ASKED,
     STRING,
     Message,
+    Request,
     Struct,
     array,
     boolean,
@@ -16,9 +18,10 @@ from headgate.wire.schema import (
     int16,
     int32,
     int64,
-    message,
     nested,
     nested_or_null,
+    request,
+    response,
     string,
     struct,
     uint16,
@@ -82,8 +85,8 @@ class TaskOffset(Struct):
     offset: int = int64("0+")
 
 
-@message(api_key=88)
-class StreamsGroupHeartbeatRequest(Message):
+@request(ApiKey.STREAMS_GROUP_HEARTBEAT)
+class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """Member epoch 0 joins, -1 leaves, -2 leaves as a static member; null means "as I said before".
 
     A broker of version 0 refuses task offsets, which a client of version 1 sends: going down takes more than a
@@ -134,7 +137,7 @@ class EndpointPartitions(Struct):
     standby_partitions: tuple[TopicPartitions, ...] = array(TopicPartitions, "0+")
 
 
-@message(api_key=88)
+@response(StreamsGroupHeartbeatRequest)
 class StreamsGroupHeartbeatResponse(Message):
     """Version 1 widens the acceptable lag, elsewhere in the message, and can ask for the topology's description."""
 
@@ -158,8 +161,8 @@ class StreamsGroupHeartbeatResponse(Message):
     )
 
 
-@message(api_key=89)
-class StreamsGroupDescribeRequest(Message):
+@request(ApiKey.STREAMS_GROUP_DESCRIBE)
+class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
     group_ids: tuple[str, ...] = array(STRING, "0+")
     include_authorized_operations: bool = boolean("0+")
     include_topology_description: bool = boolean("1+")
@@ -254,21 +257,21 @@ class DescribedStreamsGroup(Struct):
     assignor_name: str | None = string("1+", nullable="1+", default=None, ignorable=True)
 
 
-@message(api_key=89)
+@response(StreamsGroupDescribeRequest)
 class StreamsGroupDescribeResponse(Message):
     throttle_time_ms: int = int32("0+")
     groups: tuple[DescribedStreamsGroup, ...] = array(DescribedStreamsGroup, "0+")
 
 
-@message(api_key=93)
-class StreamsGroupTopologyDescriptionUpdateRequest(Message):
+@request(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE)
+class StreamsGroupTopologyDescriptionUpdateRequest(Request["StreamsGroupTopologyDescriptionUpdateResponse"]):
     group_id: str = string("0+")
     member_id: str = string("0+")
     topology_epoch: int = int32("0+")
     topology_description: TopologyDescription = nested(TopologyDescription, "0+")
 
 
-@message(api_key=93)
+@response(StreamsGroupTopologyDescriptionUpdateRequest)
 class StreamsGroupTopologyDescriptionUpdateResponse(Message):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,7 +1,9 @@
 """The short way for calls that a watcher knows: asked instead of `on_request`, and a failure of it stops nothing."""
 
+from typing import Any
+
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.interceptor import Familiar, Forward, Interceptor, RequestFrame, Session
+from headgate.proxy.interceptor import FastPath, Forward, Interceptor, RequestFrame, Session
 from headgate.wire.messages.groups import HeartbeatResponse
 from tests.support.fake_upstream import Broker, Client
 from tests.unit.proxy.scripted import HEARTBEAT
@@ -9,7 +11,7 @@ from tests.unit.proxy.stage import stage
 from tests.unit.proxy.test_order import heartbeat
 
 
-class Known(Familiar):
+class Known(FastPath):
     """Notes what it is shown; `context` is what it wants to see more by."""
 
     def __init__(self) -> None:
@@ -19,14 +21,14 @@ class Known(Familiar):
         self.is_strange = False
         self.fails = ""
 
-    def asked(self, view: memoryview, pos: int, end: int, length: int) -> "Known | None":
+    def on_request(self, view: memoryview, pos: int, end: int, length: int) -> "Known | None":
         if self.fails == "asked":
             raise ValueError("a defect")
         assert end == pos + 4 + length
         self.asks.append(bytes(view[pos:end]))
         return None if self.is_strange else self
 
-    def answered(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
         if self.fails == "answered":
             raise ValueError("a defect")
         assert end == pos + 4 + length
@@ -34,7 +36,7 @@ class Known(Familiar):
         return self.context
 
 
-class Watcher(Interceptor):
+class Watcher(Interceptor[Any]):
     stream_keys = frozenset((ApiKey(HEARTBEAT),))
 
     def __init__(self, known: Known) -> None:
@@ -42,9 +44,9 @@ class Watcher(Interceptor):
         self.requests = 0
         self.chunks: list[bytes] = []
 
-    def on_request(self, request: RequestFrame, session: Session) -> Forward:
+    def on_request(self, request: RequestFrame, session: Session) -> Forward[Any]:
         self.requests += 1
-        session.know(request.api_key, ApiVersion(request.api_version), self.known)
+        session.use_fast_path(request.api_key, ApiVersion(request.api_version), self.known)
         return Forward()
 
     def on_chunk(self, view: memoryview, context: object, session: Session) -> None:  # noqa: ARG002

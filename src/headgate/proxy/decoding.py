@@ -1,0 +1,103 @@
+"""Decoding requests and responses for interceptors; large ones on a thread beside the event loop.
+
+A message of a megabyte can hold a hundred thousand parts, and decoding it takes longer than other connections should
+wait. The thread decodes one message at a time, so that large ones do not starve the event loop of the interpreter.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Generic, TypeVar
+
+from headgate.base.ids import ApiKey
+from headgate.proxy.interceptor import (
+    Forward,
+    Hold,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    Outcome,
+    RequestFrame,
+    ResponseFrame,
+    ResponseOutcome,
+    Rewritten,
+    Session,
+)
+from headgate.wire.codec import decode, encode
+from headgate.wire.schema import Message, Request
+
+SMALL_BYTES: Final = 16 * 1024
+DECODE_SECONDS: Final = 60.0
+C = TypeVar("C")
+T = TypeVar("T")
+Q = TypeVar("Q", bound=Request[Any])
+A = TypeVar("A", bound=Message)
+
+_THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="headgate-large")
+
+
+async def run_off_loop(work: Callable[[], T]) -> T:
+    """Run `work` on the thread for large messages."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
+
+
+class DecodingInterceptor(Interceptor[C], Generic[Q, A, C]):
+    """Base of interceptors that need a request of one api decoded, and perhaps its response.
+
+    A subclass sets `request_class` and overrides `on_decoded_request` and, if that returns contexts,
+    `on_decoded_response`. Bodies over `SMALL_BYTES` are decoded, and encoded again, off the event loop.
+    """
+
+    request_class: type[Q]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "request_class" in vars(cls):
+            cls.api_keys = frozenset((ApiKey(cls.request_class.api_key),))
+
+    def is_relevant(self, request: RequestFrame) -> bool:  # noqa: ARG002
+        """False lets a request pass without decoding it."""
+        return True
+
+    def on_decoded_request(self, message: Q, request: RequestFrame, session: Session) -> OnRequest[C]:
+        raise NotImplementedError
+
+    def on_decoded_response(self, message: A, context: C, session: Session) -> A | None:  # noqa: ARG002
+        """The response that the client gets, in the same version; None to let the broker's pass unchanged."""
+        return None
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[C]:
+        if not self.is_relevant(request):
+            return Forward()
+        if len(request.body) <= SMALL_BYTES:
+            message = decode(self.request_class, request.api_version, request.body)
+            return self.on_decoded_request(message, request, session)
+        return Hold(self._decode_request(request, session), DECODE_SECONDS)
+
+    async def _decode_request(self, request: RequestFrame, session: Session) -> Outcome[C]:
+        message = await run_off_loop(lambda: decode(self.request_class, request.api_version, request.body))
+        outcome = self.on_decoded_request(message, request, session)
+        if not isinstance(outcome, Hold):
+            return outcome
+        try:
+            async with asyncio.timeout(outcome.deadline):
+                return await outcome.outcome
+        except TimeoutError:
+            return Forward()
+
+    def on_response(self, response: ResponseFrame, context: C, session: Session) -> OnResponse:
+        version = response.api_version
+        if len(response.body) > SMALL_BYTES:
+            return Hold(self._decode_response(response, context, session), DECODE_SECONDS)
+        message = decode(self.request_class.response_class(), version, response.body)
+        changed = self.on_decoded_response(message, context, session)
+        return Forward() if changed is None else Rewritten(encode(changed, version))
+
+    async def _decode_response(self, response: ResponseFrame, context: C, session: Session) -> ResponseOutcome:
+        version = response.api_version
+        response_class = self.request_class.response_class()
+        message = await run_off_loop(lambda: decode(response_class, version, response.body))
+        changed = self.on_decoded_response(message, context, session)
+        if changed is None:
+            return Forward()
+        return Rewritten(await run_off_loop(lambda: encode(changed, version)))
