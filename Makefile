@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q
 MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help system system-run setup run test check format unit contract integration pipeline bench soak lock clean
+.PHONY: help system system-run setup run test check format unit contract integration pipeline bench soak mutants lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -72,6 +72,9 @@ bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
 
 soak: setup     ## long campaigns: make soak MINUTES=10
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) tests/soak
+
+mutants: setup  ## 40 mutants of rules, each killed by its tests
+	$(BIN)/python scripts/mutants
 
 lock:           ## make the lock file anew from pyproject.toml
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -q -o requirements.lock
