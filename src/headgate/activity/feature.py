@@ -14,7 +14,7 @@ from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
 from headgate.config.model import Config
 from headgate.kafka.connections import dialler_of
-from headgate.proxy.features import Feature
+from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.principals import Principals
 
 
@@ -23,6 +23,28 @@ class ActivityFeature(Feature):
 
     It reports no problems: clients are served when their activity cannot be written.
     """
+
+    families = (
+        MetricFamily("headgate_activity_intervals", "gauge", "Open intervals of topic use by clients"),
+        MetricFamily(
+            "headgate_activity_overflows",
+            "counter",
+            "Uses that are counted together because the table of clients is full",
+        ),
+        MetricFamily(
+            "headgate_activity_unreadable",
+            "counter",
+            "Produce, Fetch and ShareFetch requests and responses whose topics could not be read",
+        ),
+        MetricFamily(
+            "headgate_activity_facts", "counter", "Activity records, by outcome: written or lost", ("outcome",)
+        ),
+        MetricFamily(
+            "headgate_activity_recorded",
+            "counter",
+            "Active topics of connectors that were written to status topics",
+        ),
+    )
 
     def __init__(self, config: Config, principals: Principals, *, worker: int = 0) -> None:
         self._config = config

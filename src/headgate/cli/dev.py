@@ -18,7 +18,7 @@ import uvloop
 from headgate.base.errors import ClusterError
 from headgate.cli import logs
 from headgate.cli.dev_pipeline import DevPipeline, is_installed
-from headgate.cli.features import check_features, make_features
+from headgate.cli.features import FAMILIES, check_features, make_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.cli.web import create_web, wait_until_read
 from headgate.config import Config, load
@@ -76,7 +76,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
         loop.call_soon_threadsafe(stopped.stop, 1)
 
     kafka = EmbeddedKafka(spec, on_death=on_death)
-    gateway = Gateway(config, features=make_features(config))
+    gateway = Gateway(config, features=make_features(config), families=FAMILIES)
     web = create_web(config) if has_web else None
     # The ports first: without them there is no use in starting Kafka.
     async with gateway.running(), AsyncExitStack() as ports:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from headgate.activity.feature import ActivityFeature
 from headgate.config.model import Config
@@ -16,6 +17,9 @@ from headgate.topologies.cleanup import DescribeGroups
 from headgate.topologies.feature import HiddenTopologies, TopologyFeature
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.loading import make_store
+
+# Of all features, also of those that the configuration does not enable: `/metrics` always shows the same families.
+FAMILIES: Final = (*TopologyFeature.families, *ShareGroupFeature.families, *ActivityFeature.families)
 
 
 def check_features(config: Config) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from headgate.cli import logs
-from headgate.cli.features import check_features
+from headgate.cli.features import FAMILIES, check_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.config import Config, load
 from headgate.proxy.supervisor import Supervisor
@@ -43,7 +43,7 @@ async def _serve(config: Config) -> int:
     stopped = Stopped()
     replace = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, replace.set)
-    supervisor = Supervisor(config, _WORKER)
+    supervisor = Supervisor(config, _WORKER, FAMILIES)
     announcing = asyncio.create_task(_announce(config, supervisor, stopped))
     try:
         await supervisor.run(stopped.event, replace)

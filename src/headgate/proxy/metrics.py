@@ -1,7 +1,7 @@
-"""What the gateway counts, and how `/metrics` shows it.
+"""The proxy's own metrics, and the page `/metrics` with those of all features.
 
-The data plane adds to plain integers; nothing is formatted until somebody asks. Label values come from enums and
-from Kafka's own tables, never from a client.
+The data plane adds to plain integers; nothing is formatted until the page is requested. Label values come from enums
+and from Kafka's own tables, never from a client.
 """
 
 from bisect import bisect_left
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 import headgate
 from headgate.proxy.chain import ChainMeter
+from headgate.proxy.features import MetricFamily
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.link import LinkMeter
 from headgate.proxy.routes import Route
@@ -97,161 +98,93 @@ class Metrics:
         return samples
 
 
-_FAMILIES: Final[dict[str, tuple[type[Metric], str, tuple[str, ...]]]] = {
-    "headgate_connections": (GaugeMetricFamily, "Client connections that are open", ()),
-    "headgate_connections_limit": (GaugeMetricFamily, "Client connections that there may be", ()),
-    "headgate_connections_accepted": (CounterMetricFamily, "Client connections accepted", ()),
-    "headgate_connections_ended": (CounterMetricFamily, "Client connections by cause of end", ("cause",)),
-    "headgate_bytes": (CounterMetricFamily, "Bytes by side and direction", ("side", "direction")),
-    "headgate_reads_paused": (CounterMetricFamily, "Times that reading stopped for back-pressure", ("side",)),
-    "headgate_calls": (
-        CounterMetricFamily,
-        "Calls by api and version: passed as they are, opened for interceptors",
+_PROXY_FAMILIES: Final = (
+    MetricFamily("headgate_connections", "gauge", "Open client connections"),
+    MetricFamily("headgate_connections_limit", "gauge", "Limit of client connections", merge="min"),
+    MetricFamily("headgate_connections_accepted", "counter", "Client connections accepted"),
+    MetricFamily("headgate_connections_ended", "counter", "Client connections that ended, by cause", ("cause",)),
+    MetricFamily("headgate_bytes", "counter", "Bytes by side and direction", ("side", "direction")),
+    MetricFamily("headgate_reads_paused", "counter", "Times that reading stopped for back-pressure", ("side",)),
+    MetricFamily(
+        "headgate_calls",
+        "counter",
+        "Requests by api and version: passed unchanged, or opened for interceptors",
         ("api", "version", "way"),
     ),
-    "headgate_calls_spliced": (
-        CounterMetricFamily,
-        "Passing answers whose node addresses were replaced",
+    MetricFamily(
+        "headgate_calls_spliced",
+        "counter",
+        "Passing responses in which node addresses were replaced",
         ("api", "version"),
     ),
-    "headgate_added_seconds": (
-        HistogramMetricFamily,
-        "Time from received to sent, for what one wake-up of the event loop received",
+    MetricFamily(
+        "headgate_added_seconds",
+        "histogram",
+        "Time from receiving to sending, for the bytes of one wake-up of the event loop",
         ("direction",),
     ),
-    "headgate_interceptor_failures": (CounterMetricFamily, "Calls that passed because an interceptor failed", ()),
-    "headgate_certificate_expiry_seconds": (
-        GaugeMetricFamily,
-        "When the listener's certificate expires, in seconds since 1970",
-        (),
+    MetricFamily(
+        "headgate_interceptor_failures",
+        "counter",
+        "Requests and responses that passed unchanged because an interceptor failed",
     ),
-    "headgate_topologies_ready": (
-        GaugeMetricFamily,
-        "1 when descriptions of Streams topologies can be asked for, stored and shown",
-        (),
-    ),
-    "headgate_topologies_groups": (GaugeMetricFamily, "Streams groups of which something is known", ()),
-    "headgate_topologies_heartbeats": (
-        CounterMetricFamily,
-        "Heartbeats of Streams members by whether the member was asked, or why not",
-        ("verdict",),
-    ),
-    "headgate_topologies_pushes": (
-        CounterMetricFamily,
-        "Pushed descriptions by the error code of the answer",
-        ("error_code",),
-    ),
-    "headgate_topologies_store_calls": (
-        CounterMetricFamily,
-        "Calls of the store of descriptions",
-        ("call", "outcome"),
-    ),
-    "headgate_topologies_cleanup_cycles": (CounterMetricFamily, "Cleanups of descriptions that ran", ()),
-    "headgate_topologies_cleanup_eligible": (CounterMetricFamily, "Groups that a cleanup found to be gone", ()),
-    "headgate_topologies_gate_failures": (
-        CounterMetricFamily,
-        "Heartbeats that were answered although deciding about the question failed",
-        (),
-    ),
-    "headgate_share_groups_ready": (
-        GaugeMetricFamily,
-        "1 when it is known which share groups have dead letters, a breaker or a pause",
-        (),
-    ),
-    "headgate_share_groups_leading": (GaugeMetricFamily, "1 when a worker here judges the breakers", ()),
-    "headgate_share_groups_paused": (GaugeMetricFamily, "Share groups that are paused", ()),
-    "headgate_share_groups_held_ranges": (GaugeMetricFamily, "Ranges of records that members hold", ()),
-    "headgate_share_groups_acquired_records": (CounterMetricFamily, "Records that members acquired", ()),
-    "headgate_share_groups_stripped_records": (
-        CounterMetricFamily,
-        "Records that were not delivered again because of their delivery count",
-        (),
-    ),
-    "headgate_share_groups_late_dead_letters": (
-        CounterMetricFamily,
-        "Dead letters that were written after they were given up",
-        (),
-    ),
-    "headgate_share_groups_withdrawn_dead_letters": (
-        CounterMetricFamily,
-        "Dead letters whose record was not archived",
-        (),
-    ),
-    "headgate_share_groups_ignored_records": (
-        CounterMetricFamily,
-        "Records that the breakers' windows did not count, by why: acquired before a trip, older than a window",
-        ("why",),
-    ),
-    "headgate_share_groups_facts_lost": (CounterMetricFamily, "Counts and events that could not be written", ()),
-    "headgate_share_groups_failures": (CounterMetricFamily, "Tasks of the share groups that failed", ()),
-    "headgate_share_group_dead_letters": (CounterMetricFamily, "Dead letters written", ("group",)),
-    "headgate_share_group_dlq_circuit_breaker_tripped": (
-        CounterMetricFamily,
-        "Trips of the circuit breaker (DlqCircuitBreakerTripped)",
-        ("group",),
-    ),
-    "headgate_share_group_dlq_write_timeouts": (
-        CounterMetricFamily,
-        "Records archived without the dead letter that they should have (DlqWriteTimeouts)",
-        ("group",),
-    ),
-    "headgate_dlq_topic_shared_by_multiple_groups": (
-        GaugeMetricFamily,
-        "Share groups of a dead-letter topic that has more than one (DlqTopicSharedByMultipleGroups)",
-        ("topic",),
-    ),
-    "headgate_activity_intervals": (GaugeMetricFamily, "Uses of topics by clients that go on", ()),
-    "headgate_activity_overflows": (
-        CounterMetricFamily,
-        "Uses that are counted together because the table of clients is full",
-        (),
-    ),
-    "headgate_activity_unreadable": (
-        CounterMetricFamily,
-        "Produce, Fetch and ShareFetch calls of which the topics could not be read",
-        (),
-    ),
-    "headgate_activity_facts": (CounterMetricFamily, "Facts of activity, written and lost", ("outcome",)),
-    "headgate_activity_recorded": (
-        CounterMetricFamily,
-        "Active topics of connectors that were written to status topics",
-        (),
-    ),
-    "headgate_worker_restarts": (CounterMetricFamily, "Workers that ended unasked and were started again", ()),
-}
-
-
-_LOWEST: Final = frozenset(
-    (
+    MetricFamily(
         "headgate_certificate_expiry_seconds",
-        "headgate_connections_limit",
-        "headgate_dlq_topic_shared_by_multiple_groups",
-        "headgate_share_groups_paused",
-        "headgate_share_groups_ready",
-        "headgate_topologies_groups",
-        "headgate_topologies_ready",
-    )
+        "gauge",
+        "When the listener's certificate expires, in seconds since 1970",
+        merge="min",
+    ),
+    MetricFamily("headgate_worker_restarts", "counter", "Workers that ended unexpectedly and were restarted"),
 )
 
 
-def add(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sum of what several workers counted; of what is theirs together, the lowest."""
-    total: Snapshot = {}
-    for snapshot in snapshots:
-        for sample, value in snapshot.items():
-            if sample[0] in _LOWEST:
-                total[sample] = min(total.get(sample, value), value)
-            else:
-                total[sample] = total.get(sample, 0) + value
-    return total
+class MetricsPage:
+    """The text of `/metrics` for the proxy's own families and those of the features."""
+
+    def __init__(self, families: Iterable[MetricFamily] = ()) -> None:
+        self._families = {family.name: family for family in (*_PROXY_FAMILIES, *families)}
+
+    def add(self, snapshots: Iterable[Snapshot]) -> Snapshot:
+        """Merge the snapshots of several workers."""
+        total: Snapshot = {}
+        for snapshot in snapshots:
+            for sample, value in snapshot.items():
+                if self._families[sample[0]].merge == "min":
+                    total[sample] = min(total.get(sample, value), value)
+                else:
+                    total[sample] = total.get(sample, 0) + value
+        return total
+
+    def counters_of(self, snapshot: Snapshot) -> Snapshot:
+        """The part of a snapshot that still counts after its worker has ended: no gauges."""
+        return {sample: value for sample, value in snapshot.items() if self._families[sample[0]].kind != "gauge"}
+
+    def render(self, snapshot: Snapshot, *, ready: bool) -> bytes:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collected(list(self._collect(snapshot, ready=ready))))
+        return generate_latest(registry)
+
+    def _collect(self, snapshot: Snapshot, *, ready: bool) -> Iterator[Metric]:
+        info = InfoMetricFamily("headgate_build", "Version of the gateway")
+        info.add_metric([], {"version": headgate.__version__})
+        yield info
+        yield GaugeMetricFamily("headgate_ready", "1 when /readyz says so", value=float(ready))
+        by_name: dict[str, dict[tuple[str, ...], float]] = {}
+        for (name, labels), value in snapshot.items():
+            by_name.setdefault(name, {})[labels] = value
+        for family in self._families.values():  # those without samples too: their help is shown
+            samples = by_name.get(family.name, {})
+            if family.kind == "histogram":
+                yield _histogram(family, samples)
+                continue
+            kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            metric = kind(family.name, family.help, labels=family.labels)
+            for labels, value in samples.items():
+                metric.add_metric(labels, value)
+            yield metric
 
 
-def counters_of(snapshot: Snapshot) -> Snapshot:
-    """What still counts of a worker that has ended: not what it had open."""
-    return {sample: value for sample, value in snapshot.items() if _FAMILIES[sample[0]][0] is not GaugeMetricFamily}
-
-
-class _Page(Collector):
+class _Collected(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
@@ -259,40 +192,14 @@ class _Page(Collector):
         return self._families
 
 
-def page(snapshot: Snapshot, *, ready: bool) -> bytes:
-    """The text of `/metrics`."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Page(list(_families(snapshot, ready=ready))))
-    return generate_latest(registry)
-
-
-def _families(snapshot: Snapshot, *, ready: bool) -> Iterator[Metric]:
-    info = InfoMetricFamily("headgate_build", "Version of the gateway")
-    info.add_metric([], {"version": headgate.__version__})
-    yield info
-    yield GaugeMetricFamily("headgate_ready", "1 when /readyz says so", value=float(ready))
-    by_name: dict[str, dict[tuple[str, ...], float]] = {}
-    for (name, labels), value in snapshot.items():
-        by_name.setdefault(name, {})[labels] = value
-    for name, (kind, text, label_names) in _FAMILIES.items():  # all of them: what is still at zero can be seen too
-        samples = by_name.get(name, {})
-        if kind is HistogramMetricFamily:
-            yield _histogram(name, text, samples)
-            continue
-        family = kind(name, text, labels=label_names)  # type: ignore[call-arg]
-        for labels, value in samples.items():
-            family.add_metric(labels, value)  # type: ignore[attr-defined]
-        yield family
-
-
-def _histogram(name: str, text: str, samples: dict[tuple[str, ...], float]) -> Metric:
-    """Cumulative counts, as Prometheus wants them."""
-    family = HistogramMetricFamily(name, text, labels=["direction"])
+def _histogram(family: MetricFamily, samples: dict[tuple[str, ...], float]) -> Metric:
+    """Cumulative counts, as Prometheus requires them."""
+    metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
     for direction in sorted({labels[0] for labels in samples}):
         cumulated = 0.0
         buckets: list[tuple[str, float]] = []
         for bound in _BUCKETS:
             cumulated += samples[direction, bound]
             buckets.append((bound, cumulated))
-        family.add_metric([direction], buckets, samples[direction, "sum"])
-    return family
+        metric.add_metric([direction], buckets, samples[direction, "sum"])
+    return metric

@@ -20,10 +20,10 @@ from headgate.proxy.caps import ANYBODY, Caps
 from headgate.proxy.cluster import Cluster
 from headgate.proxy.connection import Connection
 from headgate.proxy.ends import ARRIVAL_FAILURES, Ends, prepare
-from headgate.proxy.features import Feature
+from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.hangups import Hangups
 from headgate.proxy.interceptor import CloseCause, Interceptor
-from headgate.proxy.metrics import Metrics, Snapshot, page
+from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
 from headgate.proxy.ports import Ports, bind_all
 from headgate.proxy.routes import Routes
 from headgate.proxy.status import StatusPages
@@ -46,6 +46,7 @@ class Gateway:
         interceptors: Sequence[Interceptor[Any]] = (),
         *,
         features: Sequence[Feature] = (),
+        families: Sequence[MetricFamily] = (),
         ports: Ports | None = None,
         caps: Caps | None = None,
     ) -> None:
@@ -53,6 +54,7 @@ class Gateway:
         self._features = features
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
+        self._page = MetricsPage((*families, *(family for feature in features for family in feature.families)))
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
         # Ours come first: they see requests as clients sent them, and answers as clients will get them.
@@ -118,7 +120,7 @@ class Gateway:
         return samples
 
     def _status_pages(self) -> StatusPages:
-        return StatusPages(lambda: page(self.snapshot(), ready=not self.problems()), self.problems)
+        return StatusPages(lambda: self._page.render(self.snapshot(), ready=not self.problems()), self.problems)
 
     # Ports.
 

@@ -23,7 +23,8 @@ from headgate.base.ids import NodeId
 from headgate.config.model import Config
 from headgate.proxy.caps import Caps, table_bytes
 from headgate.proxy.ends import Ends
-from headgate.proxy.metrics import Snapshot, add, counters_of, page
+from headgate.proxy.features import MetricFamily
+from headgate.proxy.metrics import MetricsPage, Snapshot
 from headgate.proxy.ports import belongs, bind_all
 from headgate.proxy.status import StatusPages
 
@@ -89,7 +90,8 @@ class _Place:
 class Supervisor:
     """The life of all workers; `run` ends when `stopped` is set and every worker has drained."""
 
-    def __init__(self, config: Config, command: Sequence[str]) -> None:
+    def __init__(self, config: Config, command: Sequence[str], families: Sequence[MetricFamily] = ()) -> None:
+        self._page = MetricsPage(families)
         self._config = config
         self._command = command  # starts a worker, which reads its `Inheritance` from standard input
         self._listeners: dict[NodeId | None, socket.socket] = {}
@@ -122,7 +124,7 @@ class Supervisor:
         return problems
 
     def snapshot(self) -> Snapshot:
-        return add([self._retired, *(worker.samples for worker in self._workers)])
+        return self._page.add([self._retired, *(worker.samples for worker in self._workers)])
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
@@ -131,7 +133,7 @@ class Supervisor:
             self._listeners = bind_all(self._config.gateway)
             stack.callback(self._let_go)
             self._share_memory()
-            pages = StatusPages(lambda: page(self.snapshot(), ready=not self.problems()), self.problems)
+            pages = StatusPages(lambda: self._page.render(self.snapshot(), ready=not self.problems()), self.problems)
             await stack.enter_async_context(pages.serving(self._config.metrics.listen))
             async with asyncio.TaskGroup() as group:
                 places = [_Place(index) for index in range(self._config.gateway.workers)]
@@ -241,7 +243,7 @@ class Supervisor:
             writer.close()
             await worker.process.wait()
             self._workers.discard(worker)
-            self._retired = add([self._retired, counters_of(worker.samples)])
+            self._retired = self._page.add([self._retired, self._page.counters_of(worker.samples)])
             Caps(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
             self._free_rows.add(worker.caps_row)
 

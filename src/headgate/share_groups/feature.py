@@ -14,10 +14,13 @@ from headgate.share_groups.describes import ShareGroupDescribeInterceptor
 from headgate.share_groups.fetches import FetchInterceptor
 from headgate.share_groups.isolation import IsolationInterceptor
 from headgate.share_groups.service import ShareGroupService
+from headgate.share_groups.share_metrics import FAMILIES
 
 
 class ShareGroupFeature(Feature):
     """`enable = true`: dead letters, the breaker and the pause, for groups that have a config of ours."""
+
+    families = FAMILIES
 
     def __init__(self, service: ShareGroupService, principals: Principals, *, dlq_auto_create: bool) -> None:
         self.service = service

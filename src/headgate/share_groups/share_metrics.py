@@ -7,6 +7,64 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from headgate.proxy.features import MetricFamily
+
+FAMILIES: Final = (
+    MetricFamily(
+        "headgate_share_groups_ready",
+        "gauge",
+        "1 when the state of share groups (dead letters, breaker, pause) is known",
+        merge="min",
+    ),
+    MetricFamily("headgate_share_groups_leading", "gauge", "1 when a worker of this gateway evaluates the breakers"),
+    MetricFamily("headgate_share_groups_paused", "gauge", "Paused share groups", merge="min"),
+    MetricFamily("headgate_share_groups_held_ranges", "gauge", "Ranges of records that members have acquired"),
+    MetricFamily("headgate_share_groups_acquired_records", "counter", "Records that members acquired"),
+    MetricFamily(
+        "headgate_share_groups_stripped_records",
+        "counter",
+        "Records that were not delivered again because of their delivery count",
+    ),
+    MetricFamily(
+        "headgate_share_groups_late_dead_letters",
+        "counter",
+        "Dead letters that were written after their deadline",
+    ),
+    MetricFamily(
+        "headgate_share_groups_withdrawn_dead_letters",
+        "counter",
+        "Dead letters that were withdrawn because their record was not archived",
+    ),
+    MetricFamily(
+        "headgate_share_groups_ignored_records",
+        "counter",
+        "Records that breaker windows did not count, by reason: acquired before a trip, or older than the window",
+        ("why",),
+    ),
+    MetricFamily("headgate_share_groups_facts_lost", "counter", "Counts and events that could not be written"),
+    MetricFamily("headgate_share_groups_failures", "counter", "Failed background tasks of share groups"),
+    MetricFamily("headgate_share_group_dead_letters", "counter", "Dead letters written", ("group",)),
+    MetricFamily(
+        "headgate_share_group_dlq_circuit_breaker_tripped",
+        "counter",
+        "Trips of the circuit breaker (DlqCircuitBreakerTripped)",
+        ("group",),
+    ),
+    MetricFamily(
+        "headgate_share_group_dlq_write_timeouts",
+        "counter",
+        "Records archived without the dead letter that they should have (DlqWriteTimeouts)",
+        ("group",),
+    ),
+    MetricFamily(
+        "headgate_dlq_topic_shared_by_multiple_groups",
+        "gauge",
+        "Share groups of a dead-letter topic that has more than one (DlqTopicSharedByMultipleGroups)",
+        ("topic",),
+        merge="min",
+    ),
+)
+
 MOST_LABELS: Final = 1_000
 OTHERS: Final = "(others)"
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -47,7 +105,7 @@ class ShareMeter:
         shared: Iterable[tuple[str, int]],
         ignored: Mapping[str, int],
     ) -> Samples:
-        """For `gateway.metrics`."""
+        """The current values of `FAMILIES`."""
         samples: Samples = {
             ("headgate_share_groups_ready", ()): float(ready),
             ("headgate_share_groups_leading", ()): float(leading),

@@ -13,6 +13,7 @@ from headgate.topologies.describes import DescribeInterceptor
 from headgate.topologies.heartbeats import HeartbeatInterceptor
 from headgate.topologies.pushes import PushInterceptor
 from headgate.topologies.service import TopologyService
+from headgate.topologies.topology_metrics import FAMILIES
 from headgate.topologies.versions import HIDDEN, Versions
 
 
@@ -31,6 +32,8 @@ class HiddenTopologies(Feature):
 
 class TopologyFeature(Feature):
     """`owner = "gateway"`: the gateway keeps descriptions. `describe` is the cleanup's, None where another cleans."""
+
+    families = FAMILIES
 
     def __init__(self, service: TopologyService, *, max_bytes: int, describe: DescribeGroups | None = None) -> None:
         self.service = service

@@ -8,8 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.activity.feature import ActivityFeature
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.cli.features import FAMILIES
 from headgate.config import Config
-from headgate.proxy.metrics import Metrics, add, page
+from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
@@ -49,7 +50,8 @@ async def _page() -> bytes:
         ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)], ignored={"too_old": 0}
     )
     worker |= ActivityFeature(Config(), Principals()).samples()
-    return page(add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
+    page = MetricsPage(FAMILIES)
+    return page.render(page.add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 
 
 def wrong_with(expression: str, known: dict[str, Labels]) -> list[str]:

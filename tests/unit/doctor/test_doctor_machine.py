@@ -15,7 +15,7 @@ from headgate.config.model import GatewayConfig, MetricsConfig
 from headgate.doctor import machine
 from headgate.doctor.findings import Verdict
 from headgate.proxy.metrics import Metrics as Counters
-from headgate.proxy.metrics import page
+from headgate.proxy.metrics import MetricsPage
 from headgate.proxy.status import StatusPages
 from tests.support.ports import port_block
 
@@ -38,7 +38,7 @@ def beside_status_pages(port: int, problems: dict[str, str], ask: Callable[[], A
 
     async def run() -> T:
         snapshot = Counters().snapshot(open_connections=0, connections_limit=10, routes=(), certificate_expires_at=None)
-        pages = StatusPages(lambda: page(snapshot, ready=not problems), lambda: problems)
+        pages = StatusPages(lambda: MetricsPage().render(snapshot, ready=not problems), lambda: problems)
         async with pages.serving(Address("127.0.0.1", port)):
             return await ask()
 
