@@ -163,7 +163,7 @@ def test_streams_with_a_client_id_of_its_own(
         assert (one.client_id or "").startswith("demo-")
 
 
-def test_all_bytes_of_a_producer_are_told_and_about_as_many_records(
+def test_all_bytes_of_a_producer_are_reported_and_about_as_many_records(
     cluster: Cluster, gateway: GatewayProcess, facts: ActivityFacts
 ) -> None:
     topic = new_topic(cluster)

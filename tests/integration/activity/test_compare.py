@@ -112,7 +112,7 @@ def test_both_views_are_compared_and_a_difference_is_named(place: Place, web: We
     assert (both(web)["connect"], len(both(web)["wire"])) == ([], 21)
 
 
-def test_facts_that_cannot_be_read_are_no_difference(place: Place, cluster: Cluster, tmp_path: Path) -> None:
+def test_facts_that_cannot_be_read_are_not_a_difference(place: Place, cluster: Cluster, tmp_path: Path) -> None:
     """Nobody has made headgate.activity: the web says so, serves what it has, and compares nothing."""
     place.say("src", "t")
     keys = {"facts.prefix": place.prefix, "connect.main.status_topic": place.status}

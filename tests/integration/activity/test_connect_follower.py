@@ -127,7 +127,7 @@ async def test_all_partitions_are_read_from_the_start_and_followed(place: Place)
         assert follower.topics.of("nobody") == ()
 
 
-async def test_what_is_not_understood_is_passed_over_and_told_ten_times_a_minute(place: Place) -> None:
+async def test_invalid_records_are_skipped_and_logged_ten_times_a_minute(place: Place) -> None:
     bad: list[Raw] = [(f"nonsense-{number}".encode(), b"{}") for number in range(50)]
     place.write(place.status, *bad, (b"status-connector-src", b"{}"), record("t", "src"))
     with capture_logs() as logs:
@@ -165,14 +165,14 @@ async def test_a_reset_is_a_tombstone_for_each_topic_and_is_read_back(place: Pla
     assert tombstones == {key: where[key] for key in (status_key(name, "src") for name in names)}
 
 
-async def test_what_a_partial_reset_left_is_taken_by_the_next(place: Place) -> None:
+async def test_the_next_reset_completes_a_partial_one(place: Place) -> None:
     place.write(place.status, record("t", "src"), record("u", "src"), (status_key("t", "src"), None))
     async with place.following() as follower:
         assert await follower.reset("src") == ("u",)
         assert follower.topics.of("src") == ()
 
 
-async def test_a_topic_that_is_not_there_is_waited_for_and_never_made(tools: Tools) -> None:
+async def test_a_missing_topic_is_awaited_and_never_created(tools: Tools) -> None:
     place = Place(tools)
     follower = place.follower()
     async with follower.running():
@@ -187,7 +187,7 @@ async def test_a_topic_that_is_not_there_is_waited_for_and_never_made(tools: Too
         assert await follower.record(used("t", "src"))
 
 
-async def test_a_topic_that_was_made_anew_is_read_anew(place: Place) -> None:
+async def test_a_recreated_topic_is_read_from_its_start(place: Place) -> None:
     place.write(place.status, *(record(f"t{number}", "src") for number in range(30)))
     async with place.following() as follower:
         assert len(follower.topics) == 30
@@ -198,7 +198,7 @@ async def test_a_topic_that_was_made_anew_is_read_anew(place: Place) -> None:
         await until(lambda: follower.topics.of("src") == ("new",))
 
 
-async def test_a_connector_that_was_deleted_is_cleared(place: Place) -> None:
+async def test_a_deleted_connector_is_reset(place: Place) -> None:
     place.write(place.configs, (b"connector-gone", b"{}"), (b"connector-gone", None), (b"connector-here", b"{}"))
     place.write(place.status, record("t", "gone"), record("u", "gone"), record("t", "here"))
     async with place.following(clears=True) as follower:

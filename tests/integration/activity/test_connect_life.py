@@ -234,7 +234,7 @@ def test_dead_letters_of_a_tolerant_sink_are_not_its_topics(place: Place) -> Non
     place.agree(sink, {good})
 
 
-async def test_connect_answers_from_what_headgate_wrote_and_forgets_what_it_reset(place: Place) -> None:
+async def test_connect_reads_what_headgate_wrote_and_reset(place: Place) -> None:
     name = place.name()
     source = await asyncio.to_thread(_source_with_one_line, place, name)
     follower = ConnectStatusTopic(place.settings, status_topic=place.worker.status_topic)
@@ -318,7 +318,7 @@ async def test_with_tracking_off_headgate_records_and_clears(place: Place, untra
                 await asyncio.sleep(0.05)
 
 
-def test_the_command_asks_either_side_alike(place: Place) -> None:
+def test_the_command_works_with_connect_and_with_headgate(place: Place) -> None:
     name = place.name()
     source = _source_with_one_line(place, name)
     expected = (0, {source: {"topics": [f"{name}.lines"]}})

@@ -59,7 +59,7 @@ def test_a_record_of_a_real_worker_is_read_and_written_byte_for_byte() -> None:
 
 
 @given(USED)
-def test_what_is_written_is_read_back(one: TopicUsed) -> None:
+def test_encoded_records_decode_to_the_same(one: TopicUsed) -> None:
     key = status_key(one.topic, one.connector)
     assert read_status(key, status_value(one)) == one
     assert read_status(key, None) == reset(one.topic, one.connector)
@@ -72,7 +72,7 @@ def test_the_first_colon_ends_the_topic() -> None:
 
 
 @pytest.mark.parametrize("key", [b"status-connector-src-b", b"status-task-src-b-0"])
-def test_connects_other_records_are_passed_over_without_a_word(key: bytes) -> None:
+def test_other_records_of_connect_are_skipped_without_a_warning(key: bytes) -> None:
     assert read_status(key, b"{}") == Skipped(None)
 
 
@@ -93,7 +93,7 @@ def test_connects_other_records_are_passed_over_without_a_word(key: bytes) -> No
     ],
 )
 @pytest.mark.parametrize("value", [None, REAL_VALUE])
-def test_a_key_that_nobody_knows_is_passed_over_with_a_reason(key: bytes | None, value: bytes | None) -> None:
+def test_an_unknown_key_is_skipped_with_a_reason(key: bytes | None, value: bytes | None) -> None:
     found = read_status(key, value)
     assert isinstance(found, Skipped)
     assert found.reason
@@ -124,19 +124,19 @@ def test_a_key_that_nobody_knows_is_passed_over_with_a_reason(key: bytes | None,
         REAL_VALUE + b" " * 65_536,
     ],
 )
-def test_a_value_that_connect_would_not_take_is_passed_over_with_a_reason(value: bytes) -> None:
+def test_a_value_that_connect_would_not_accept_is_skipped_with_a_reason(value: bytes) -> None:
     found = read_status(REAL_KEY, value)
     assert isinstance(found, Skipped)
     assert found.reason
 
 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=60))
-def test_whatever_lies_in_the_topic_nothing_is_raised(tail: bytes, value: bytes | None) -> None:
+def test_any_bytes_are_decoded_without_an_exception(tail: bytes, value: bytes | None) -> None:
     for key in (tail, b"status-topic-" + tail, b"status-topic-t:connector-" + tail):
         assert isinstance(read_status(key, value), TopicUsed | TopicReset | Skipped)
 
 
-def test_the_key_decides_and_fields_of_later_versions_do_no_harm() -> None:
+def test_the_key_decides_and_unknown_fields_are_ignored() -> None:
     value = json.dumps(
         {"topic": {"name": "x", "connector": "y", "task": 3, "discoverTimestamp": 5, "more": []}, "also": 1}
     ).encode()
@@ -203,7 +203,7 @@ def test_a_partial_reset_leaves_the_rest_and_a_second_attempt_takes_it() -> None
     assert folded([*log, reset("t", "c"), reset("u", "c")]) == {}
 
 
-def test_a_connector_of_which_nothing_is_known_uses_nothing() -> None:
+def test_an_unknown_connector_has_no_topics() -> None:
     topics = ActiveTopics()
     topics.apply(reset("t", "c"))
     assert topics.of("c") == ()
@@ -226,12 +226,12 @@ def test_a_connector_of_which_nothing_is_known_uses_nothing() -> None:
         ("t", "\ud800"),
     ],
 )
-def test_names_that_no_record_may_carry(topic: str, connector: str) -> None:
+def test_names_that_are_not_writable(topic: str, connector: str) -> None:
     assert not is_writable(topic, connector)
 
 
 @given(TOPICS, CONNECTORS)
-def test_names_that_may_be_written_are_read_back(topic: str, connector: str) -> None:
+def test_writable_names_are_read_back(topic: str, connector: str) -> None:
     assert is_writable(topic, connector)
     assert read_status(status_key(topic, connector), None) == reset(topic, connector)
 
@@ -248,7 +248,7 @@ def test_other_records_of_the_config_topic_say_nothing(key: bytes | None) -> Non
     assert read_config(key, is_null=True) is None
 
 
-def test_deleted_is_who_was_deleted_last_and_has_topics() -> None:
+def test_a_connector_is_deleted_if_its_last_config_record_is_a_tombstone() -> None:
     deleted, topics = DeletedConnectors(), ActiveTopics()
     topics.apply(used("t", "a"))
     topics.apply(used("t", "b"))
@@ -264,7 +264,7 @@ def test_deleted_is_who_was_deleted_last_and_has_topics() -> None:
     assert deleted.still_active(topics) == ("a",)
 
 
-def test_deletions_that_are_remembered_are_bounded() -> None:
+def test_deletions_are_bounded() -> None:
     deleted = DeletedConnectors()
     deleted.apply(ConnectorConfigured(str(number), is_deleted=True) for number in range(10_005))
     assert "4" not in deleted

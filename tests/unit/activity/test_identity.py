@@ -39,12 +39,12 @@ def evidence(row: dict[str, Any]) -> Evidence:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["case"] for row in ROWS])
-def test_who_it_is(row: dict[str, Any]) -> None:
+def test_the_rules_name_the_actor(row: dict[str, Any]) -> None:
     who = identify(evidence(row))
     assert [who.kind, who.name, who.rule, who.confidence] == row["is"]
 
 
-def test_every_rule_of_the_page_has_a_row_and_no_other() -> None:
+def test_the_page_names_every_rule_and_no_other() -> None:
     page = (FIXTURE.parents[3] / "docs" / "activity.md").read_text("utf-8")
     cells = re.findall(r"^\| (`[\w-]+`(?:, `[\w-]+`)*) \|", page, re.MULTILINE)
     named = {rule for cell in cells for rule in re.findall(r"[\w-]+", cell)}
@@ -52,7 +52,7 @@ def test_every_rule_of_the_page_has_a_row_and_no_other() -> None:
 
 
 @given(st.text(max_size=80), st.sampled_from(["read", "write"]), st.text(max_size=40) | st.none())
-def test_whatever_a_client_calls_itself_it_gets_a_name(client_id: str, direction: Any, transactional: Any) -> None:
+def test_every_client_id_gets_an_actor(client_id: str, direction: Any, transactional: Any) -> None:
     client = ClientKey(ANONYMOUS, client_id, "h")
     who = identify(Evidence(client=client, direction=direction, transactional_id=transactional))
     assert who.name
@@ -64,7 +64,7 @@ def test_a_connectors_name_and_task_come_back_from_its_client_id(name: str, task
     assert connector_client(f"connector-{role}-{name}-{task}") == (name, task, "write")
 
 
-def test_of_names_made_to_be_slow_to_read_a_stem_is_found_too() -> None:
+def test_the_stem_of_a_hostile_name_is_found() -> None:
     assert stem("-1" * 128 + "x") == "-1" * 128 + "x"
 
 
@@ -87,7 +87,7 @@ def test_a_group_is_known_to_all_clients_with_the_same_key_and_to_no_other() -> 
     assert known.instance_groups_of(producer._replace(host="h2"), 3.0) == ()
 
 
-def test_a_group_that_is_not_heard_of_any_more_is_forgotten_so_a_restart_under_another_is_not_ambiguous() -> None:
+def test_a_membership_expires_without_heartbeats() -> None:
     known = GroupMemberships()
     known.add(CLIENT, G, 0.0)
     known.add(CLIENT, OTHER_GROUP, 290.0)
@@ -111,7 +111,7 @@ def test_a_membership_ends_with_the_last_connection_that_had_it() -> None:
     assert known.groups_of(CLIENT, 4.0) == (OTHER_GROUP,)
 
 
-def test_a_million_clients_do_not_grow_it() -> None:
+def test_the_tables_of_groups_are_bounded() -> None:
     known = GroupMemberships(most=100)
     for number in range(10_000):
         known.add(ClientKey("User:a", f"c{number}-StreamThread-1-consumer", "h"), G, float(number))
@@ -122,7 +122,7 @@ def test_a_million_clients_do_not_grow_it() -> None:
     assert len(known.groups_of(CLIENT, 5.0)) <= 4
 
 
-def test_a_principal_is_shared_when_two_clients_that_have_names_use_it() -> None:
+def test_a_principal_is_shared_if_clients_with_two_names_use_it() -> None:
     known = GroupMemberships()
     assert not known.add_client(ClientKey("User:a", "orders-1", "h"))
     assert not known.add_client(ClientKey("User:a", "orders-2", "h2"))  # two instances of one

@@ -141,7 +141,7 @@ def test_a_difference_is_exit_code_1(script: Script, capsys: pytest.CaptureFixtu
         (["a"], None, "the topics seen on the wire are not known"),
     ],
 )
-def test_what_is_not_known_is_not_compared(
+def test_unknown_topics_are_not_compared(
     script: Script,
     capsys: pytest.CaptureFixture[str],
     connect: list[str] | None,

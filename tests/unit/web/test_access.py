@@ -25,7 +25,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8080"])
-async def test_names_that_are_allowed(stage: Stage, host: str) -> None:
+async def test_allowed_hosts(stage: Stage, host: str) -> None:
     assert (await stage.call("GET", TOPICS, host=(host,))).status == 200
 
 
@@ -45,18 +45,18 @@ async def test_names_that_are_allowed(stage: Stage, host: str) -> None:
         ("evil.example", "localhost"),
     ],
 )
-async def test_another_name_is_refused_before_anything_happens(stage: Stage, host: tuple[str, ...]) -> None:
+async def test_another_host_is_refused_before_anything_happens(stage: Stage, host: tuple[str, ...]) -> None:
     answer = await stage.call("PUT", RESET, host=host)
     assert (answer.status, answer.json["error_code"]) == (400, 400)
     assert stage.main.topics.of("src") == ("a",)
 
 
-def test_a_final_dot_is_the_same_name() -> None:
+def test_a_final_dot_of_the_host_is_ignored() -> None:
     assert requested_host(["localhost.:8080"]) == "localhost"
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.3.2.1", "::1"])
-async def test_without_tokens_callers_on_this_machine_may_reset(stage: Stage, client: str) -> None:
+async def test_without_tokens_local_clients_may_reset(stage: Stage, client: str) -> None:
     assert (await stage.call("PUT", RESET, client=client)).status == 202
 
 
@@ -70,7 +70,7 @@ async def test_without_tokens_callers_on_this_machine_may_reset(stage: Stage, cl
         ("127.0.0.1", {"Via": "1.1 proxy"}),
     ],
 )
-async def test_without_tokens_nobody_else_may(stage: Stage, client: str, headers: dict[str, str]) -> None:
+async def test_without_tokens_other_clients_may_not_reset(stage: Stage, client: str, headers: dict[str, str]) -> None:
     answer = await stage.call("PUT", RESET, client=client, headers=headers)
     assert answer.status == 403
     assert stage.main.topics.of("src") == ("a",)
@@ -90,7 +90,7 @@ async def test_with_a_tokens_file_a_reset_needs_the_scope_operate(stage: Stage, 
     assert (await stage.call("PUT", RESET, headers=bearer(operator), client="192.0.2.1")).status == 202
 
 
-async def test_a_token_ends_at_its_time_and_when_it_is_taken_out(stage: Stage, tmp_path: Path) -> None:
+async def test_a_token_ends_when_it_expires_and_when_it_is_removed(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file = tmp_path / "tokens.toml"
     token = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
     stage.clock.now_ms = int(LATER.timestamp() * 1000) - 1
@@ -102,7 +102,7 @@ async def test_a_token_ends_at_its_time_and_when_it_is_taken_out(stage: Stage, t
     assert (await stage.call("PUT", RESET, headers=bearer(token))).status == 401
 
 
-async def test_where_other_machines_can_call_reading_needs_a_token_too(stage: Stage, tmp_path: Path) -> None:
+async def test_on_another_address_than_loopback_reading_needs_a_token(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file, stage.is_read_open = tmp_path / "tokens.toml", False
     tokens = [add_token(stage.tokens_file, name=scope, scope=scope, expires=LATER) for scope in Scope]
     for path in (TOPICS, f"/connect/main{TOPICS}", "/api/v1/connectors", "/api/v1/health"):
@@ -111,7 +111,7 @@ async def test_where_other_machines_can_call_reading_needs_a_token_too(stage: St
             assert (await stage.call("GET", path, headers=bearer(token))).status == 200
 
 
-async def test_a_tokens_file_that_cannot_be_used_lets_nobody_in(stage: Stage, tmp_path: Path) -> None:
+async def test_an_invalid_tokens_file_refuses_all_tokens(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file = tmp_path / "tokens.toml"
     token = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
     stage.tokens_file.write_text(stage.tokens_file.read_text() + "\n[tokens")

@@ -21,7 +21,7 @@ async def test_the_topics_of_a_connector(stage: Stage) -> None:
     assert answer.headers["content-type"] == "application/json"
 
 
-async def test_any_name_has_an_answer(stage: Stage) -> None:
+async def test_any_name_has_a_response(stage: Stage) -> None:
     assert (await stage.call("GET", "/connectors/nobody/topics")).json == {"nobody": {"topics": []}}
     stage.main.use("a/b é", "t")
     assert (await stage.call("GET", "/connectors/a/b é/topics")).json == {"a/b é": {"topics": ["t"]}}
@@ -44,7 +44,7 @@ async def test_each_cluster_answers_at_a_path_of_its_own_and_the_first_at_the_pl
     assert stage.main.topics.of("src") == ("a", "b")
 
 
-async def test_a_cluster_that_nobody_configured_is_not_found(stage: Stage) -> None:
+async def test_an_unknown_cluster_is_not_found(stage: Stage) -> None:
     answer = await stage.call("GET", f"/connect/nobody{TOPICS}")
     assert (answer.status, answer.json["error_code"]) == (404, 404)
     stage.has_clusters = False
@@ -70,7 +70,7 @@ async def test_with_reset_off_only_the_reset_is_forbidden(stage: Stage) -> None:
     assert (await stage.call("GET", TOPICS)).json == {"src": {"topics": ["a", "b"]}}
 
 
-async def test_before_the_topic_was_read_nothing_is_claimed(stage: Stage) -> None:
+async def test_before_the_topic_was_read_requests_fail_with_503(stage: Stage) -> None:
     stage.main.is_ready, stage.main.problem = False, "it is away"
     for method, path in (("GET", TOPICS), ("PUT", RESET)):
         answer = await stage.call(method, path)
@@ -78,7 +78,7 @@ async def test_before_the_topic_was_read_nothing_is_claimed(stage: Stage) -> Non
         assert "it is away" in answer.json["message"]
 
 
-async def test_a_reset_that_was_not_written_is_no_success(stage: Stage) -> None:
+async def test_a_reset_that_was_not_written_is_an_error(stage: Stage) -> None:
     stage.main.failing = "the cluster takes none"
     answer = await stage.call("PUT", RESET)
     assert (answer.status, answer.json) == (503, {"error_code": 503, "message": "the cluster takes none"})
@@ -125,7 +125,7 @@ async def test_one_connector_of_one_cluster(stage: Stage) -> None:
     assert (await stage.call("GET", "/api/v1/connectors", query="cluster=nobody")).status == 404
 
 
-async def test_what_is_not_known_is_null_and_told(stage: Stage) -> None:
+async def test_unknown_topics_are_null_and_the_problems_are_named(stage: Stage) -> None:
     stage.wire.problem = "the topic is away"
     stage.main.is_ready, stage.main.problem = False, "not read yet"
     answer = await stage.call("GET", "/api/v1/connectors", query="name=src&cluster=main")
@@ -141,7 +141,7 @@ async def test_what_is_not_known_is_null_and_told(stage: Stage) -> None:
     }
 
 
-async def test_without_activity_and_clusters_there_is_nothing_to_show(stage: Stage) -> None:
+async def test_without_activity_and_clusters_the_list_is_empty(stage: Stage) -> None:
     stage.wire, stage.has_clusters = None, False
     answer = await stage.call("GET", "/api/v1/connectors")
     assert answer.json == {"connectors": [], "truncated": False, "problems": {}}

@@ -40,7 +40,7 @@ def ask(port: int, method: str, path: str, context: ssl.SSLContext | None = None
         kind.close()
 
 
-async def test_it_answers_while_the_cluster_is_away_and_says_what_is_missing(port: int) -> None:
+async def test_it_responds_while_the_cluster_is_down_and_names_the_problems(port: int) -> None:
     web = WebServer(configured(port))
     assert web.url == f"http://127.0.0.1:{port}"
     with web.listening():
@@ -68,7 +68,7 @@ async def test_with_a_certificate_it_speaks_tls(port: int, tmp_path: Path) -> No
             assert status == 200
 
 
-async def test_a_certificate_or_tokens_that_cannot_be_used_are_told(port: int, tmp_path: Path) -> None:
+async def test_an_invalid_certificate_or_tokens_file_is_an_error(port: int, tmp_path: Path) -> None:
     nonsense = tmp_path / "nonsense"
     nonsense.write_text("nonsense")
     for web in (
@@ -80,14 +80,14 @@ async def test_a_certificate_or_tokens_that_cannot_be_used_are_told(port: int, t
                 pass
 
 
-async def test_an_address_that_is_taken_is_told(port: int) -> None:
+async def test_an_address_in_use_is_an_error(port: int) -> None:
     with socket.create_server(("127.0.0.1", port)):
         web = WebServer(configured(port))
         with pytest.raises(PlatformError, match=f"web.listen: 127.0.0.1:{port}"), web.listening():
             pass
 
 
-async def test_a_caller_that_says_nothing_does_not_keep_it_from_ending(port: int) -> None:
+async def test_a_silent_client_does_not_delay_the_end(port: int) -> None:
     web = WebServer(configured(port))
     with web.listening(), socket.socket() as silent:
         async with asyncio.timeout(60), web.running():

@@ -30,7 +30,7 @@ def test_a_new_token_is_found_by_itself_alone_and_is_not_in_the_file(tmp_path: P
     assert find_token(tokens, first, now_ms=now + 1) is None
 
 
-def test_whoever_operates_may_read_and_not_the_other_way_round(tmp_path: Path) -> None:
+def test_the_scope_operate_includes_read_and_not_vice_versa(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     for scope in Scope:
         add_token(file, name=scope, scope=scope, expires=EXPIRES)
@@ -60,14 +60,14 @@ def test_whoever_operates_may_read_and_not_the_other_way_round(tmp_path: Path) -
         "\udcff",
     ],
 )
-def test_a_file_that_is_not_understood_is_refused_whole(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_refused_as_a_whole(tmp_path: Path, text: str) -> None:
     file = tmp_path / "tokens.toml"
     file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(UsageError):
         read_tokens(file)
 
 
-def test_a_name_stands_once_and_cannot_break_out_of_its_line(tmp_path: Path) -> None:
+def test_names_are_unique_and_restricted(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     add_token(file, name="a", scope=Scope.READ, expires=EXPIRES)
     with pytest.raises(UsageError, match="already"):
