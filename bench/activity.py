@@ -34,7 +34,7 @@ from headgate.activity.service import fact_of
 from headgate.activity.topic_resolver import TopicResolver
 from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
-from headgate.base.ids import NodeId
+from headgate.base.ids import ApiKey, NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import Config
 from headgate.embedded import ClusterSpec, EmbeddedKafka
@@ -65,7 +65,6 @@ from headgate.wire.records import Record, write_batch
 from tests.support.gateway import running_gateway
 from tests.support.ports import port_block
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
 MANY = 50
 CLIENTS, TOPICS = 10_000, 50
 _CONNECTIONS, _DEPTH = 4, 5
@@ -93,7 +92,7 @@ def produce(topics: Sequence[tuple[str, bytes]], size: int, version: int = 13) -
         ToTopic(name=name, topic_id=topic_id, partition_data=(ProducePartition(index=0, records=batch),))
         for name, topic_id in topics
     )
-    return request(PRODUCE, version, encode(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), version))
+    return request(ApiKey.PRODUCE, version, encode(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), version))
 
 
 def fetch(topics: Sequence[tuple[str, bytes]], size: int, version: int = 17) -> bytes:
@@ -103,7 +102,7 @@ def fetch(topics: Sequence[tuple[str, bytes]], size: int, version: int = 17) -> 
         for name, topic_id in topics
     )
     message = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size * len(topics), session_epoch=-1, topics=asked)
-    return request(FETCH, version, encode(message, version))
+    return request(ApiKey.FETCH, version, encode(message, version))
 
 
 class Driver:
@@ -233,19 +232,27 @@ async def alone(rounds: int = 15) -> list[str]:
         watching = (PrincipalsFeature(principals), ActivityFeature(Config(), principals))
         gateway = Gateway(Config(), features=watching if way == "on" else ())
         ends: list[Any] = [_End(), _End()]
-        connections[way] = Connection(gateway, *ends, node_id=NodeId(0), versions={PRODUCE: (3, 13), FETCH: (4, 17)})
+        connections[way] = Connection(
+            gateway, *ends, node_id=NodeId(0), versions={ApiKey.PRODUCE: (3, 13), ApiKey.FETCH: (4, 17)}
+        )
     cases = [
-        ("Produce, one topic, by id", produce([("t", ids[0])], 1024), PRODUCE, 13, _took(ids[:1])),
-        ("Produce, one topic, by name", produce([("a-name", ids[0])], 1024, 12), PRODUCE, 12, _took([b"a-name"])),
-        ("Fetch, one topic", fetch([("t", ids[0])], 1024), FETCH, 17, _brought(ids[:1])),
-        (f"Produce, {MANY} topics", produce([("t", one) for one in ids], 100), PRODUCE, 13, _took(ids)),
-        (f"Fetch, {MANY} topics", fetch([("t", one) for one in ids], 100), FETCH, 17, _brought(ids)),
+        ("Produce, one topic, by id", produce([("t", ids[0])], 1024), ApiKey.PRODUCE, 13, _took(ids[:1])),
+        (
+            "Produce, one topic, by name",
+            produce([("a-name", ids[0])], 1024, 12),
+            ApiKey.PRODUCE,
+            12,
+            _took([b"a-name"]),
+        ),
+        ("Fetch, one topic", fetch([("t", ids[0])], 1024), ApiKey.FETCH, 17, _brought(ids[:1])),
+        (f"Produce, {MANY} topics", produce([("t", one) for one in ids], 100), ApiKey.PRODUCE, 13, _took(ids)),
+        (f"Fetch, {MANY} topics", fetch([("t", one) for one in ids], 100), ApiKey.FETCH, 17, _brought(ids)),
     ]
     lines = ["| walk alone | us, off | on | added us |", "|---|---:|---:|---:|"]
     for title, asked, key, version, said in cases:
         flexible = frames.answer_header((7).to_bytes(4, "big"), flexible=True)
         answered = frames.frame(flexible, encode(said, version))
-        calls = 300 if key == FETCH and MANY > 1 and len(answered) > 10_000 else 2000
+        calls = 300 if key == ApiKey.FETCH and MANY > 1 and len(answered) > 10_000 else 2000
         best = dict.fromkeys(connections, float("inf"))
         for _ in range(rounds):
             for way, connection in connections.items():

@@ -11,7 +11,8 @@ Invariant: nothing is written before the topic was read to its end, so a missing
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -31,6 +32,7 @@ from headgate.activity.model.connect_records import (
 )
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
+from headgate.base.tasks import TaskSet, run_forever
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import RecordWriter
@@ -85,24 +87,20 @@ class ConnectStatusTopic:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Read in the background; failures are retried, and `problem` names them."""
-        readers: list[FactReader[Any]] = [self._status]
-        if self._configs is not None:
-            readers.append(self._configs)
+        readers = [one for one in (self._status, self._configs) if one is not None]
         for reader in readers:
             reader.start()
-        resetting = None if self._configs is None else asyncio.create_task(self._reset_deleted(self._configs))
+        tasks = TaskSet(_log_failure)
+        if (configs := self._configs) is not None:
+            work = partial(self._reset_deleted, configs)
+            tasks.spawn(run_forever(work, pause_s=_RETRY_S, on_failure=_log_failure))
         try:
             yield
         finally:
-            try:
-                if resetting is not None:
-                    resetting.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await resetting
-            finally:
-                for reader in readers:
-                    await reader.close()
-                await self._writer.close()
+            await tasks.cancel_all()
+            for reader in readers:
+                await reader.close()
+            await self._writer.close()
 
     @property
     def is_ready(self) -> bool:
@@ -221,6 +219,10 @@ class ConnectStatusTopic:
             elif one.reason is not None:
                 self._warnings.log(record, one.reason)
         return found
+
+
+def _log_failure(failure: BaseException) -> None:
+    log.error("resetting deleted connectors failed", exc_info=failure)
 
 
 def _decode_configs(records: Sequence[ConsumedRecord]) -> list[ConnectorConfigured]:

@@ -40,7 +40,6 @@ _MOST_PARTITIONS: Final = 50_000
 _PARTITIONS_PER_REQUEST: Final = 2000
 _FACTS_PER_WRITE: Final = 50
 _RETRY_S: Final = 10.0
-_METADATA: Final = 3
 _UNATTRIBUTED: Final = Actor(kind="unattributed", name="unattributed", rule="end-offsets", confidence="certain")
 
 _Partition = tuple[TopicKey, int]

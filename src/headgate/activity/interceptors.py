@@ -10,6 +10,7 @@ Invariant: the data plane never waits for this, records are not copied, and ever
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from headgate.activity.fast_path import FetchFastPath, ProduceFastPath
@@ -25,68 +26,39 @@ from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.topic_use import FETCH, PRODUCE, AnswerUse, Form, form, produce_start
 
 _GROUP_KINDS: Final[dict[int, GroupKind]] = {
-    11: "consumer_group",  # JoinGroup
-    12: "consumer_group",  # Heartbeat
-    68: "consumer_group",  # ConsumerGroupHeartbeat
-    76: "share_group",  # ShareGroupHeartbeat
-    88: "streams",  # StreamsGroupHeartbeat
+    ApiKey.JOIN_GROUP: "consumer_group",
+    ApiKey.HEARTBEAT: "consumer_group",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group",
+    ApiKey.SHARE_GROUP_HEARTBEAT: "share_group",
+    ApiKey.STREAMS_GROUP_HEARTBEAT: "streams",
 }
-_THROTTLE_FROM: Final = {11: 2, 12: 1}  # the version from which ThrottleTimeMs precedes the error code
+# The version from which ThrottleTimeMs precedes the error code.
+_THROTTLE_FROM: Final[dict[int, int]] = {ApiKey.JOIN_GROUP: 2, ApiKey.HEARTBEAT: 1}
 
 
+@dataclass(slots=True, eq=False)
 class ParsedProduce:
     """A Produce whose response is still to be parsed."""
 
-    __slots__ = (
-        "fast_path",
-        "form",
-        "is_answered",
-        "prefix",
-        "records",
-        "response",
-        "size",
-        "transactional_id",
-        "usage",
-    )
-
-    def __init__(
-        self,
-        usage: ConnectionUsage,
-        the_form: Form,
-        fast_path: ProduceFastPath,
-        *,
-        size: int,
-        transactional_id: str | None,
-    ) -> None:
-        self.usage = usage
-        self.form = the_form
-        self.response = AnswerUse(the_form)
-        self.fast_path = fast_path
-        self.size = size
-        self.transactional_id = transactional_id
-        self.is_answered = True
-        self.prefix: bytes | None = None  # the first bytes of requests like it
-        self.records: int | None = None
+    usage: ConnectionUsage
+    form: Form
+    response: AnswerUse
+    fast_path: ProduceFastPath
+    size: int
+    transactional_id: str | None
+    prefix: bytes | None  # the first bytes of requests like it
+    records: int | None
 
 
+@dataclass(slots=True, eq=False)
 class ParsedFetch:
     """A Fetch or ShareFetch whose response is being parsed."""
 
-    __slots__ = ("fast_path", "form", "group", "response", "usage")
-
-    def __init__(
-        self,
-        usage: ConnectionUsage,
-        the_form: Form,
-        *,
-        group: GroupRef | None = None,
-        fast_path: FetchFastPath | None = None,
-    ) -> None:
-        self.usage = usage
-        self.form = the_form
-        self.group = group
-        self.fast_path = fast_path
-        self.response = AnswerUse(the_form)
+    usage: ConnectionUsage
+    form: Form
+    response: AnswerUse
+    group: GroupRef | None = None
+    fast_path: FetchFastPath | None = None
 
 
 class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
@@ -108,15 +80,15 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
             fast_path = FetchFastPath(
                 the_form,
                 request.client_id,
-                lambda known: ParsedFetch(usage, the_form, fast_path=known),
+                lambda known: ParsedFetch(usage, the_form, AnswerUse(the_form), fast_path=known),
                 self._tracker.touch,
                 self._now,
             )
             session.use_fast_path(request.api_key, request.api_version, fast_path)
-            return Forward(ParsedFetch(usage, the_form, fast_path=fast_path))
+            return Forward(ParsedFetch(usage, the_form, AnswerUse(the_form), fast_path=fast_path))
         name = _first_string(request.body, flexible=True)
         group = GroupRef("share_group", name) if name else None
-        return Forward(ParsedFetch(usage, the_form, group=group))
+        return Forward(ParsedFetch(usage, the_form, AnswerUse(the_form), group))
 
     def _on_produce(
         self, request: RequestFrame, session: Session, usage: ConnectionUsage, the_form: Form
@@ -132,17 +104,23 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
         transactional_id = None
         if start.transactional_id is not None:
             transactional_id = start.transactional_id.decode(errors="replace")[:LONGEST_NAME]
-        produce = ParsedProduce(usage, the_form, fast_path, size=request.size, transactional_id=transactional_id)
         client_id = _encoded_client_id(request.client_id, flexible=the_form.flexible)
-        if client_id is not None:
-            produce.prefix = client_id + bytes(request.body[: start.end])
+        can_learn = client_id is not None and request.is_answered
+        produce = ParsedProduce(
+            usage,
+            the_form,
+            AnswerUse(the_form),
+            fast_path,
+            size=request.size,
+            transactional_id=transactional_id,
+            prefix=(client_id or b"") + bytes(request.body[: start.end]) if can_learn else None,
+            records=start.records if start.partitions == 1 else None,
+        )
+        if request.is_answered:
+            return Forward(produce)
         if start.topic is not None:
-            if start.records is not None and start.partitions == 1:
-                produce.records = start.records
-            if not request.is_answered:
-                produce.is_answered = False
-                self._count_produce(produce, {start.topic: 1}, session)
-        return Forward(produce) if request.is_answered else Forward()
+            self._count_produce(produce, {start.topic: 1}, session)
+        return Forward()
 
     def on_chunk(self, view: memoryview, context: ParsedProduce | ParsedFetch, session: Session) -> None:
         try:
@@ -178,7 +156,7 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
             if produce.records is not None:
                 interval.topic.sample(produce.records, produce.size)
             self._add(interval, size // len(used))
-        if produce.prefix is None or not produce.is_answered:
+        if produce.prefix is None:
             return
         if produce.response.topics <= 1:
             [topic] = used
@@ -206,15 +184,13 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
             self._tracker.touch(interval)
 
 
+@dataclass(slots=True, eq=False)
 class Heartbeat:
     """A request of a group member whose response is still to be read."""
 
-    __slots__ = ("client_id", "error_code", "group")
-
-    def __init__(self, client_id: str | None, group: GroupRef, error_code: AnswerCode) -> None:
-        self.client_id = client_id
-        self.group = group
-        self.error_code = error_code
+    client_id: str | None
+    group: GroupRef
+    error_code: AnswerCode
 
 
 class GroupMembershipInterceptor(Interceptor[Heartbeat]):

@@ -17,7 +17,6 @@ from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.schema import ZERO_UUID
 
 _MOST_TOPICS: Final = 65_536
-_METADATA: Final = 3
 _TOPICS_PER_REQUEST: Final = 500
 _MOST_ATTEMPTS: Final = 3  # a broker may not know yet of a new topic
 
@@ -50,9 +49,7 @@ class TopicResolver:
             if len(self._refs) >= self._most:
                 return self.rest
             # An id and a name of 16 bytes do not collide in practice: ids are random.
-            found = (
-                TopicRef(topic_id=topic_id_text(carried)) if by_id else TopicRef(name=carried.decode(errors="replace"))
-            )
+            found = TopicRef(id=topic_id_text(carried)) if by_id else TopicRef(name=carried.decode(errors="replace"))
             self._refs[carried] = found
             self._unresolved[carried] = 0
         return found

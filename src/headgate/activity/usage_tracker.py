@@ -6,6 +6,7 @@ waits. `on_change` wakes the service, which does the rest.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.activity.fast_path import ProduceFastPath
@@ -23,21 +24,19 @@ _MOST_USES: Final = 4096  # of one connection; the rest is added up
 _MOST_CLIENT_IDS: Final = 8  # of one connection
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionUsage:
     """The client of one connection, and the intervals that it contributes to."""
 
-    __slots__ = ("actors", "client", "client_id", "clients", "former", "is_closed", "is_stale", "produce", "uses")
-
-    def __init__(self, client: ClientKey, client_id: str | None) -> None:
-        self.client = client
-        self.client_id = client_id  # of the last request
-        self.clients = [client]  # with every client id that it has had
-        self.former: list[Interval] = []  # the intervals of other client ids
-        self.is_closed = False
-        self.produce: ProduceFastPath | None = None
-        self.is_stale = False  # its actors have to be identified again
-        self.uses: dict[tuple[bytes, Direction, str | None], Interval] = {}
-        self.actors: dict[tuple[Direction, str | None], Actor] = {}  # until they have to be identified again
+    client: ClientKey
+    client_id: str | None  # of the last request
+    clients: list[ClientKey] = field(default_factory=list)  # with every client id that it has had
+    uses: dict[tuple[bytes, Direction, str | None], Interval] = field(default_factory=dict)
+    former: list[Interval] = field(default_factory=list)  # the intervals of other client ids
+    actors: dict[tuple[Direction, str | None], Actor] = field(default_factory=dict)  # until it is stale
+    produce: ProduceFastPath | None = None
+    is_stale: bool = False  # its actors have to be identified again
+    is_closed: bool = False
 
 
 class UsageTracker:
@@ -89,7 +88,6 @@ class UsageTracker:
             usage.actors.clear()
             usage.client_id = client_id
             usage.client = self._client_of(session, client_id)
-            usage.clients.append(usage.client)
             self._add_client(usage)
         return usage
 
@@ -175,6 +173,7 @@ class UsageTracker:
         return bool(self._stale)
 
     def _add_client(self, usage: ConnectionUsage) -> None:
+        usage.clients.append(usage.client)
         for key in related_keys(usage.client):
             self._related.setdefault(key, set()).add(usage)
         if self.groups.add_client(usage.client):

@@ -42,7 +42,7 @@ from headgate.wire.schema import Message
 from tests.support.fake_upstream import Broker, Client, answer, request
 from tests.unit.proxy.stage import Stage, stage, until
 
-PRODUCE, FETCH, HEARTBEAT, SHARE_FETCH = 0, 1, 12, 78
+PRODUCE, FETCH, HEARTBEAT, SHARE_FETCH = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.SHARE_FETCH
 ID_1, ID_2 = b"1" * 16, b"2" * 16
 
 

@@ -250,14 +250,10 @@ def _names_group(client_id: str | None, group: str) -> bool:
     return client_id is not None and client_id.startswith(begin) and client_id[len(begin) :].isdecimal()
 
 
+@dataclass(slots=True, eq=False)
 class _Membership:
-    """The time of the last heartbeat, and the number of connections with this membership."""
-
-    __slots__ = ("at", "connections")
-
-    def __init__(self) -> None:
-        self.at = float("-inf")
-        self.connections = 0
+    at: float = float("-inf")  # of the last heartbeat
+    connections: int = 0
 
 
 _Table = OrderedDict[ClientKey, dict[GroupRef, _Membership]]

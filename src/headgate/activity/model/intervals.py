@@ -25,19 +25,17 @@ _SAMPLE_BYTES: Final = 1 << 30  # above this, older samples of a topic count hal
 _ALL_CLIENTS: Final = ClientKey(None, None, "")
 
 
+@dataclass(slots=True, eq=False)
 class TopicRef:
-    """A topic of a worker, known by id, by name, or by both.
+    """A topic of a worker, known by name, by id, or by both.
 
     The samples give the size of a record on the wire, from which the number of records is estimated.
     """
 
-    __slots__ = ("id", "name", "sampled_bytes", "sampled_records")
-
-    def __init__(self, *, name: str | None = None, topic_id: str | None = None) -> None:
-        self.name = name
-        self.id = topic_id
-        self.sampled_bytes = 0
-        self.sampled_records = 0
+    name: str | None = None
+    id: str | None = None
+    sampled_bytes: int = 0
+    sampled_records: int = 0
 
     def sample(self, records: int, size: int) -> None:
         self.sampled_records += records
@@ -70,48 +68,28 @@ class UsageReport:
 _Key = tuple[ClientKey, TopicRef, Direction, str | None]
 
 
+@dataclass(slots=True, eq=False)
 class Interval:
     """The use of a topic, shared by `refs` connections; `qualifier` is its transactional id or share group.
 
     A request adds to `bytes`, and the interval is passed to `Intervals.mark_used` once, until `touched` is reset.
     """
 
-    __slots__ = (
-        "actor",
-        "bytes",
-        "client",
-        "direction",
-        "due",
-        "is_open",
-        "is_waiting",
-        "qualifier",
-        "refs",
-        "since_ms",
-        "software",
-        "step",
-        "topic",
-        "touched",
-        "until_ms",
-    )
-
-    def __init__(
-        self, client: ClientKey, topic: TopicRef, direction: Direction, qualifier: str | None, actor: Actor
-    ) -> None:
-        self.client = client
-        self.topic = topic
-        self.direction: Direction = direction
-        self.qualifier = qualifier
-        self.actor = actor
-        self.software: tuple[str, str] | None = None
-        self.refs = 0
-        self.bytes = 0
-        self.touched = False
-        self.since_ms = 0  # 0: no use since the last report
-        self.until_ms = 0
-        self.step = 0  # the index of the next delay
-        self.is_waiting = False  # for a report
-        self.due = 0.0  # when a delayed report is due, else 0
-        self.is_open = True
+    client: ClientKey
+    topic: TopicRef
+    direction: Direction
+    qualifier: str | None
+    actor: Actor
+    software: tuple[str, str] | None = None
+    refs: int = 0
+    bytes: int = 0
+    touched: bool = False
+    since_ms: int = 0  # 0: no use since the last report
+    until_ms: int = 0
+    step: int = 0  # the index of the next delay
+    is_waiting: bool = False  # for a report
+    due: float = 0.0  # when a delayed report is due, else 0
+    is_open: bool = True
 
 
 class Intervals:
