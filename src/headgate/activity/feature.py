@@ -25,25 +25,11 @@ class ActivityFeature(Feature):
     """
 
     families = (
-        MetricFamily("headgate_activity_intervals", "gauge", "Open intervals of topic use by clients"),
-        MetricFamily(
-            "headgate_activity_overflows",
-            "counter",
-            "Uses that are counted together because the table of clients is full",
-        ),
-        MetricFamily(
-            "headgate_activity_unreadable",
-            "counter",
-            "Produce, Fetch and ShareFetch requests and responses whose topics could not be read",
-        ),
-        MetricFamily(
-            "headgate_activity_facts", "counter", "Activity records, by outcome: written or lost", ("outcome",)
-        ),
-        MetricFamily(
-            "headgate_activity_recorded",
-            "counter",
-            "Active topics of connectors that were written to status topics",
-        ),
+        MetricFamily("headgate_activity_intervals", "gauge", "Open intervals: pairs of a client and a topic in use"),
+        MetricFamily("headgate_activity_overflows", "counter", "Uses added up under `other` because a table is full"),
+        MetricFamily("headgate_activity_unreadable", "counter", "Requests and responses that could not be parsed"),
+        MetricFamily("headgate_activity_facts", "counter", "Facts of activity, written or lost", ("outcome",)),
+        MetricFamily("headgate_activity_recorded", "counter", "Active topics recorded in Connect's status topics"),
     )
 
     def __init__(self, config: Config, principals: Principals, *, worker: int = 0) -> None:
