@@ -1,7 +1,7 @@
-"""`headgate doctor`: everything that would keep the gateway from working in front of its cluster.
+"""`headgate doctor`: checks everything that the gateway needs to work in front of its cluster.
 
-Findings go to standard output, as text or as one JSON object; what is being waited for goes to standard error. Exit
-codes: 0 without a problem (warnings are none), 1 with one, 2 when the configuration itself cannot be used.
+Findings go to standard output, as text or as one JSON object; slow steps are named on standard error. Exit codes: 0
+without a problem (there may be warnings), 1 with one, 2 when the configuration is not valid.
 """
 
 import argparse
@@ -16,10 +16,10 @@ from headgate.cli.logs import escaped
 from headgate.config.loading import load
 from headgate.config.model import Config
 from headgate.config.problems import ConfigError
-from headgate.doctor import Check, Finding, Verdict, count, examine
+from headgate.doctor import Check, DoctorFinding, FindingVerdict, count, examine
 from headgate.doctor.findings import problem
 
-_MARKS = {Verdict.OK: "ok", Verdict.WARNING: "WARNING", Verdict.PROBLEM: "PROBLEM"}
+_MARKS = {FindingVerdict.OK: "ok", FindingVerdict.WARNING: "WARNING", FindingVerdict.PROBLEM: "PROBLEM"}
 _MARK_WIDTH = max(map(len, _MARKS.values()))
 
 
@@ -27,17 +27,17 @@ _MARK_WIDTH = max(map(len, _MARKS.values()))
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "doctor",
-        help="what keeps the gateway from working, and the command that mends it",
-        description="Look at everything that the gateway needs, without changing anything: this machine, the brokers, "
+        help="check what the gateway needs, and print the command that corrects each problem",
+        description="Check everything that the gateway needs, without changing anything: this machine, the brokers, "
         "the rights of the service account, Headgate's topics, versions and clocks.",
     )
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the TOML file")
-    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 without problems, 1 with; 2 for a configuration that cannot be used."""
+    """Return 0 without problems, 1 with; 2 for an invalid configuration."""
     try:
         config = load(args.config, os.environ)
     except ConfigError as error:
@@ -47,18 +47,18 @@ def run(args: argparse.Namespace) -> int:
         return error.exit_code
     findings = asyncio.run(_examine(config, as_text=not args.json))
     print(json.dumps(document(findings)) if args.json else summary(findings))
-    return 1 if count(findings)[Verdict.PROBLEM] else 0
+    return 1 if count(findings)[FindingVerdict.PROBLEM] else 0
 
 
-def _of_configuration(error: ConfigError, file: Path) -> list[Finding]:
+def _of_configuration(error: ConfigError, file: Path) -> list[DoctorFinding]:
     return [
         problem(Check.CONFIGURATION, one.path, one.text, mend=f"correct {one.path} in {file}") for one in error.problems
     ]
 
 
-async def _examine(config: Config, *, as_text: bool) -> list[Finding]:
-    """All findings; as text they are printed while they come, so that a slow step does not hide the others."""
-    findings: list[Finding] = []
+async def _examine(config: Config, *, as_text: bool) -> list[DoctorFinding]:
+    """All findings; as text they are printed at once, so that a slow step does not hide the others."""
+    findings: list[DoctorFinding] = []
     heading: Check | None = None
     async for finding in examine(config, tell=_tell):
         findings.append(finding)
@@ -70,21 +70,21 @@ async def _examine(config: Config, *, as_text: bool) -> list[Finding]:
     return findings
 
 
-def lines(finding: Finding) -> list[str]:
-    """One finding for a terminal; brokers choose some of these words, so they are escaped."""
+def lines(finding: DoctorFinding) -> list[str]:
+    """One finding for a terminal; some words come from brokers, so they are escaped."""
     told = [f"  {_MARKS[finding.verdict]:<{_MARK_WIDTH}}  {escaped(finding.subject)}: {escaped(finding.text)}"]
     if finding.mend:
         told.append(f"  {'':<{_MARK_WIDTH}}    -> {escaped(finding.mend)}")
     return told
 
 
-def summary(findings: Iterable[Finding]) -> str:
+def summary(findings: Iterable[DoctorFinding]) -> str:
     counts = count(findings)
-    words = [_plural(counts[Verdict.PROBLEM], "problem"), _plural(counts[Verdict.WARNING], "warning")]
-    return f"{', '.join(words)}, {counts[Verdict.OK]} ok"
+    words = [_plural(counts[FindingVerdict.PROBLEM], "problem"), _plural(counts[FindingVerdict.WARNING], "warning")]
+    return f"{', '.join(words)}, {counts[FindingVerdict.OK]} ok"
 
 
-def document(findings: Iterable[Finding]) -> dict[str, object]:
+def document(findings: Iterable[DoctorFinding]) -> dict[str, object]:
     """The object of `--json`."""
     found = list(findings)
     counts = count(found)

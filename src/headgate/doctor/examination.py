@@ -1,7 +1,7 @@
-"""The whole examination, in order: this machine, the addresses, the cluster, then what the account finds there.
+"""The whole examination, in order: this machine, the addresses, the cluster, the rights, the topics, the clock.
 
-One rule: one failure never hides another. What needs a broker is skipped only when none answers, and that is said by
-the findings on the addresses. Nothing here changes the cluster, and every step has an end.
+Invariants: one failure never hides another; checks that need a broker are skipped only when none responds, which the
+findings on the addresses report. Nothing here changes the cluster, and every step has a timeout.
 """
 
 import asyncio
@@ -13,12 +13,10 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import MAX_NODES, Address
 from headgate.config.model import Config
-from headgate.doctor import certificates, clock, dead_letter_probing, features, machine, nodes, probing, rights, topics
-from headgate.doctor.broker import Broker, close
-from headgate.doctor.certificates import now_utc
-from headgate.doctor.commands import KafkaTools
-from headgate.doctor.dialling import Dialler, Visit
-from headgate.doctor.findings import Check, Finding, warning
+from headgate.doctor import cluster, machine, probes, rights, topics
+from headgate.doctor.brokers import AddressCheck, Broker, Visit, close
+from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, warning
+from headgate.doctor.rights import AclNames, Scope
 
 LONGEST_STEP_S = 10.0
 _SILENCE_S = 2.0
@@ -26,8 +24,8 @@ _AT_ONCE = 16
 
 
 @dataclass(slots=True)
-class Progress:
-    """Tells what is being waited for, every two seconds while a step takes that long."""
+class SlowSteps:
+    """Reports the steps that take longer than two seconds."""
 
     tell: Callable[[str], None]
     _steps: dict[str, float] = field(default_factory=dict)
@@ -52,9 +50,11 @@ class Progress:
                 await asyncio.sleep(_SILENCE_S)
 
 
-async def examine(config: Config, tell: Callable[[str], None], time: Clock | None = None) -> AsyncIterator[Finding]:
-    """Every finding, as soon as it is made."""
-    progress = Progress(tell)
+async def examine(
+    config: Config, tell: Callable[[str], None], time: Clock | None = None
+) -> AsyncIterator[DoctorFinding]:
+    """Yield every finding as soon as it is known."""
+    progress = SlowSteps(tell)
     watching = asyncio.create_task(progress.watch())
     try:
         async for finding in _Examination(config, progress, time or SystemClock()).run():
@@ -66,15 +66,15 @@ async def examine(config: Config, tell: Callable[[str], None], time: Clock | Non
 @dataclass(frozen=True, slots=True)
 class _Examination:
     config: Config
-    progress: Progress
+    progress: SlowSteps
     time: Clock
 
     @property
     def _step_s(self) -> float:
         return min(self.config.gateway.connect_timeout_ms / 1000, LONGEST_STEP_S)
 
-    async def run(self) -> AsyncIterator[Finding]:
-        with self.progress.step("looking at this machine"):
+    async def run(self) -> AsyncIterator[DoctorFinding]:
+        with self.progress.step("checking this machine"):
             async for finding in machine.examine(self.config, deadline_s=self._step_s):
                 yield finding
         brokers: list[Broker] = []
@@ -83,8 +83,11 @@ class _Examination:
                 yield visit.finding
                 if visit.broker is not None:
                     brokers.append(visit.broker)
-            now = now_utc(self.time.epoch_ms())
-            for finding in (*certificates.examine(self.config, now), *certificates.of_brokers(brokers, now)):
+            now = machine.now_utc(self.time.epoch_ms())
+            for finding in (
+                *machine.examine_certificates(self.config, now),
+                *machine.broker_certificates(brokers, now),
+            ):
                 yield finding
             if brokers:
                 async for finding in self._ask(brokers):
@@ -94,7 +97,7 @@ class _Examination:
                 await close(broker.writer)
 
     async def _visits(self) -> AsyncIterator[Visit]:
-        """The bootstrap addresses, then the addresses that nodes of the cluster announce: the gateway dials both."""
+        """Check the bootstrap addresses, then the advertised addresses of the nodes: the gateway connects to both."""
         bootstrap = {address: f"{address}" for address in self.config.upstream.bootstrap}
         first = await self._visit_all(bootstrap, "upstream.bootstrap")
         for visit in first:
@@ -109,50 +112,50 @@ class _Examination:
             yield visit
 
     async def _visit_all(self, addresses: dict[Address, str], source: str) -> list[Visit]:
-        dialler = Dialler(upstream=self.config.upstream, deadline_s=self._step_s)
+        check = AddressCheck(upstream=self.config.upstream, deadline_s=self._step_s)
         crowd = asyncio.Semaphore(_AT_ONCE)
 
         async def visit(address: Address, label: str) -> Visit:
             async with crowd:
                 with self.progress.step(f"asking {label}"):
-                    return await dialler.visit(address, label=label, source=source)
+                    return await check.visit(address, label=label, source=source)
 
         return await asyncio.gather(*(visit(address, label) for address, label in addresses.items()))
 
-    async def _ask(self, brokers: list[Broker]) -> AsyncIterator[Finding]:
+    async def _ask(self, brokers: list[Broker]) -> AsyncIterator[DoctorFinding]:
         broker = brokers[0]
         tools = KafkaTools.of(self.config.upstream, str(broker.address))
-        for finding in (*nodes.same_cluster(brokers), *nodes.ports_of(broker.nodes, self.config)):
+        for finding in (*cluster.same_cluster(brokers), *cluster.ports_of(broker.nodes, self.config)):
             yield finding
         for each in brokers:
-            for finding in features.examine(str(each.address), each.versions, each.levels, self.config, tools):
+            for finding in cluster.examine_apis(str(each.address), each.versions, each.levels, self.config, tools):
                 yield finding
-        with self.progress.step("asking for the rights of the service account"):
+        with self.progress.step("checking the rights of the service account"):
             async for finding in self._own_topics(broker, tools):
                 yield finding
         if self.config.share_groups.enable:
-            with self.progress.step("asking what dead letters need"):
-                async for finding in dead_letter_probing.examine(broker, self.config, tools, deadline_s=self._step_s):
+            with self.progress.step("checking the rights for dead letters"):
+                async for finding in topics.examine_dead_letters(broker, self.config, tools, deadline_s=self._step_s):
                     yield finding
         with self.progress.step("reading the cluster's clock"):
-            yield await clock.examine(broker, self.time, tools)
+            yield await cluster.examine_clock(broker, self.time, tools)
 
-    async def _own_topics(self, broker: Broker, tools: KafkaTools) -> AsyncIterator[Finding]:
-        """What the account may do, and the topics that it is there for."""
+    async def _own_topics(self, broker: Broker, tools: KafkaTools) -> AsyncIterator[DoctorFinding]:
+        """Check the rights on Headgate's own topics, and the topics."""
         prefix = self.config.facts.prefix
         specs = topics.wanted(self.config, len(broker.nodes))
         try:
-            described = await probing.described(broker, [spec.name for spec in specs])
-            operations = await probing.cluster_operations(broker)
-            answers = await probing.ask_all(broker, described, operations, prefix)
-            for finding in rights.judge(answers, tools, prefix):
+            described = await probes.describe_topics(broker, [spec.name for spec in specs])
+            operations = await probes.cluster_operations(broker)
+            names = AclNames(facts_prefix=prefix)
+            probing = probes.RightProbes(broker=broker, names=names, topics=described, cluster=operations)
+            statuses = await probing.probe_all(rights.rights_in(Scope.ALWAYS))
+            for finding in rights.judge(statuses, tools, names):
                 yield finding
             for finding in rights.excess(operations, tools, anonymous=self.config.upstream.service_user is None):
                 yield finding
             for finding in await topics.examine(broker, self.config, described, tools):
                 yield finding
         except ClusterError as failure:
-            text = f"cannot be looked at: {failure}"
-            yield warning(
-                Check.TOPICS, f"{prefix}*", text, mend="run headgate doctor again; look into the broker's log"
-            )
+            mend = "run headgate doctor again; see the broker's log"
+            yield warning(Check.TOPICS, f"{prefix}*", f"cannot be checked: {failure}", mend=mend)

@@ -1,39 +1,48 @@
-"""What is on our side of the wire: the gateway's own ports, the name that clients dial, file descriptors.
+"""Checks this machine: the gateway's ports, the advertised host, file descriptors, and certificates.
 
-One rule: nothing stays bound or open. A port that is taken is no trouble when a Headgate has it, which its own status
-page says; the port itself is not asked, because it may expect TLS or a PROXY header first.
+Nothing stays bound or open. A port that is in use is no problem when a Headgate has it, which its own status page
+shows; the port itself is not tested, because it may expect TLS or a PROXY header first. Whether a chain of certificates
+is trusted is decided by OpenSSL (`brokers.py`).
 """
 
 import asyncio
 import errno
+import ipaddress
 import json
 import resource
+import shlex
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+import ssl
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
 
 from headgate.config.addresses import Address, is_loopback, is_wildcard
 from headgate.config.model import Config
-from headgate.doctor.broker import close
-from headgate.doctor.dialling import resolve
-from headgate.doctor.findings import Check, Finding, ok, problem, warning
+from headgate.doctor.brokers import Broker, close, names_of, resolve
+from headgate.doctor.findings import Check, DoctorFinding, ok, problem, warning
 
+SOON = timedelta(days=30)
+_HOW_TO_RENEW = "renew it and replace the files: they are read again without a restart"
 _LARGEST_PAGE = 1024 * 1024
 _BUILD_LINE = b"headgate_build_info"
-# What a worker has open beside its clients: status pages, reports, shared memory, logs, calls of its own.
+# Descriptors of a worker beside its clients: status pages, reports, shared memory, logs, its own connections.
 _SPARE_DESCRIPTORS = 64
 _UNLIMITED = resource.RLIM_INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A Headgate that runs here already, and why it is not ready if it is not."""
+    """A Headgate that already runs here, and its problems if it is not ready."""
 
     problems: Mapping[str, str]
 
 
-async def examine(config: Config, *, deadline_s: float) -> AsyncIterator[Finding]:
+async def examine(config: Config, *, deadline_s: float) -> AsyncIterator[DoctorFinding]:
     running = await find_running(config.metrics.listen, deadline_s=deadline_s)
     if running is not None:
         yield _running(config.metrics.listen, running)
@@ -47,26 +56,26 @@ async def examine(config: Config, *, deadline_s: float) -> AsyncIterator[Finding
 # Ports.
 
 
-def ports(config: Config, *, is_ours: bool) -> Iterator[Finding]:
-    """Each port that the gateway binds: free, ours already, or somebody else's."""
+def ports(config: Config, *, is_ours: bool) -> Iterator[DoctorFinding]:
+    """Check each port that the gateway binds: free, used by a Headgate, or used by another program."""
     wanted = [("gateway.listen", config.gateway.listen)]
     wanted += [(f"node {node}", config.gateway.node_address(node)) for node in config.gateway.nodes]
     wanted.append(("metrics.listen", config.metrics.listen))
     free: list[Address] = []
-    for whose, address in wanted:
+    for owner, address in wanted:
         failure = bind_failure(address)
         if failure is None:
             free.append(address)
         elif failure.errno == errno.EADDRINUSE and is_ours:
-            yield ok(Check.MACHINE, str(address), f"{whose}: in use, and a Headgate runs here")
+            yield ok(Check.MACHINE, str(address), f"{owner}: in use, and a Headgate runs here")
         else:
-            yield _taken(whose, address, failure)
+            yield _taken(owner, address, failure)
     if free:
         yield ok(Check.MACHINE, "ports", f"free: {', '.join(map(str, free))}")
 
 
 def bind_failure(address: Address) -> OSError | None:
-    """Bind as the gateway does, and let go at once."""
+    """Bind as the gateway does, and close at once."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -77,12 +86,12 @@ def bind_failure(address: Address) -> OSError | None:
     return None
 
 
-def _taken(whose: str, address: Address, failure: OSError) -> Finding:
-    text = f"{whose}: cannot be bound: {failure.strerror}"
-    key = whose if whose.endswith(".listen") else "gateway.listen"
+def _taken(owner: str, address: Address, failure: OSError) -> DoctorFinding:
+    text = f"{owner}: cannot be bound: {failure.strerror}"
+    key = owner if owner.endswith(".listen") else "gateway.listen"
     match failure.errno:
         case errno.EADDRINUSE:
-            mend = f"ss -ltnp 'sport = :{address.port}'   (end that program, or choose another {key})"
+            mend = f"ss -ltnp 'sport = :{address.port}'   (stop that program, or choose another {key})"
         case errno.EACCES:
             mend = f"choose a {key} above port 1023, or give the unit AmbientCapabilities=CAP_NET_BIND_SERVICE"
         case _:
@@ -94,7 +103,7 @@ def _taken(whose: str, address: Address, failure: OSError) -> Finding:
 
 
 async def find_running(listen: Address, *, deadline_s: float) -> Running | None:
-    """The Headgate whose status pages answer at `metrics.listen`; None when there is none."""
+    """The Headgate that serves `metrics.listen`; None when there is none."""
     host = ("::1" if ":" in listen.host else "127.0.0.1") if is_wildcard(listen.host) else listen.host
     address = Address(host, listen.port)
     try:
@@ -109,7 +118,7 @@ async def find_running(listen: Address, *, deadline_s: float) -> Running | None:
 
 
 async def _get(address: Address, path: str) -> bytes:
-    """The body of a page; the status pages close after each answer."""
+    """The body of a page; the status pages close the connection after each response."""
     reader, writer = await asyncio.open_connection(*address, limit=_LARGEST_PAGE)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
@@ -122,24 +131,24 @@ async def _get(address: Address, path: str) -> bytes:
     return received.partition(b"\r\n\r\n")[2]
 
 
-def _running(listen: Address, running: Running) -> Finding:
+def _running(listen: Address, running: Running) -> DoctorFinding:
     if not running.problems:
         return ok(Check.MACHINE, str(listen), "a Headgate runs here and is ready")
     text = "; ".join(f"{what}: {why}" for what, why in sorted(running.problems.items()))
-    mend = f"curl http://{listen}/readyz   (what else is found here says why)"
+    mend = f"curl http://{listen}/readyz   (other findings say why)"
     return problem(Check.MACHINE, str(listen), f"a Headgate runs here and is not ready: {text}", mend=mend)
 
 
-# The name that clients dial, and how many of them there can be.
+# The advertised host, and file descriptors.
 
 
-async def advertised(config: Config, *, deadline_s: float) -> Finding:
+async def advertised(config: Config, *, deadline_s: float) -> DoctorFinding:
     host = config.gateway.advertised_host
     subject = "gateway.advertised_host"
     try:
         addresses = sorted(set(await resolve(host, deadline_s=deadline_s)))
     except (OSError, TimeoutError):
-        text = f"{host} does not resolve on this machine, and clients dial it for everything behind bootstrap"
+        text = f"{host} does not resolve on this machine, and clients connect to it after bootstrap"
         return problem(
             Check.MACHINE,
             subject,
@@ -147,7 +156,7 @@ async def advertised(config: Config, *, deadline_s: float) -> Finding:
             mend=f"getent hosts {host}   (add it to DNS), or correct {subject}",
         )
     if all(map(is_loopback, addresses)) and not is_loopback(config.gateway.listen.host):
-        text = f"{host} is {', '.join(addresses)}: only clients on this machine can dial that"
+        text = f"{host} is {', '.join(addresses)}: only clients on this machine can connect to it"
         return warning(
             Check.MACHINE, subject, text, mend=f"set {subject} to a name that clients on other machines resolve"
         )
@@ -155,12 +164,12 @@ async def advertised(config: Config, *, deadline_s: float) -> Finding:
 
 
 def descriptors_needed(config: Config) -> int:
-    """What one worker can come to need: nothing keeps all clients from landing in the same one."""
+    """The most that one worker can need: all clients may connect to the same one."""
     return 2 * config.gateway.max_connections + len(config.gateway.nodes) + _SPARE_DESCRIPTORS
 
 
-def descriptors(config: Config, limit: int) -> Finding:
-    """Two for each connection, ours to the broker too; `limit` is the soft limit of this process."""
+def descriptors(config: Config, limit: int) -> DoctorFinding:
+    """Two for each client, because of the connection to the broker; `limit` is the soft limit of this process."""
     needed = descriptors_needed(config)
     subject = "file descriptors"
     if limit == _UNLIMITED or limit >= needed:
@@ -168,8 +177,106 @@ def descriptors(config: Config, limit: int) -> Finding:
         return ok(Check.MACHINE, subject, f"{needed} are enough for gateway.max_connections, and there are {told}")
     text = (
         f"{limit} are allowed in this shell, and gateway.max_connections = {config.gateway.max_connections} can need "
-        f"{needed} in one worker: beyond that clients wait unaccepted"
+        f"{needed} in one worker: beyond that clients are not accepted"
     )
     fits = max(1, (limit - _SPARE_DESCRIPTORS - len(config.gateway.nodes)) // 2)
     mend = f"LimitNOFILE={needed} in the systemd unit (or: ulimit -n {needed}), or gateway.max_connections = {fits}"
     return warning(Check.MACHINE, subject, text, mend=mend)
+
+
+# Certificates.
+
+
+def covers(names: Sequence[str], host: str) -> bool:
+    """Whether a client that connects to `host` accepts a certificate for `names`; `*` stands for one label."""
+    try:
+        address = str(ipaddress.ip_address(host))
+    except ValueError:
+        wanted = host.lower().removesuffix(".")
+        return any(name.lower() in {wanted, f"*.{wanted.partition('.')[2]}"} for name in names)
+    return address in names
+
+
+def lifetime(subject: str, certificate: x509.Certificate, now: datetime, *, renew: str) -> DoctorFinding:
+    """Check the validity period; `renew` says how to replace the certificate."""
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < begins:
+        text = f"the certificate is valid from {begins:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} here"
+        return problem(
+            Check.CERTIFICATES, subject, text, mend=f"set this machine's clock (timedatectl set-ntp true), or {renew}"
+        )
+    left = ends - now
+    if left <= timedelta():
+        return problem(Check.CERTIFICATES, subject, f"the certificate expired on {ends:%Y-%m-%d}", mend=renew)
+    if left <= SOON:
+        return warning(
+            Check.CERTIFICATES,
+            subject,
+            f"the certificate expires on {ends:%Y-%m-%d}, in {left.days} days",
+            mend=renew,
+        )
+    return ok(Check.CERTIFICATES, subject, f"the certificate is valid until {ends:%Y-%m-%d}")
+
+
+def examine_certificates(config: Config, now: datetime) -> Iterator[DoctorFinding]:
+    """Check the gateway's files: the certificate and key of the listener, and the authorities of both sides."""
+    gateway = config.gateway
+    if gateway.tls_cert is not None and gateway.tls_key is not None:
+        yield from _listener(gateway.tls_cert, gateway.tls_key, gateway.advertised_host, now)
+    for key, path in (("gateway.tls_client_ca", gateway.tls_client_ca), ("upstream.tls_ca", config.upstream.tls_ca)):
+        if path is not None:
+            yield from _authorities(key, path, now)
+
+
+def broker_certificates(brokers: Iterable[Broker], now: datetime) -> Iterator[DoctorFinding]:
+    """Check the certificates that brokers presented."""
+    renew = "renew the broker's certificate in its ssl.keystore.location, and restart the broker"
+    for broker in brokers:
+        if broker.certificate is not None:
+            yield lifetime(str(broker.address), broker.certificate, now, renew=renew)
+
+
+def now_utc(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
+
+
+def _listener(cert: Path, key: Path, advertised_host: str, now: datetime) -> Iterator[DoctorFinding]:
+    try:
+        first = x509.load_pem_x509_certificates(cert.read_bytes())[0]
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as failure:
+        mend = (
+            f"openssl x509 -in {shlex.quote(str(cert))} -noout -pubkey; "
+            f"openssl pkey -in {shlex.quote(str(key))} -pubout   "
+            "(both must print the same key, and the key must have no password)"
+        )
+        yield problem(Check.CERTIFICATES, "gateway.tls_cert", f"{cert} and {key} cannot be used: {failure}", mend=mend)
+        return
+    yield lifetime("gateway.tls_cert", first, now, renew=_HOW_TO_RENEW)
+    names = names_of(first)
+    if covers(names, advertised_host):
+        yield ok(Check.CERTIFICATES, "gateway.tls_cert", f"is for {advertised_host}, to which clients connect")
+    else:
+        text = f"is for {', '.join(names) or 'no name'}, and clients connect to {advertised_host}"
+        kind = "IP" if ":" in advertised_host or advertised_host.replace(".", "").isdigit() else "DNS"
+        mend = f"ask for a certificate with subjectAltName={kind}:{advertised_host}"
+        if names:
+            mend += f", or set gateway.advertised_host to a name that it has, such as {names[0]}"
+        yield problem(Check.CERTIFICATES, "gateway.tls_cert", text, mend=mend)
+
+
+def _no_password() -> str:
+    """Fail instead of letting OpenSSL ask at the terminal."""
+    raise ValueError("the key is encrypted")
+
+
+def _authorities(key: str, path: Path, now: datetime) -> Iterator[DoctorFinding]:
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError) as failure:
+        mend = f"write the authority's certificates in PEM: openssl x509 -in {shlex.quote(str(path))} -noout -text"
+        yield problem(Check.CERTIFICATES, key, f"{path} holds no certificates: {failure}", mend=mend)
+        return
+    # One valid certificate is enough: such files often keep the old one beside the new one.
+    last = max(found, key=lambda certificate: certificate.not_valid_after_utc)
+    yield lifetime(key, last, now, renew=f"put the authority's new certificate into {path}")

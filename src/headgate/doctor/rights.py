@@ -1,92 +1,209 @@
-"""The rights of the service account: the one list of them, and what is said when one is missing.
+"""The rights of the service account: one table, from which come the probes, the findings, the commands and the docs.
 
-One rule: `RIGHTS` is the whole truth. `docs/operate.md` shows it to operators (a test holds the two equal), `probing`
-asks a broker for each row, and nothing that Headgate does for itself may need more. The exceptions are beyond the
-prefix: what dead letters need (`dead_letters`), and what the page calls optional, which nobody asks for here.
+Invariant: Headgate itself needs no right that is not a row of `RIGHTS`. `docs/operate.md` shows the table (a test
+compares the two), and `probes.py` asks a broker for each row but the optional ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from headgate.doctor.commands import KafkaTools, Resource
-from headgate.doctor.findings import Check, Finding, ok, problem, warning
+from headgate.config.model import Config
+from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, Resource, ok, problem, warning
 
-# Names below the prefix that are no topics. Their rights are given for the prefix, so the names may change.
-LEADER_GROUP = "leader"
-LEADER_TRANSACTIONAL_ID = "trips"
+# Names below facts.prefix that are no topics. Their rights are granted for the prefix, so the names may change.
+LEADER_GROUP: Final = "leader"
+LEADER_TRANSACTIONAL_ID: Final = "trips"
 
-CLUSTER = "kafka-cluster"  # Kafka's name of the one cluster resource
+CLUSTER: Final = "kafka-cluster"  # Kafka's name of the one cluster resource
 _ALTER = 7  # the bit of it, as org.apache.kafka.common.acl.AclOperation numbers them
-Need = Literal["needed", "implied", "advised"]
+_MOST_SHOWN = 5
+_LONGEST_SHOWN = 100  # clients choose the names of groups
+_NO_DEAD_LETTER = "without it rejected records are archived without a dead letter"
+_UNPROTECTED = "without it brokers may drop a record at its limit before it is dead-lettered (`limit_unprotected`)"
+
+Need = Literal["needed", "implied", "advised", "optional"]
+
+
+class Scope(enum.Enum):
+    """When a right is needed, as `docs/operate.md` says it."""
+
+    ALWAYS = "always"
+    SHARE_GROUPS = "`share_groups.enable`"
+    DLQ_AUTO_CREATE = "`share_groups.dlq_auto_create`"
+    TOPOLOGIES = '`topologies.owner = "gateway"`'
+    ACTIVITY = "`activity.enable`"
+    CONNECT = "`connect.NAME.record`"
+
+
+class Name(enum.Enum):
+    """The names that a right is granted for; those that end in `*` are prefixes."""
+
+    FACTS = "`facts.prefix`*"
+    DEAD_LETTERS = "`dlq_prefix`*"
+    ALL = "all"
+    STATUS_TOPIC = "`status_topic`"
+    CONFIG_TOPIC = "`config_topic`"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Right:
-    """One operation on what begins with `[facts] prefix`, or on the cluster.
+class AclRight:
+    """One operation on resources of one type.
 
-    `needed`: its feature does not work without it. `implied`: comes with another row. `advised`: only the doctor sees
-    less without it.
+    `needed`: its feature does not work without it. `implied`: comes with another row. `advised`: only the doctor or a
+    detail is worse without it. `optional`: never probed.
     """
 
+    scope: Scope
     resource: Resource
+    name: Name
     operation: str  # as kafka-acls.sh writes it
     need: Need
     purpose: str
 
 
-RIGHTS: tuple[Right, ...] = (
-    Right(resource=Resource.TOPIC, operation="Describe", need="needed", purpose="find its topics"),
-    Right(resource=Resource.TOPIC, operation="Create", need="needed", purpose="create those that are absent"),
-    Right(resource=Resource.TOPIC, operation="Write", need="needed", purpose="write facts"),
-    Right(resource=Resource.TOPIC, operation="Read", need="needed", purpose="read them back at every start"),
-    Right(
-        resource=Resource.TOPIC,
-        operation="DescribeConfigs",
-        need="needed",
-        purpose="see that nobody lets decisions expire",
+def _rights(scope: Scope, name: Name, *rows: tuple[Resource, str, Need, str]) -> Iterator[AclRight]:
+    for resource, operation, need, purpose in rows:
+        where = Name.CLUSTER if resource is Resource.CLUSTER else name
+        yield AclRight(scope=scope, resource=resource, name=where, operation=operation, need=need, purpose=purpose)
+
+
+RIGHTS: Final[tuple[AclRight, ...]] = (
+    *_rights(
+        Scope.ALWAYS,
+        Name.FACTS,
+        (Resource.TOPIC, "Describe", "needed", "find its topics"),
+        (Resource.TOPIC, "Create", "needed", "create topics that do not exist"),
+        (Resource.TOPIC, "Write", "needed", "write facts"),
+        (Resource.TOPIC, "Read", "needed", "read facts back at every start"),
+        (Resource.TOPIC, "DescribeConfigs", "needed", "check that decisions do not expire"),
+        (Resource.GROUP, "Read", "needed", "elect the leader among all gateways"),
+        (Resource.TRANSACTIONAL_ID, "Describe", "needed", "find the coordinator of the leader's transactions"),
+        (Resource.TRANSACTIONAL_ID, "Write", "needed", "let Kafka fence a former leader"),
+        (Resource.CLUSTER, "IdempotentWrite", "implied", "write each fact once; brokers accept Write on any topic"),
+        (Resource.CLUSTER, "Describe", "advised", "let `headgate doctor` read the cluster's clock"),
     ),
-    Right(
-        resource=Resource.GROUP,
-        operation="Read",
-        need="needed",
-        purpose="agree on the leader among all gateways",
+    *_rights(
+        Scope.SHARE_GROUPS,
+        Name.DEAD_LETTERS,
+        (Resource.TOPIC, "Describe", "needed", f"find the dead-letter topics; {_NO_DEAD_LETTER}"),
+        (Resource.TOPIC, "Write", "needed", f"write dead letters; {_NO_DEAD_LETTER}"),
+        (
+            Resource.TOPIC,
+            "DescribeConfigs",
+            "advised",
+            "know the largest record that a topic accepts; without it 1 MiB is assumed",
+        ),
     ),
-    Right(
-        resource=Resource.TRANSACTIONAL_ID,
-        operation="Describe",
-        need="needed",
-        purpose="find the coordinator of the leader's transactions",
+    *_rights(
+        Scope.SHARE_GROUPS,
+        Name.ALL,
+        (Resource.GROUP, "DescribeConfigs", "needed", f"read the delivery count limits of groups; {_UNPROTECTED}"),
+        (Resource.GROUP, "AlterConfigs", "needed", f"set the delivery count limits of groups; {_UNPROTECTED}"),
+        (
+            Resource.CLUSTER,
+            "DescribeConfigs",
+            "needed",
+            f"know the highest delivery count limit that brokers accept; {_UNPROTECTED}",
+        ),
     ),
-    Right(
-        resource=Resource.TRANSACTIONAL_ID,
-        operation="Write",
-        need="needed",
-        purpose="let Kafka fence a leader that is one no more",
+    *_rights(
+        Scope.DLQ_AUTO_CREATE,
+        Name.DEAD_LETTERS,
+        (Resource.TOPIC, "Create", "needed", f"create dead-letter topics; {_NO_DEAD_LETTER}"),
     ),
-    Right(
-        resource=Resource.CLUSTER,
-        operation="IdempotentWrite",
-        need="implied",
-        purpose="write each fact once; brokers take Write on any topic for it",
+    *_rights(
+        Scope.TOPOLOGIES,
+        Name.ALL,
+        (Resource.GROUP, "Describe", "optional", "find groups that no longer exist and delete their descriptions"),
     ),
-    Right(
-        resource=Resource.CLUSTER,
-        operation="Describe",
-        need="advised",
-        purpose="let `headgate doctor` read the cluster's clock",
+    *_rights(
+        Scope.ACTIVITY,
+        Name.ALL,
+        (Resource.TOPIC, "Describe", "optional", "know the names and end offsets of topics"),
+    ),
+    *_rights(
+        Scope.CONNECT,
+        Name.STATUS_TOPIC,
+        (Resource.TOPIC, "Read", "needed", "know which active topics are recorded"),
+        (Resource.TOPIC, "Write", "needed", "record active topics"),
+    ),
+    *_rights(
+        Scope.CONNECT,
+        Name.CONFIG_TOPIC,
+        (Resource.TOPIC, "Read", "needed", "clear the active topics of deleted connectors"),
     ),
 )
 
 
+def rights_in(*scopes: Scope) -> tuple[AclRight, ...]:
+    return tuple(right for right in RIGHTS if right.scope in scopes)
+
+
+def share_group_rights(config: Config) -> tuple[AclRight, ...]:
+    """The rights beyond `facts.prefix` that this configuration needs for dead letters."""
+    share = config.share_groups
+    scopes = {Scope.SHARE_GROUPS: share.enable, Scope.DLQ_AUTO_CREATE: share.enable and share.dlq_auto_create}
+    return rights_in(*(scope for scope, is_on in scopes.items() if is_on))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclNames:
+    """The names and prefixes of one configuration."""
+
+    facts_prefix: str = "headgate."
+    dlq_prefix: str = "dlq."
+    status_topic: str = "connect-status"
+    config_topic: str = "connect-configs"
+
+    def of(self, name: Name) -> tuple[str, bool]:
+        """The name, and whether it is a prefix."""
+        return {
+            Name.FACTS: (self.facts_prefix, True),
+            Name.DEAD_LETTERS: (self.dlq_prefix, True),
+            Name.ALL: ("*", False),
+            Name.STATUS_TOPIC: (self.status_topic, False),
+            Name.CONFIG_TOPIC: (self.config_topic, False),
+            Name.CLUSTER: ("", False),
+        }[name]
+
+    def subject(self, right: AclRight) -> str:
+        name, is_prefix = self.of(right.name)
+        where = CLUSTER if right.resource is Resource.CLUSTER else f"{right.resource} {name}{'*' if is_prefix else ''}"
+        return f"{right.operation} on {where}"
+
+
+def grant_commands(scope: Scope, tools: KafkaTools, names: AclNames) -> tuple[str, ...]:
+    """The commands that grant all rights of a scope: one for each type and name of resource."""
+    operations: dict[tuple[Resource, Name], list[str]] = {}
+    for right in rights_in(scope):
+        if right.need != "implied":
+            operations.setdefault((right.resource, right.name), []).append(right.operation)
+    return tuple(_grant(tools, names, *what, granted) for what, granted in operations.items())
+
+
+def _grant(tools: KafkaTools, names: AclNames, resource: Resource, name: Name, operations: Sequence[str]) -> str:
+    text, is_prefix = names.of(name)
+    return tools.allow(resource, operations, text, is_prefix=is_prefix)
+
+
+# What a broker said.
+
+
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The broker says yes for every name that was asked."""
+    """The account has the right for every name that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The broker says no, for these names."""
+class Denied:
+    """The account does not have the right.
+
+    `names` of rights on `facts.prefix` are those that are denied, none when all are. Those of dead letters are the
+    topics or groups that are affected now.
+    """
 
     names: tuple[str, ...]
 
@@ -98,53 +215,75 @@ class Unknown:
     reason: str
 
 
-Answer = Granted | Refused | Unknown
+RightStatus = Granted | Denied | Unknown
 
 
-def commands(tools: KafkaTools, prefix: str) -> tuple[str, ...]:
-    """The lines that grant everything that is not implied: one for each kind of resource."""
-    lines = []
-    for resource in Resource:
-        operations = [right.operation for right in RIGHTS if right.resource is resource and right.need != "implied"]
-        lines.append(tools.allow(resource, operations, prefix))
-    return tuple(lines)
+def judge(
+    statuses: Mapping[AclRight, RightStatus], tools: KafkaTools, names: AclNames, *, uses_are_known: bool = True
+) -> Iterator[DoctorFinding]:
+    """A finding for each right, in the order of the table.
 
-
-def judge(answers: Mapping[Right, Answer], tools: KafkaTools, prefix: str) -> Iterator[Finding]:
-    """A finding for each right, in the list's order."""
-    for right in RIGHTS:
-        where = CLUSTER if right.resource is Resource.CLUSTER else f"{right.resource} {prefix}*"
-        subject = f"{right.operation} on {where}"
-        mend = tools.allow(right.resource, [right.operation], prefix)
-        if right.need == "implied":
-            mend = f"comes with Write on a topic; by itself: {mend}"
-        match answers[right]:
+    `uses_are_known` False: it is not known which groups have a dead-letter topic.
+    """
+    for right, status in statuses.items():
+        is_own = right.scope is Scope.ALWAYS
+        check = Check.RIGHTS if is_own else Check.SHARE_GROUPS
+        subject = names.subject(right)
+        match status:
             case Granted():
-                yield ok(Check.RIGHTS, subject, f"{tools.principal} may")
-            case Refused(names):
-                told = problem if right.need != "advised" else warning
-                text = f"{tools.principal} may not{_where(names, prefix)}: needed to {right.purpose}"
-                yield told(Check.RIGHTS, subject, text, mend=mend)
+                yield ok(check, subject, f"{tools.principal} is authorized")
+            case Denied(denied):
+                is_problem = right.need != "advised" and (is_own or denied)
+                where = _own(denied, names) if is_own else _affected(denied, uses_are_known=uses_are_known)
+                text = f"{tools.principal} is not authorized{where}: needed to {right.purpose}"
+                yield (problem if is_problem else warning)(
+                    check, subject, text, mend=_mend(right, denied, tools, names)
+                )
             case Unknown(reason):
-                text = f"not found out ({reason}): needed to {right.purpose}"
-                yield warning(Check.RIGHTS, subject, text, mend=f"grant it to be sure: {mend}")
+                text = f"could not be checked ({reason}): needed to {right.purpose}"
+                yield warning(check, subject, text, mend=f"grant it to be sure: {_mend(right, (), tools, names)}")
 
 
-def excess(operations: int, tools: KafkaTools, *, anonymous: bool) -> Iterator[Finding]:
-    """Whether the account could rule the cluster; `operations` is the cluster's bit field of what it may."""
+def _own(denied: Sequence[str], names: AclNames) -> str:
+    """Which names, unless all with the prefix are denied."""
+    some = [name for name in denied if name not in {names.facts_prefix, CLUSTER}]
+    return f" for {shown(some)}" if some else ""
+
+
+def _affected(denied: Sequence[str], *, uses_are_known: bool) -> str:
+    if denied:
+        return f", which affects {shown(denied)}"
+    return ", which affects no group yet" if uses_are_known else ""
+
+
+def _mend(right: AclRight, denied: Sequence[str], tools: KafkaTools, names: AclNames) -> str:
+    """A topic can lie outside a prefix that was changed after a group had chosen the topic."""
+    prefix, is_prefix = names.of(right.name)
+    is_topic = is_prefix and right.resource is Resource.TOPIC
+    outside = [name for name in denied if is_topic and not name.startswith(prefix)]
+    lines = [tools.allow(Resource.TOPIC, [right.operation], name) for name in outside[:_MOST_SHOWN]]
+    if not denied or len(outside) < len(denied):
+        lines.insert(0, _grant(tools, names, right.resource, right.name, [right.operation]))
+    line = " && ".join(lines)
+    return f"comes with Write on a topic; by itself: {line}" if right.need == "implied" else line
+
+
+def shown(names: Collection[str]) -> str:
+    """The first few names, each cut to a length that fits a line."""
+    cut = [name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..." for name in names]
+    more = f" and {len(cut) - _MOST_SHOWN} more" if len(cut) > _MOST_SHOWN else ""
+    return ", ".join(cut[:_MOST_SHOWN]) + more
+
+
+def excess(operations: int, tools: KafkaTools, *, anonymous: bool) -> Iterator[DoctorFinding]:
+    """Warn about an account that may alter the cluster; `operations` are its authorized operations on the cluster."""
     if not operations & (1 << _ALTER):
         return
     what = f"{tools.principal} may alter the cluster: it is a super user, or the cluster has no authorizer"
     if anonymous:
-        text = f"{what}; without SASL every client that comes through the gateway is {tools.principal} too"
+        text = f"{what}; without SASL every client of the gateway is {tools.principal} too"
         mend = "give the brokers a SASL listener and set upstream.service_user and upstream.service_password_file"
     else:
         text = f"{what}; Headgate needs far less"
         mend = "use an account with only the rights of docs/operate.md: set upstream.service_user to it"
     yield warning(Check.RIGHTS, "least privilege", text, mend=mend)
-
-
-def _where(names: Sequence[str], prefix: str) -> str:
-    """Which names, unless it is simply all that begin with the prefix."""
-    shown = [name for name in names if name not in {prefix, CLUSTER}]
-    return f" on {', '.join(shown)}" if shown else ""

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headgate.config.addresses import parse_address
-from headgate.doctor.commands import Resource
-from headgate.doctor.rights import RIGHTS
+from headgate.doctor.findings import Resource
+from headgate.doctor.rights import Scope, rights_in
 from headgate.facts import TopologyDeleted, TopologyDescribed
 from headgate.facts.topology import Description
 from headgate.kafka.connections import Credentials, Dialler
@@ -143,7 +143,7 @@ def service_rights(user: str, facts: str) -> list[AclBinding]:
         Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
     }
     bindings: list[AclBinding] = []
-    for right in RIGHTS:
+    for right in rights_in(Scope.ALWAYS):
         if right.need != "needed":
             continue
         words = "".join(f"_{letter}" if letter.isupper() else letter for letter in right.operation)

@@ -1,4 +1,4 @@
-"""The machine: ports that are free, ours or taken, a gateway that runs already, names and file descriptors."""
+"""The machine: ports, a gateway that already runs, the advertised host, file descriptors."""
 
 import asyncio
 import resource
@@ -13,7 +13,7 @@ from headgate.base.ids import NodeId
 from headgate.config import Address, Config
 from headgate.config.model import GatewayConfig, MetricsConfig
 from headgate.doctor import machine
-from headgate.doctor.findings import Verdict
+from headgate.doctor.findings import FindingVerdict
 from headgate.proxy.metrics import Metrics as Counters
 from headgate.proxy.metrics import MetricsPage
 from headgate.proxy.status import StatusPages
@@ -48,7 +48,7 @@ def beside_status_pages(port: int, problems: dict[str, str], ask: Callable[[], A
 def test_free_ports_are_one_line() -> None:
     port = port_block()
     (finding,) = machine.ports(config_at(port), is_ours=False)
-    assert (finding.verdict, finding.text.count("127.0.0.1")) == (Verdict.OK, 3)
+    assert (finding.verdict, finding.text.count("127.0.0.1")) == (FindingVerdict.OK, 3)
 
 
 def test_a_taken_port_is_a_problem_that_says_whose_port_it_would_be() -> None:
@@ -56,7 +56,7 @@ def test_a_taken_port_is_a_problem_that_says_whose_port_it_would_be() -> None:
     with listening(port + 1):
         findings = {one.subject: one for one in machine.ports(config_at(port), is_ours=False)}
     taken = findings[f"127.0.0.1:{port + 1}"]
-    assert (taken.verdict, taken.text.startswith("node 0: ")) == (Verdict.PROBLEM, True)
+    assert (taken.verdict, taken.text.startswith("node 0: ")) == (FindingVerdict.PROBLEM, True)
     assert f"sport = :{port + 1}" in taken.mend
     assert "gateway.listen" in taken.mend
 
@@ -65,14 +65,14 @@ def test_a_port_that_a_headgate_has_is_in_order() -> None:
     port = port_block()
     with listening(port):
         findings = {one.subject: one for one in machine.ports(config_at(port), is_ours=True)}
-    assert findings[f"127.0.0.1:{port}"].verdict is Verdict.OK
+    assert findings[f"127.0.0.1:{port}"].verdict is FindingVerdict.OK
 
 
-def test_an_address_of_another_machine_is_a_problem_whoever_runs_here() -> None:
-    # RFC 5737: this address is nobody's.
+def test_an_address_of_another_machine_is_a_problem() -> None:
+    # RFC 5737: no machine has this address.
     config = Config(gateway=GatewayConfig(listen=Address("192.0.2.1", 9092), nodes=(NodeId(0),)))
     findings = {one.subject: one for one in machine.ports(config, is_ours=True)}
-    assert findings["192.0.2.1:9092"].verdict is Verdict.PROBLEM
+    assert findings["192.0.2.1:9092"].verdict is FindingVerdict.PROBLEM
     assert "ip address" in findings["192.0.2.1:9092"].mend
 
 
@@ -85,7 +85,7 @@ def test_a_running_headgate_is_known_by_its_status_pages() -> None:
     assert beside_status_pages(port, {}, lambda: machine.find_running(wildcard, deadline_s=5)) is not None
 
 
-def test_somebody_elses_page_is_no_headgate() -> None:
+def test_the_page_of_another_program_is_no_headgate() -> None:
     port = port_block()
 
     async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,7 +100,7 @@ def test_somebody_elses_page_is_no_headgate() -> None:
     assert asyncio.run(ask()) is None
 
 
-def test_somebody_who_says_nothing_is_given_up() -> None:
+def test_a_silent_program_is_no_headgate() -> None:
     port = port_block()
     with listening(port):
         assert asyncio.run(machine.find_running(Address("127.0.0.1", port), deadline_s=0.2)) is None
@@ -110,38 +110,42 @@ def test_a_running_headgate_that_is_not_ready_is_a_problem_with_its_reasons() ->
     port = port_block()
     config = config_at(port)
 
-    async def all_findings() -> list[tuple[str, Verdict, str]]:
+    async def all_findings() -> list[tuple[str, FindingVerdict, str]]:
         found = machine.examine(config, deadline_s=5)
         return [(one.subject, one.verdict, one.text) async for one in found]
 
     found = beside_status_pages(port + 8, {"upstream": "no broker"}, all_findings)
-    texts = [text for subject, verdict, text in found if verdict is Verdict.PROBLEM]
+    texts = [text for subject, verdict, text in found if verdict is FindingVerdict.PROBLEM]
     assert texts == ["a Headgate runs here and is not ready: upstream: no broker"]
 
 
 def test_an_advertised_name_that_does_not_resolve_is_a_problem() -> None:
     config = config_at(9092, advertised_host="no.such.host.invalid")
     finding = asyncio.run(machine.advertised(config, deadline_s=10))
-    assert (finding.verdict, "no.such.host.invalid" in finding.text) == (Verdict.PROBLEM, True)
+    assert (finding.verdict, "no.such.host.invalid" in finding.text) == (FindingVerdict.PROBLEM, True)
 
 
 def test_a_loopback_name_on_a_listener_for_all_is_a_warning() -> None:
     gateway = GatewayConfig(listen=Address("0.0.0.0", 9092), advertised_host="127.0.0.1")
-    assert asyncio.run(machine.advertised(Config(gateway=gateway), deadline_s=10)).verdict is Verdict.WARNING
+    assert asyncio.run(machine.advertised(Config(gateway=gateway), deadline_s=10)).verdict is FindingVerdict.WARNING
     finding = asyncio.run(machine.advertised(config_at(9092), deadline_s=10))
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is FindingVerdict.OK
 
 
 @pytest.mark.parametrize(
     ("limit", "verdict"),
-    [(1024, Verdict.WARNING), (2 * 500 + 1 + 64, Verdict.OK), (resource.RLIM_INFINITY, Verdict.OK)],
+    [
+        (1024, FindingVerdict.WARNING),
+        (2 * 500 + 1 + 64, FindingVerdict.OK),
+        (resource.RLIM_INFINITY, FindingVerdict.OK),
+    ],
 )
-def test_two_descriptors_a_connection_are_needed(limit: int, verdict: Verdict) -> None:
-    assert machine.descriptors(config_at(9092, max_connections=500), limit).verdict is verdict
+def test_two_descriptors_a_connection_are_needed(limit: int, verdict: str) -> None:
+    assert machine.descriptors(config_at(9092, max_connections=500), limit).verdict.value == verdict
 
 
-def test_the_mend_of_too_few_descriptors_is_enough() -> None:
+def test_the_suggested_number_of_descriptors_is_enough() -> None:
     finding = machine.descriptors(config_at(9092, max_connections=500), 1024)
     assert "LimitNOFILE=1065" in finding.mend
-    assert machine.descriptors(config_at(9092, max_connections=479), 1024).verdict is Verdict.OK
+    assert machine.descriptors(config_at(9092, max_connections=479), 1024).verdict is FindingVerdict.OK
     assert "gateway.max_connections = 479" in finding.mend

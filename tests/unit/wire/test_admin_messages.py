@@ -1,8 +1,8 @@
-"""The doctor's own message tables against the definitions inside kafka-clients 4.4.0."""
+"""The messages that the doctor sends against the definitions inside kafka-clients 4.4.0."""
 
 import pytest
 
-from headgate.doctor import messages
+from headgate.wire.messages import admin as messages
 from headgate.wire.schema import Message, versions_of
 from tests.contract.test_tables import ours, theirs
 from tests.support.definitions import definition_of

@@ -1,8 +1,8 @@
-"""One broker's address, step by step: the name, the port, TLS, who we are, what it says of the cluster.
+"""Checks one broker address step by step: the name, the port, TLS, the login, the cluster's metadata.
 
-One rule: the first step that fails ends the visit with one finding that names the step, because everything behind it
-would fail for the same reason. Every step has a deadline. Brokers choose names that end up in lines to paste, so these
-are quoted for the shell.
+The first step that fails ends the check with one finding that names the step, because all later steps would fail for
+the same reason. Every step has a timeout. Brokers choose names that end up in commands to paste, so these are quoted
+for the shell.
 """
 
 import asyncio
@@ -10,41 +10,70 @@ import os
 import shlex
 import socket
 import ssl
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cryptography import x509
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
+from headgate.base.threads import off_loop
 from headgate.config.addresses import Address
-from headgate.config.files import read_secret
 from headgate.config.model import UpstreamConfig
-from headgate.doctor.broker import Broker, close
-from headgate.doctor.certificates import names_of
-from headgate.doctor.commands import KafkaTools
-from headgate.doctor.findings import Check, Finding, ok, problem
-from headgate.kafka.connections import BrokerConnection, Credentials, authenticate
+from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, ok, problem
+from headgate.kafka.connections import BrokerConnection, authenticate, credentials_of
+from headgate.wire.apis import api_name
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 from headgate.wire.messages.sasl import SaslHandshakeRequest
+from headgate.wire.schema import Message, Request
 
-_METADATA, _SASL_HANDSHAKE = 3, 17
-_ILLEGAL_SASL_STATE = 34
+M = TypeVar("M", bound=Message)
+
 _NAME_MISMATCH = {62, 64}  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _OUT_OF_DATE = {9, 10}  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
-_WHO_WE_ARE = ApiVersionsRequest(client_software_name="headgate-doctor", client_software_version="1")
+_GREETING = ApiVersionsRequest(client_software_name="headgate-doctor", client_software_version="1")
 
-# A broker may advertise a name that no resolver takes, or a port that is none: ValueError and OverflowError.
+# A broker may advertise an invalid name or port: ValueError and OverflowError.
 UNREACHABLE = (OSError, TimeoutError, ValueError, OverflowError)
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A broker that responds at `address`; `nodes` and `cluster_id` come from its metadata."""
+
+    address: Address
+    cluster_id: str
+    nodes: Mapping[NodeId, Address]
+    versions: Mapping[int, tuple[int, int]]
+    levels: Mapping[str, int]  # finalized features, such as share.version
+    certificate: x509.Certificate | None
+    caller: BrokerConnection
+    writer: asyncio.StreamWriter
+
+    async def call(self, request: Request[M], version: int) -> M:
+        """Send a request as the service account; an unsupported one would make the broker close the connection."""
+        low, high = self.versions.get(request.api_key, (0, -1))
+        if not low <= version <= high:
+            raise ClusterError(f"the broker does not support {api_name(request.api_key)} v{version}")
+        return await self.caller.call(request, version)
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection and wait up to a second until it is closed."""
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1.0):
+            await writer.wait_closed()
+
+
 class _StepFailedError(Exception):
-    """A step failed, and this is the finding."""
+    """A step of the check failed."""
 
     def __init__(self, text: str, *, mend: str) -> None:
         super().__init__(text)
@@ -54,22 +83,22 @@ class _StepFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What came of one address; `broker` is None when a step failed."""
+    """The result for one address; `broker` is None when a step failed."""
 
     address: Address
-    finding: Finding
+    finding: DoctorFinding
     broker: Broker | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialler:
-    """Visits brokers as the gateway would: with its TLS settings and its service account."""
+class AddressCheck:
+    """Connects to brokers as the gateway does: with its TLS settings and its service account."""
 
     upstream: UpstreamConfig
     deadline_s: float  # of each step
 
     async def visit(self, address: Address, *, label: str, source: str) -> Visit:
-        """`label` says whose address it is, `source` which setting it comes from."""
+        """Check one address; `label` names it in findings, `source` is the setting that it comes from."""
         tools = KafkaTools.of(self.upstream)
         streams: Streams | None = None
         try:
@@ -85,14 +114,14 @@ class Dialler:
                 await close(streams[1])
             finding = problem(Check.UPSTREAM, label, failed.text, mend=failed.mend)
             return Visit(address, finding, None)
-        text = f"answers{self._how(streams[1])}, cluster {broker.cluster_id}"
+        text = f"responds{self._how(streams[1])}, cluster {broker.cluster_id}"
         return Visit(address, ok(Check.UPSTREAM, label, text), broker)
 
     async def _resolve(self, address: Address, source: str) -> None:
         try:
             await resolve(address.host, deadline_s=self.deadline_s)
         except (OSError, TimeoutError) as failure:
-            why = "no answer from DNS" if isinstance(failure, TimeoutError) else _reason(failure)
+            why = "no response from DNS" if isinstance(failure, TimeoutError) else _reason(failure)
             text = f"the name {address.host} does not resolve on this machine: {why}"
             raise _StepFailedError(
                 text,
@@ -110,9 +139,8 @@ class Dialler:
         else:
             await close(writer)
             return
-        mend = (
-            f"nc -vz {shlex.quote(address.host)} {address.port}   (start the broker, open the way), or correct {source}"
-        )
+        look = f"nc -vz {shlex.quote(address.host)} {address.port}"
+        mend = f"{look}   (start the broker, open the firewall), or correct {source}"
         raise _StepFailedError(text, mend=mend)
 
     async def _open(self, address: Address, source: str) -> Streams:
@@ -132,7 +160,7 @@ class Dialler:
             raise await self._not_trusted(address, failure, source) from None
         except UNREACHABLE as failure:
             if context is not None and await self._answers_without_tls(address):
-                text, mend = "speaks no TLS, and upstream.tls is on", "upstream.tls = false   (or name a TLS port)"
+                text, mend = "does not use TLS, and upstream.tls is on", "upstream.tls = false   (or name a TLS port)"
             else:
                 what = "connection" if context is None else "TLS handshake"
                 text, mend = f"no {what}: {_reason(failure)}", f"openssl s_client -connect {shlex.quote(str(address))}"
@@ -145,7 +173,7 @@ class Dialler:
             return False
         try:
             connection = BrokerConnection(reader, writer, self.deadline_s)
-            await connection.call(_WHO_WE_ARE, 3)
+            await connection.call(_GREETING, 3)
         except ClusterError:
             return False
         else:
@@ -160,11 +188,11 @@ class Dialler:
     async def _not_trusted(
         self, address: Address, failure: ssl.SSLCertVerificationError, source: str
     ) -> _StepFailedError:
-        """Why its certificate is refused, in the words of what it shows."""
+        """Say why the broker's certificate is rejected."""
         certificate = await self._shown_certificate(address)
         names = () if certificate is None else names_of(certificate)
         if failure.verify_code in _NAME_MISMATCH:
-            text = f"its certificate is for {', '.join(names) or 'no name at all'}, not for {address.host}"
+            text = f"its certificate is for {', '.join(names) or 'no name'}, not for {address.host}"
             mend = f"give the broker a certificate with subjectAltName for {address.host}"
             if names:
                 mend = f"name it as its certificate does: {source} = {Address(names[0], address.port)}; or {mend}"
@@ -178,7 +206,7 @@ class Dialler:
         return _StepFailedError(text, mend=mend)
 
     async def _shown_certificate(self, address: Address) -> x509.Certificate | None:
-        """Look without trusting: only to say what is there."""
+        """The broker's certificate without verifying it, for messages."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -192,42 +220,40 @@ class Dialler:
 
     async def _ask_versions(self, caller: BrokerConnection, address: Address) -> ApiVersionsResponse:
         try:
-            return await caller.call(_WHO_WE_ARE, 3)
+            return await caller.call(_GREETING, 3)
         except ClusterError as failure:
             if not self.upstream.tls and await self._shown_certificate(address) is not None:
-                raise _StepFailedError("speaks TLS, and upstream.tls is off", mend="upstream.tls = true") from None
-            text = f"is no Kafka broker, or one older than 2.4: {failure}"
+                raise _StepFailedError("uses TLS, and upstream.tls is off", mend="upstream.tls = true") from None
+            text = f"does not respond as a Kafka broker of 2.4 or newer: {failure}"
             raise _StepFailedError(
                 text, mend="name the port of a broker's client listener in upstream.bootstrap"
             ) from None
 
     async def _log_in(self, caller: BrokerConnection, tools: KafkaTools) -> None:
-        upstream = self.upstream
-        if upstream.service_user is None or upstream.service_password_file is None:
-            await self._needs_no_login(caller)
+        credentials = credentials_of(self.upstream)
+        if credentials is None:
+            await self._check_no_sasl(caller)
             return
-        password = read_secret(upstream.service_password_file).get_secret_value()
-        mechanism = upstream.service_mechanism
         try:
-            await authenticate(caller, Credentials(user=upstream.service_user, password=password, mechanism=mechanism))
+            await authenticate(caller, credentials)
         except ClusterError as failure:
-            mend = f"correct {upstream.service_password_file} (upstream.service_password_file)"
-            if mechanism.startswith("SCRAM"):
-                mend += f", or set the password anew: {tools.set_scram_password(upstream.service_user, mechanism)}"
-            elif mechanism == "PLAIN":
-                mend += f", or enter user_{upstream.service_user}=... in the listener's plain.sasl.jaas.config"
+            mend = f"correct {self.upstream.service_password_file} (upstream.service_password_file)"
+            if credentials.mechanism.startswith("SCRAM"):
+                mend += f", or set a new password: {tools.set_scram_password(credentials.user, credentials.mechanism)}"
+            elif credentials.mechanism == "PLAIN":
+                mend += f", or enter user_{credentials.user}=... in the listener's plain.sasl.jaas.config"
             if "does not offer" in str(failure):
                 mend = "set upstream.service_mechanism to one that the listener offers, or name its SASL port"
             raise _StepFailedError(str(failure), mend=mend) from None
 
-    async def _needs_no_login(self, caller: BrokerConnection) -> None:
-        """A listener without SASL says that a handshake is out of place; one with SASL names its mechanisms."""
+    async def _check_no_sasl(self, caller: BrokerConnection) -> None:
+        """A listener without SASL rejects a handshake with ILLEGAL_SASL_STATE; one with SASL names its mechanisms."""
         try:
             answer = await caller.call(SaslHandshakeRequest(), 1)
         except ClusterError as failure:
-            raise _StepFailedError(str(failure), mend="look into the broker's log for this connection") from None
-        if answer.error_code != _ILLEGAL_SASL_STATE:
-            text = f"wants SASL ({', '.join(answer.mechanisms)}), and there is no service account"
+            raise _StepFailedError(str(failure), mend="see the broker's log for this connection") from None
+        if answer.error_code != ErrorCode.ILLEGAL_SASL_STATE:
+            text = f"requires SASL ({', '.join(answer.mechanisms)}), and no service account is configured"
             raise _StepFailedError(
                 text, mend="set upstream.service_user, upstream.service_password_file, upstream.service_mechanism"
             )
@@ -239,10 +265,8 @@ class Dialler:
         try:
             answer = await caller.call(request, 12)
         except ClusterError as failure:
-            text = f"does not say which cluster it belongs to: {failure}"
-            raise _StepFailedError(
-                text, mend="upgrade the broker to Kafka 3.1 or newer, or look into its log"
-            ) from None
+            text = f"does not return its cluster's metadata: {failure}"
+            raise _StepFailedError(text, mend="upgrade the broker to Kafka 3.1 or newer, or see its log") from None
         return Broker(
             address=address,
             cluster_id=answer.cluster_id or "",
@@ -265,37 +289,17 @@ class Dialler:
 
 
 async def resolve(host: str, *, deadline_s: float) -> Sequence[str]:
-    """The addresses of a name; `OSError` or `TimeoutError`.
+    """The addresses of a name; `OSError` or `TimeoutError`."""
 
-    On a thread that nobody waits for: a resolver that hangs would hold up the end of the process otherwise.
-    """
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[str]] = loop.create_future()
-
-    def settle(addresses: list[str], failure: OSError | None) -> None:
-        if found.done():
-            return
-        if failure is None:
-            found.set_result(addresses)
-        else:
-            found.set_exception(failure)
-
-    def look_up() -> None:
-        addresses: list[str] = []
-        failure: OSError | None = None
+    def look_up() -> list[str]:
         try:
             rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            addresses = [str(row[4][0]) for row in rows]
-        except OSError as error:
-            failure = error
         except ValueError:
-            failure = OSError("not a host name")
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, addresses, failure)
+            raise OSError("not a host name") from None
+        return [str(row[4][0]) for row in rows]
 
-    threading.Thread(target=look_up, name="doctor-resolve", daemon=True).start()
     async with asyncio.timeout(deadline_s):
-        return await found
+        return await off_loop(look_up)
 
 
 def _peer_certificate(writer: asyncio.StreamWriter) -> x509.Certificate | None:
@@ -305,11 +309,21 @@ def _peer_certificate(writer: asyncio.StreamWriter) -> x509.Certificate | None:
 
 
 def _reason(failure: Exception) -> str:
-    """What happened; asyncio's own words would only name the address again."""
+    """The cause of a failure; asyncio's own text would only repeat the address."""
     if isinstance(failure, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(failure, ConnectionError) and not failure.errno:
         return "the peer closed the connection"
     if isinstance(failure, OSError) and not isinstance(failure, ssl.SSLError) and (failure.errno or 0) > 0:
         return os.strerror(failure.errno or 0)
     return str(getattr(failure, "strerror", None) or failure)
+
+
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The DNS names and addresses that the certificate is for; clients look at nothing else (RFC 6125)."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *(str(address) for address in addresses))

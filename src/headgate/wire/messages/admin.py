@@ -1,8 +1,4 @@
-"""The calls that only the doctor makes, in the notation of `headgate.wire.schema`.
-
-One rule: complete in every version, as Kafka 4.4.0 defines them, so that a table can move to `wire/messages` as it
-stands once somebody else needs it.
-"""
+"""Messages that only `headgate doctor` sends, complete in every version as Kafka 4.4.0 defines them."""
 
 from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
@@ -24,8 +20,6 @@ from headgate.wire.schema import (
     uint16,
     uuid,
 )
-
-CREATE_TOPICS, END_TXN, DESCRIBE_QUORUM, DESCRIBE_TRANSACTIONS = 19, 26, 55, 65
 
 
 @struct
@@ -67,7 +61,7 @@ class CreatedTopicConfig(Struct):
 
 @struct
 class CreatedTopic(Struct):
-    """Why there are no configs (tag 0) is left among the unknown tags: nobody here asks."""
+    """The tagged field TopicConfigErrorCode is left among the unknown tags."""
 
     name: str = string("0+")
     topic_id: bytes = uuid("7+", ignorable=True)
@@ -146,7 +140,7 @@ class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
 
 
 @struct
-class ReplicaState(Struct):
+class QuorumReplica(Struct):
     replica_id: int = int32("0+")
     replica_directory_id: bytes = uuid("2+")
     log_end_offset: int = int64("0+")
@@ -162,8 +156,8 @@ class DescribedQuorumPartition(Struct):
     leader_id: int = int32("0+")
     leader_epoch: int = int32("0+")
     high_watermark: int = int64("0+")
-    current_voters: tuple[ReplicaState, ...] = array(ReplicaState, "0+")
-    observers: tuple[ReplicaState, ...] = array(ReplicaState, "0+")
+    current_voters: tuple[QuorumReplica, ...] = array(QuorumReplica, "0+")
+    observers: tuple[QuorumReplica, ...] = array(QuorumReplica, "0+")
 
 
 @struct
