@@ -29,7 +29,7 @@ from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
 from headgate.tables.reader import Condition, TableReader
 from headgate.tables.registry import table_named
-from headgate.topologies.describes import on_the_wire
+from headgate.topologies.describe_interceptor import on_the_wire
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )

@@ -37,12 +37,11 @@ from headgate.facts.topology import (
 )
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
-from headgate.plugin.topology_store import PushedTopology, StoreSettings
-from headgate.topologies.describes import on_the_wire
-from headgate.topologies.fact_mapping import described_fact
-from headgate.topologies.model.group_life import Keeper
+from headgate.plugin import PushedTopology, StoreSettings
+from headgate.topologies.describe_interceptor import on_the_wire
+from headgate.topologies.model.group_state import Bookkeeping
 from headgate.topologies.model.streams_groups import StreamsGroups
-from headgate.topologies.stores.kafka_store import SUFFIX, KafkaStore
+from headgate.topologies.stores.kafka_store import SUFFIX, KafkaStore, described_fact
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
@@ -133,7 +132,7 @@ async def _opened(bootstrap: str, folder: Path, groups: StreamsGroups) -> AsyncI
         largest=message_limit(MAX_BYTES),
         delivery_timeout_s=30.0,
     )
-    store = KafkaStore(settings, prefix=PREFIX, writer=writer, clock=SystemClock(), on_event=groups.handle)
+    store = KafkaStore(settings, prefix=PREFIX, writer=writer, clock=SystemClock(), on_record=groups.on_record_read)
     try:
         await writer.open(SUFFIX)
         await store.configure(StoreSettings(folder=folder, max_bytes=MAX_BYTES, environment={}))
@@ -147,7 +146,7 @@ async def _opened(bootstrap: str, folder: Path, groups: StreamsGroups) -> AsyncI
 async def start(bootstrap: str, folder: Path) -> dict[str, float]:
     """A worker's start until it knows every group; its memory before and after."""
     before = _memory("VmRSS")
-    groups = StreamsGroups(Keeper.STORE)
+    groups = StreamsGroups(Bookkeeping.STORE)
     begun = time.monotonic()
     async with _opened(bootstrap, folder, groups) as store:
         ready = time.monotonic() - begun
@@ -197,7 +196,7 @@ async def push(bootstrap: str, folder: Path, nodes: int) -> dict[str, float]:
     """Pushes of new topologies one after the other, as the gateway does it; the middle time of each step."""
     bodies = [request_of(application(f"app-{number}", nodes)) for number in range(_PUSHES)]
     steps = Steps()
-    async with _opened(bootstrap, folder, StreamsGroups(Keeper.STORE)) as store:
+    async with _opened(bootstrap, folder, StreamsGroups(Bookkeeping.STORE)) as store:
         gc.collect()
         before = _memory("VmRSS")
         _forget_peak()

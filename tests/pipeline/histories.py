@@ -13,7 +13,7 @@ from headgate.facts import (
     TopologyDescribed,
 )
 from headgate.facts.topology import Description, ProcessorNode, SinkNode, SourceNode, Subtopology, content_hash
-from tests.unit.topologies.model.topologies import GOLDEN, golden
+from tests.unit.topologies.topologies import GOLDEN, golden
 
 ODD_NAMES = ("orders-app", "a b", 'quote " and \\', "é😀", "line\nend", "\x1b[31m", "")
 

@@ -22,9 +22,7 @@ from headgate.facts import (
 from headgate.facts.topics import message_limit
 from headgate.pipeline.parsing import description_text
 from headgate.tables.registry import table_named
-from headgate.topologies.model.changes import element_changes
-from headgate.topologies.model.flow import app_io
-from headgate.topologies.model.rows import edge_rows, node_rows
+from headgate.topologies.model.topology_graph import app_io, edge_rows, element_changes, node_rows
 
 Row = dict[str, Any]
 Rows = Mapping[tuple[Any, ...], Row]

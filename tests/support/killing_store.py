@@ -16,8 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from headgate.facts.topology import Description
-from headgate.plugin.topology_store import PushedTopology, StoreSettings
-from headgate.topologies.stores.blobs import from_bytes, to_bytes
+from headgate.plugin import PushedTopology, StoreSettings, from_bytes, to_bytes
 
 ORDER = "HEADGATE_TEST_KILL"
 

@@ -13,8 +13,7 @@ from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.share_groups.feature import ShareGroupFeature
 from headgate.share_groups.limit_restore import LeftShareGroups
 from headgate.share_groups.service import ShareGroupService
-from headgate.topologies.cleanup import DescribeGroups
-from headgate.topologies.feature import HiddenTopologies, TopologyFeature
+from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.loading import make_store
 
@@ -58,7 +57,7 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
         case "gateway":
             cache = f"topologies-{config.gateway.listen.port}-{row}.db"
             describe = _describe_as_service(config) if worker == 0 else None
-            service = TopologyService(config, worker=worker, cache=cache)
+            service = TopologyService(config, worker=worker, cache_name=cache)
             return (TopologyFeature(service, max_bytes=config.topologies.max_bytes, describe=describe),)
 
 

@@ -16,7 +16,7 @@ from headgate.cli.logs import escaped
 from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.kafka.group_admin import DEAD, EMPTY, GroupCoordinator, GroupError, GroupListing, TopologyStatus
 from headgate.topologies.group_offsets import PartitionOffsets
-from headgate.topologies.model.text import fetch_failed_text, not_stored_text, render
+from headgate.topologies.model.topology_text import fetch_failed_text, not_stored_text, render
 from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
 
 _COORDINATOR_WIDTH = 25

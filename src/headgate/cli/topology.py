@@ -17,7 +17,7 @@ from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs
 from headgate.config import Config, load
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
-from headgate.topologies.model.text import Unreadable, parse, render
+from headgate.topologies.model.topology_text import Unreadable, parse, render
 from headgate.topologies.service import TopologyService
 
 _LARGEST_TEXT = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ async def _forget(config: Config, group: str) -> bool:
     if config.topologies.owner != "gateway" or config.topologies.store.scheme == "none":
         raise UsageError("topologies: this gateway keeps no descriptions (owner, store)")
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
-        service = TopologyService(config, cache=str(Path(folder) / "topologies.db"))
+        service = TopologyService(config, cache_name=str(Path(folder) / "topologies.db"))
         async with service.running():
             await _opened(service)
             if not service.must_delete(group):

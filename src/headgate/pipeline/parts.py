@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.topologies.model.flow import MOST_PAIRS
+from headgate.topologies.model.topology_graph import MAX_PAIRS
 
 LARGEST = 64 * 1024 * 1024
 _ROW = 300  # what a row's own columns take beside names: numbers, hashes, kinds
@@ -35,7 +35,7 @@ def description_weight(description: str, name: str) -> int:
     A pair of topics is a row too, and there are at most as many as texts times sinks.
     """
     texts, sinks = description.count('"') // 2, description.count('"type":"sink"')
-    rows = texts + min(texts * sinks, MOST_PAIRS)
+    rows = texts + min(texts * sinks, MAX_PAIRS)
     return len(description) + rows * (_ROW + len(name))
 
 

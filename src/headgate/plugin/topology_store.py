@@ -1,28 +1,27 @@
-"""Where topology descriptions are kept: the interface of stores, and what a store's answer means (KIP-1331).
+"""The contract of topology stores, for authors of `[topologies] store = "plugin:package.module:Class"` (KIP-1331).
 
-A store is a class that is named in `[topologies] store = "plugin:package.module:Class"`, made without arguments, then
-configured once, used by one worker process, then closed. It is KIP-1331's StreamsGroupTopologyDescriptionPlugin with
-Python's manners: methods are coroutines, failures are exceptions.
+A store is created without arguments, configured once, used by one worker process, then closed. It is KIP-1331's
+StreamsGroupTopologyDescriptionPlugin in Python: methods are coroutines, failures are exceptions.
 
-The contract, which `headgate.plugin.conformance` holds a store to:
+The contract, which `headgate.plugin.conformance` tests:
 
-- `set` keeps the description of (group, epoch); what was kept of the group before may go. It is idempotent: the same
-  call again, and a call whose answer was lost, change nothing. It may be called while another `set`, `get` or `delete`
-  of the same group runs; then any order of them is right.
-- `get` gives exactly what was set for (group, epoch), or None when the store has nothing for it, be it that nothing was
-  set, that it was deleted, or that the data was lost. None is shown as NOT_STORED. An exception is shown as ERROR.
-- `delete` removes everything of the group, and is idempotent too: nothing there is success. Any exception keeps the
-  group from being deleted, and its text is shown to whoever asked.
-- `PermanentFailure` from `set`: this description will never be taken (too large, refused). The group is not asked again
-  at this epoch. Its text goes to the client, so no secrets in it.
-- `TransientFailure` or any other exception from `set`: asked again after a back-off of 30 s to 1 h. Its text goes to
-  the client as well.
-- No method raises before it is awaited or returns something that cannot be awaited: that is a permanent failure of
-  `set` with a text of ours, since nobody knows what such an exception holds.
-- No method blocks the event loop: slow work belongs on a thread. Calls that take longer than `call_timeout_ms` are
-  cancelled and count as transient failures; what they did meanwhile is up to the store.
-- Names are whatever clients call themselves: empty, with line ends, not even UTF-8 (lone surrogates in a `str`).
-- Keep bounded what you keep in memory; it is the gateway's.
+- `set` stores the description of (group, epoch); an earlier description of the group may be dropped. It is idempotent:
+  the same call again, for instance after a lost response, changes nothing. It may be called while another `set`, `get`
+  or `delete` of the same group runs; then any order of them is right.
+- `get` returns exactly the description that was set for (group, epoch), or None when the store does not have it: never
+  set, deleted, or lost. None is shown as NOT_STORED, an exception as ERROR.
+- `delete` removes all descriptions of the group, and is idempotent too: nothing to delete is success. An exception
+  keeps the group from being deleted, and its text is shown to the client.
+- `PermanentFailure` from `set`: the store will never accept this description (too large, not allowed). The group is not
+  solicited again at this epoch. The text goes to the client, so it must hold no secrets.
+- `TransientFailure` or any other exception from `set`: the group is solicited again after a back-off of 30 s to 1 h.
+  The text goes to the client as well.
+- No method raises before it is awaited or returns something that cannot be awaited. In `set` that is a permanent
+  failure with a generic text, since the exception may hold anything.
+- No method blocks the event loop: slow work belongs on a thread. A call that takes longer than `call_timeout_ms` is
+  cancelled and counts as a transient failure; whether it took effect is up to the store.
+- Group names are what clients send: empty, with line ends, not even UTF-8 (lone surrogates in a `str`).
+- Memory is bounded; it is the gateway's.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -31,22 +30,24 @@ from pathlib import Path
 from typing import Protocol
 
 from headgate.base.errors import HeadgateError
-from headgate.facts.topology import Description
+from headgate.facts.json_form import MisfitError, dumps, loads
+from headgate.facts.topology import DESCRIPTION, Description, content_hash
 
 
 class PermanentFailure(HeadgateError):  # noqa: N818 - the KIP's word
-    """The store will never take this description at this epoch."""
+    """The store will never accept this description at this epoch."""
 
 
 class TransientFailure(HeadgateError):  # noqa: N818 - the KIP's word
-    """The store cannot do it now."""
+    """The store cannot do it now; the group is solicited again later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedTopology:
-    """What a member pushed. (incarnation, epoch, hash) is its version; `incarnation` is one life of the group.
+    """A pushed description. (incarnation, epoch, hash) is its version.
 
-    `process` is None when the member joined before this gateway was started.
+    A group that is deleted and created again has another incarnation. `process` is the member's process id, None when
+    the member joined before this gateway was started.
     """
 
     group: str
@@ -60,10 +61,10 @@ class PushedTopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What a store is told: where it may keep files, the largest push in bytes on the wire, and its target.
+    """The settings of a store: a folder for its files, and the largest push in bytes on the wire.
 
-    `target` is what stands behind the scheme in `[topologies] store`; `environment` is for secrets, which do not belong
-    into the configuration file.
+    `target` is the part of `[topologies] store` after the scheme; `environment` is for secrets, which do not belong in
+    the configuration file.
     """
 
     folder: Path
@@ -76,7 +77,7 @@ class TopologyStore(Protocol):
     """See the module for the contract."""
 
     def configure(self, settings: StoreSettings) -> Awaitable[None]:
-        """Open it; `UsageError` when the settings are wrong. Called once, before everything else."""
+        """Open the store; `UsageError` when the settings are wrong. Called once, before everything else."""
 
     def set(self, pushed: PushedTopology) -> Awaitable[None]: ...
 
@@ -85,4 +86,26 @@ class TopologyStore(Protocol):
     def delete(self, group: str) -> Awaitable[None]: ...
 
     def close(self) -> Awaitable[None]:
-        """Let go of everything; also after a `configure` that failed. Twice is as good as once."""
+        """Release everything; also called after a failed `configure`, and possibly twice."""
+
+
+def to_bytes(description: Description) -> bytes:
+    """The description in the JSON form of `docs/facts.md`, for stores that keep bytes."""
+    return dumps(DESCRIPTION.write(description))
+
+
+def from_bytes(data: bytes) -> Description:
+    """The description; `TransientFailure` when the bytes are none, which a describe shows as ERROR, not NOT_STORED."""
+    try:
+        description = DESCRIPTION.read(loads(data), "description")
+    except MisfitError as misfit:
+        raise TransientFailure(f"the stored bytes are no topology description: {misfit}") from None
+    assert isinstance(description, Description)
+    return description
+
+
+def check_hash(description: Description, expected: str) -> Description:
+    """The description, if it has the hash that was stored with it; `TransientFailure` when the storage lost bits."""
+    if content_hash(description) != expected:
+        raise TransientFailure("the stored description is not the pushed one: its content hash differs")
+    return description

@@ -1,5 +1,6 @@
-"""KIP-1331 on a cluster that does not have it: a member is asked for its topology, pushes it, and admins read it.
+"""KIP-1331 on a cluster without it: members push their topology descriptions, and admins read them.
 
-Follow a heartbeat: `heartbeats` brings it to the broker's version and back, `service` notes what it means and decides
-by `domain.streams_groups` whether the member is asked. `pushes`, `describes` and `deletions` are the other calls.
+Follow a heartbeat: `heartbeat_interceptor` converts it to the broker's version and back, `service` records it, and
+`model.streams_groups` decides whether the member is solicited. `push_interceptor`, `describe_interceptor` and
+`delete_interceptor` handle the other requests; `stores` has the stores, whose contract is `headgate.plugin`.
 """

@@ -1,58 +1,106 @@
-"""`[topologies]` as a feature of the gateway: who owns descriptions, and the interceptors that follow from it."""
+"""`[topologies]` as a feature of the gateway: its interceptors, and the periodic cleanup (KIP-1331, 6).
 
-from collections.abc import AsyncIterator, Mapping
+The gateway is no coordinator and does not see a group end. So the cleanup describes the groups with a stored
+description as the service account, and a group that is not found in two cycles running is gone. Any other response
+proves nothing, including one that the account may not describe the group. One worker cleans up for all.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
 
 from headgate.base.clock import SystemClock
+from headgate.base.errors import HeadgateError
+from headgate.kafka.group_admin import GroupOutline
 from headgate.proxy.features import Feature
-from headgate.proxy.interceptor import Interceptor
+from headgate.proxy.interceptor import Interceptor, Versions
 from headgate.proxy.rights import Rights
-from headgate.topologies.cleanup import Cleanup, DescribeGroups
-from headgate.topologies.deletions import ClassicJoinInterceptor, DeleteInterceptor
-from headgate.topologies.describes import DescribeInterceptor
-from headgate.topologies.heartbeats import HeartbeatInterceptor
-from headgate.topologies.pushes import PushInterceptor
+from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
+from headgate.topologies.describe_interceptor import DescribeInterceptor
+from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S, HeartbeatInterceptor
+from headgate.topologies.push_interceptor import PushInterceptor
 from headgate.topologies.service import TopologyService
+from headgate.topologies.streams_api import HIDDEN
 from headgate.topologies.topology_metrics import FAMILIES
-from headgate.topologies.versions import HIDDEN, Versions
+
+log = structlog.get_logger()
+
+CLEANUP_INTERVAL_S: Final = 600.0  # offsets.retention.check.interval.ms as brokers ship it: no group expires sooner
+_BATCH: Final = 100
+
+DescribeGroups = Callable[[Sequence[str]], Awaitable[Mapping[str, GroupOutline]]]
 
 
 class HideInterceptor(Interceptor[None]):
-    """`owner = "off"`: nobody keeps descriptions, so no client is told that it could push or read any."""
+    """`owner = "off"`: hides from clients the versions with which they could push or read a description."""
 
     def version_limits(self, broker: Versions) -> Mapping[int, int]:  # noqa: ARG002
         return HIDDEN
 
 
 class HiddenTopologies(Feature):
-    """A feature without a life."""
-
     interceptors = (HideInterceptor(),)
 
 
+class Cleanup:
+    """Deletes the descriptions of groups that are gone; `describe` responds for the groups that it could describe."""
+
+    def __init__(self, service: TopologyService, describe: DescribeGroups) -> None:
+        self._service = service
+        self._describe = describe
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(CLEANUP_INTERVAL_S)
+            if self._service.is_ready:
+                await self.cycle()
+
+    async def cycle(self) -> None:
+        groups = self._service.begin_cleanup_cycle()
+        for start in range(0, len(groups), _BATCH):
+            try:
+                described = await self._describe(groups[start : start + _BATCH])
+            except (HeadgateError, OSError) as problem:  # also a file of the service account
+                log.warning("groups cannot be described, cleanup ends", problem=str(problem))
+                return
+            for group in described.values():
+                await self._service.on_cleanup_described(group)
+
+
 class TopologyFeature(Feature):
-    """`owner = "gateway"`: the gateway keeps descriptions. `describe` is the cleanup's, None where another cleans."""
+    """`owner = "gateway"`: the gateway stores descriptions. `describe` is for the cleanup, None without one."""
 
     families = FAMILIES
 
-    def __init__(self, service: TopologyService, *, max_bytes: int, describe: DescribeGroups | None = None) -> None:
-        self.service = service
-        rights = Rights(SystemClock())
+    def __init__(
+        self,
+        service: TopologyService,
+        *,
+        max_bytes: int,
+        describe: DescribeGroups | None = None,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
+    ) -> None:
+        self._service = service
+        clock = SystemClock()
+        rights = Rights(clock)
         self.interceptors = (
-            HeartbeatInterceptor(service),
+            HeartbeatInterceptor(service, write_timeout_s=write_timeout_s),
             PushInterceptor(service, rights, max_bytes=max_bytes),
-            DescribeInterceptor(service),
-            DeleteInterceptor(service, rights),
+            DescribeInterceptor(service, clock),
+            DeleteGroupsInterceptor(service, rights),
             ClassicJoinInterceptor(service, rights),
         )
         self._cleanup = None if describe is None else Cleanup(service, describe)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self.service.running():
-            if self._cleanup is not None and self.service.has_store:
-                self.service.spawn(self._cleanup.run())
+        async with self._service.running():
+            if self._cleanup is not None and self._service.has_store:
+                self._service.spawn(self._cleanup.run())
             yield
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return self.service.samples()
+        return self._service.samples()

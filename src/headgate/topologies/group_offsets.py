@@ -26,7 +26,6 @@ from headgate.wire.messages.offsets import (
 )
 from headgate.wire.messages.streams import DescribedStreamsGroup
 
-_METADATA = 3
 # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE
 _AGAIN = frozenset({5, 6, 74, 75, 78})
 

@@ -1,28 +1,29 @@
-"""Opening what topologies stand on: the topics, the writer of facts, the epochs, and the store.
+"""The resources of one worker's topologies: the fact writer, the state topic, and the store.
 
-One rule: opened in this order, closed in the opposite one, whatever failed in between (`stack`). When `open_parts`
-returns, the topics were read to their ends and told.
+Opened in this order and closed in the opposite one, also when opening fails half-way (`stack`). When `open_resources`
+returns, the topics were read to their ends and `groups` has their records.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
+from headgate.facts import TopologyEpochsSet, decode
 from headgate.facts.topics import message_limit
+from headgate.kafka.consumer_thread import ConsumedRecord
+from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import client_settings, find_origin
-from headgate.plugin.topology_store import StoreSettings, TopologyStore
-from headgate.topologies.epochs import SUFFIX as STATE
-from headgate.topologies.epochs import EpochFacts
-from headgate.topologies.model.group_events import Event
+from headgate.plugin import TopologyStore
+from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.store_calls import StoreCalls
 from headgate.topologies.stores.kafka_store import SUFFIX as TOPOLOGIES
 from headgate.topologies.stores.kafka_store import KafkaStore
@@ -30,109 +31,161 @@ from headgate.topologies.stores.loading import KafkaClients, make_store, setting
 
 log = structlog.get_logger()
 
-_LONGEST_REPLAY_S: Final = 300.0
-_LONGEST_CONFIGURE_S: Final = 60.0
-_LONGEST_CLOSE_S: Final = 5.0
+_STATE: Final = "state"
+_REPLAY_TIMEOUT_S: Final = 300.0
+_CONFIGURE_TIMEOUT_S: Final = 60.0
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+
+class EpochsWriter(Protocol):
+    """Writes epochs to the state topic, and returns when they were read back."""
+
+    async def write(self, epochs: TopologyEpochsSet) -> None:
+        """`ClusterError` when they were not written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What the service works with once it is open."""
-
-    calls: StoreCalls
-    epochs: EpochFacts
+class TopologyResources:
+    store: StoreCalls
+    epochs: EpochsWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """Where this worker's facts come from and go to; `on_another` is told that `state` is a new, empty topic."""
+class ResourceSettings:
+    """`groups` receives every record that is read; `cache_name` is the file name of the cache of `kafka:`."""
 
     config: Config
+    groups: StreamsGroups
     worker: int
     cache_name: str
     clock: Clock
     environment: Mapping[str, str]
-    on_event: Callable[[str, Event], object]
-    on_another: Callable[[], None]
 
 
-async def open_parts(opening: Opening, stack: AsyncExitStack) -> Parts:
-    config = opening.config
-    settings = client_settings(config.upstream)
-    writer = await _open_writer(opening, settings, stack)
-    epochs = EpochFacts(
-        settings,
-        prefix=config.facts.prefix,
-        writer=writer,
-        clock=opening.clock,
-        on_event=opening.on_event,
-        on_another=opening.on_another,
+async def open_resources(settings: ResourceSettings, stack: AsyncExitStack) -> TopologyResources:
+    config = settings.config
+    client = client_settings(config.upstream)
+    writer = await _open_writer(settings, client, stack)
+    epochs = EpochsTopic(
+        client, prefix=config.facts.prefix, writer=writer, clock=settings.clock, groups=settings.groups
     )
     stack.push_async_callback(epochs.close)
-    store = _make_store(opening, settings, writer)
+    clients = KafkaClients(
+        settings=client,
+        prefix=config.facts.prefix,
+        writer=writer,
+        clock=settings.clock,
+        on_record=settings.groups.on_record_read,
+        cache_name=settings.cache_name,
+    )
+    store = make_store(config.topologies.store, clients)
+    assert store is not None
     stack.push_async_callback(_close, store)
     folder = config.tables.path.parent / "cache"
     await asyncio.to_thread(_make_folder, folder)
-    await _configure(store, settings_of(config.topologies, folder=folder, environment=opening.environment))
+    await _configure(store, settings, folder)
     await _replay(epochs, store)
-    return Parts(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs)
+    return TopologyResources(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs)
 
 
-async def _open_writer(opening: Opening, settings: Mapping[str, Any], stack: AsyncExitStack) -> FactWriter:
-    config = opening.config
+async def _open_writer(settings: ResourceSettings, client: Mapping[str, Any], stack: AsyncExitStack) -> FactWriter:
+    config = settings.config
     writer = FactWriter(
-        settings,
+        client,
         prefix=config.facts.prefix,
-        origin=await find_origin(config, opening.worker, settings, TOPOLOGIES),
+        origin=await find_origin(config, settings.worker, client, TOPOLOGIES),
         largest=message_limit(config.topologies.max_bytes),
         delivery_timeout_s=config.topologies.call_timeout_ms / 1000,
     )
     stack.push_async_callback(writer.close)
-    await writer.open(STATE, TOPOLOGIES)
+    await writer.open(_STATE, TOPOLOGIES)
     return writer
 
 
-def _make_store(opening: Opening, settings: Mapping[str, Any], writer: FactWriter) -> TopologyStore:
-    clients = KafkaClients(
-        settings=settings,
-        prefix=opening.config.facts.prefix,
-        writer=writer,
-        clock=opening.clock,
-        on_event=opening.on_event,
-        cache_name=opening.cache_name,
-    )
-    store = make_store(opening.config.topologies.store, clients)
-    assert store is not None
-    return store
-
-
-async def _configure(store: TopologyStore, settings: StoreSettings) -> None:
+async def _configure(store: TopologyStore, settings: ResourceSettings, folder: Path) -> None:
+    store_settings = settings_of(settings.config.topologies, folder=folder, environment=settings.environment)
     try:
-        async with asyncio.timeout(_LONGEST_CONFIGURE_S):
-            await store.configure(settings)
+        async with asyncio.timeout(_CONFIGURE_TIMEOUT_S):
+            await store.configure(store_settings)
     except TimeoutError:
-        raise ClusterError(f"the store was not configured within {_LONGEST_CONFIGURE_S:g} s") from None
+        raise ClusterError(f"the store was not configured within {_CONFIGURE_TIMEOUT_S:g} s") from None
 
 
 async def _close(store: TopologyStore) -> None:
-    """Whatever a store does at its end, the rest ends too."""
+    """Close the store; a failure is logged, so that the other resources are closed too."""
     try:
-        async with asyncio.timeout(_LONGEST_CLOSE_S):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await store.close()
-    except Exception as failure:  # noqa: BLE001 - a plugin may raise whatever it likes
+    except Exception as failure:  # noqa: BLE001 - a plugin may raise anything
         log.warning("the store was not closed", problem=str(failure) or repr(failure))
 
 
-async def _replay(epochs: EpochFacts, store: TopologyStore) -> None:
+async def _replay(epochs: "EpochsTopic", store: TopologyStore) -> None:
     try:
-        async with asyncio.timeout(_LONGEST_REPLAY_S):
+        async with asyncio.timeout(_REPLAY_TIMEOUT_S):
             await epochs.open()
             if isinstance(store, KafkaStore):
                 await store.replayed()
     except TimeoutError:
         why = epochs.problem or (store.problem if isinstance(store, KafkaStore) else None)
-        raise ClusterError(f"the topics were not read to their ends in {_LONGEST_REPLAY_S:g} s: {why}") from None
+        raise ClusterError(f"the topics were not read to their ends in {_REPLAY_TIMEOUT_S:g} s: {why}") from None
 
 
 def _make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+
+
+class EpochsTopic:
+    """The epochs of KIP-1331 in `headgate.state`: any gateway writes them, and they count once they are read back.
+
+    `groups` gets them in the order of the topic, and not before the topic was read to its end.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], *, prefix: str, writer: FactWriter, clock: Clock, groups: StreamsGroups
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._groups = groups
+        self._replay: CatchUp[TopologyEpochsSet] = CatchUp(self._on_epochs)
+        self._reader: FactReader[list[TopologyEpochsSet] | None] = FactReader(
+            settings,
+            topic=prefix + _STATE,
+            start=0,
+            digest=_epochs_in,
+            forget=lambda another: None if another else [],
+            take=self._take,
+        )
+
+    @property
+    def problem(self) -> str | None:
+        return self._reader.problem
+
+    async def open(self) -> None:
+        """Return when the topic was read to its end and `groups` has its records."""
+        self._reader.start()
+        await self._reader.replayed.wait()
+        await self._replay.catch_up()
+
+    async def write(self, epochs: TopologyEpochsSet) -> None:
+        position = await self._writer.write(replace(epochs, at=self._clock.epoch_ms()))
+        await self._reader.reached(position.offset)
+
+    async def close(self) -> None:
+        await self._reader.close()
+
+    def _take(self, found: list[TopologyEpochsSet] | None) -> None:
+        if found is None:  # the topic was deleted and created again
+            self._replay.forget()
+            self._groups.on_state_topic_replaced()
+            return
+        for epochs in found:
+            self._replay.take(epochs.group, epochs)
+
+    def _on_epochs(self, _: str, epochs: TopologyEpochsSet) -> None:
+        self._groups.on_epochs_read(epochs, is_own=self._writer.is_own(epochs))
+
+
+def _epochs_in(records: Sequence[ConsumedRecord]) -> list[TopologyEpochsSet]:
+    facts = (decode(_STATE, record.key, record.value) for record in records)
+    return [fact for fact in facts if isinstance(fact, TopologyEpochsSet)]

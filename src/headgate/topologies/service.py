@@ -1,16 +1,15 @@
-"""The topologies of one worker: the state machine, the topics that feed it, and the store, brought together.
+"""The topologies of one worker: the state machine of `model`, the topics that feed it, and the store.
 
-One rule: nothing here fails a client's call or keeps it waiting beyond `call_timeout_ms`. Until the topics were read to
-their ends nobody is asked and pushes are told to come again; if they cannot be read, records flow all the same.
-
-The decisions are `domain.streams_groups`; what a call means on the wire is the interceptors' business.
+Invariant: the service never fails a client's request and never delays it beyond `call_timeout_ms`. Until the topics
+were read to their ends no member is solicited, and pushes are answered with COORDINATOR_LOAD_IN_PROGRESS; if the topics
+cannot be read, records flow all the same.
 """
 
 import asyncio
 import os
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -20,122 +19,110 @@ import structlog
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
+from headgate.base.tasks import TaskSet, retry
 from headgate.config.model import Config
+from headgate.facts import TopologyEpochsSet
 from headgate.facts.topology import Description
-from headgate.plugin.topology_store import PushedTopology
-from headgate.topologies.model.group_events import (
-    AlreadyHeld,
-    DescribeGroup,
-    Effect,
-    EpochsRead,
-    Event,
-    Outcome,
-    StorePush,
-    WriteEpochs,
-    WriteFailed,
-)
-from headgate.topologies.model.group_life import NONE, Epochs, Held
-from headgate.topologies.model.push_backoff import jitter_factor
-from headgate.topologies.model.push_gate import HeartbeatAnswer, HeartbeatRequest, Verdict
+from headgate.kafka.group_admin import GroupOutline
+from headgate.plugin import PushedTopology
+from headgate.proxy.interceptor import Session
+from headgate.topologies.model.group_state import AlreadyStored, PushOutcome, StoredVersion, StorePush
+from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat, Push, Solicitation, jitter_factor
 from headgate.topologies.model.streams_groups import ClassicJoin, StreamsGroups
-from headgate.topologies.resources import Opening, Parts, open_parts
-from headgate.topologies.store_calls import Failed, Found, Missing
-from headgate.topologies.stores.loading import keeper_of
-from headgate.topologies.topology_metrics import TopologyMeter
-from headgate.topologies.turns import Turns
+from headgate.topologies.resources import ResourceSettings, TopologyResources, open_resources
+from headgate.topologies.store_calls import DescriptionFound, DescriptionNotStored, GroupLocks, SetResult, StoreFailure
+from headgate.topologies.stores.loading import bookkeeping_of
+from headgate.topologies.streams_api import describe_group
+from headgate.topologies.topology_metrics import TopologyMetrics
 
 log = structlog.get_logger()
 
-_RETRY_SECONDS: Final = 2.0
-_LAST_WORDS_SECONDS: Final = 2.0
-# Joins that came before the topics were read: each is a member that may put what they hold in doubt.
-_MOST_EARLY: Final = 100_000
-
-_NO_CONTENT: Final = ""  # the hash of nothing that was ever stored
-_AT_ONCE: Final = 200
-_NOBODYS: Final = 0  # no connection has this number
-# Groups, members and processes with longer names are let pass and not looked at: Kafka's own have 40 characters.
-LONGEST_NAME: Final = 1024
+_RETRY_S: Final = 2.0
+_SHUTDOWN_GRACE_S: Final = 2.0
+# Joins before the topics were read: each may be of a new member, which makes what is stored unconfirmed.
+_MAX_EARLY_JOINS: Final = 100_000
+_EARLY_JOINS_AT_ONCE: Final = 200
+_NO_CONTENT: Final = ""  # a hash that no stored description has
+_NO_CONNECTION: Final = 0
+# Groups, members and processes with longer names are passed through and not recorded: Kafka's own have 40 characters.
+MAX_NAME: Final = 1024
 
 T = TypeVar("T")
-Describe = Callable[[str], Coroutine[Any, Any, None]]
+OpenResources = Callable[[ResourceSettings, AsyncExitStack], Awaitable[TopologyResources]]
 
 
 @dataclass(frozen=True, slots=True)
 class _EarlyJoin:
     at: float
-    request: HeartbeatRequest
-    answer: HeartbeatAnswer
+    heartbeat: MemberHeartbeat
+    result: HeartbeatResult
 
 
 @dataclass(frozen=True, slots=True)
-class PushFailed:
+class PushFailure:
     """`text` is for the client's ErrorMessage."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """`ask`: the member is asked. `doubt`: a newcomer's, on its way to the topic until this task has ended."""
+class HeartbeatHandled:
+    """`solicit`: the response asks for the description. `write`: it waits until this task has written "unconfirmed"."""
 
-    ask: bool
-    doubt: "asyncio.Task[None] | None" = None
+    solicit: bool
+    write: "asyncio.Task[None] | None" = None
 
 
-NOT_ASKED: Final = Noted(ask=False)
+_NOT_SOLICITED: Final = HeartbeatHandled(solicit=False)
 
 
 class TopologyService:
-    """Made on the event loop; `async with service.running()` opens it in the background."""
+    """Created on the event loop; `async with service.running()` opens its resources in the background."""
 
     def __init__(
         self,
         config: Config,
         *,
         worker: int = 0,
-        cache: str = "topologies.db",
+        cache_name: str = "topologies.db",
         clock: Clock | None = None,
-        chance: Callable[[], float] = random.random,
+        random_number: Callable[[], float] = random.random,
         environment: Mapping[str, str] = os.environ,
+        opening: OpenResources = open_resources,
+        retry_s: float = _RETRY_S,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        self._chance = chance
-        self._opening = Opening(
+        self._random_number = random_number
+        self.groups = StreamsGroups(bookkeeping_of(config.topologies.store))
+        self._opening, self._retry_s = opening, retry_s
+        self._settings = ResourceSettings(
             config=config,
+            groups=self.groups,
             worker=worker,
-            cache_name=cache,
+            cache_name=cache_name,
             clock=self._clock,
             environment=environment,
-            on_event=self._on_event,
-            on_another=self._on_another_state,
         )
         self._timeout_s = config.topologies.call_timeout_ms / 1000
-        self._parts: Parts | None = None
-        self._is_open = False  # and what came before was made up for
-        self._early: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
-        self._said = LogThrottle(self._clock.monotonic)
-        self._turns = Turns()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.groups = StreamsGroups(keeper_of(config.topologies.store))
-        self.meter = TopologyMeter()
+        self._resources: TopologyResources | None = None
+        self._early_joins: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
+        self._throttle = LogThrottle(self._clock.monotonic)
+        self._locks = GroupLocks()
+        self._tasks = TaskSet(lambda failure: log.error("task of the topologies failed", exc_info=failure))
+        self.metrics = TopologyMetrics()
         self.has_store = config.topologies.store.scheme != "none"
+        self.is_ready = False  # the topics were read, and the early joins were recorded
         self.problem: str | None = "not opened yet" if self.has_store else None
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether what the topics hold is known."""
-        return self._is_open
-
-    def selects(self, group: str) -> bool:
-        """Whether the operator wants descriptions of this group; names that nobody gives a group are never wanted."""
-        return len(group) <= LONGEST_NAME and self._config.topologies.groups.matches(group)
+    def is_selected(self, group: str) -> bool:
+        """Whether the operator selected this group; one with a longer name than Kafka's never is."""
+        return len(group) <= MAX_NAME and self._config.topologies.groups.matches(group)
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return self.meter.samples(ready=self.is_ready, groups=len(self.groups))
+        return self.metrics.samples(ready=self.is_ready, groups=len(self.groups))
 
-    # --- its life
+    # --- opening and closing
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -145,301 +132,307 @@ class TopologyService:
             try:
                 yield
             finally:
-                await self._end_tasks()
-                self._parts, self._is_open = None, False
+                await self._tasks.cancel_all(grace_s=_SHUTDOWN_GRACE_S if self._locks else 0)
+                self._resources, self.is_ready = None, False
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Run it to its end, whoever waits for it or does not any more."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
+        """Run it to its end, also when its caller stops waiting for it."""
+        return self._tasks.spawn(work)
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("task of the topologies failed", exc_info=failure)
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Open the resources, again and again until it succeeds; a problem is logged when it changes."""
 
-    async def _end_tasks(self) -> None:
-        """Store calls under way may end; then everything else is over."""
-        tasks = list(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=_LAST_WORDS_SECONDS if self._turns else 0)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async def attempt() -> None:
+            async with AsyncExitStack() as opened:
+                self._resources = await self._opening(self._settings, opened)
+                stack.push_async_callback(opened.pop_all().aclose)
+                await self._record_early_joins()
 
-    async def _open(self, life: AsyncExitStack) -> None:
-        """Open everything, again and again until it succeeds; what is in the way is said once."""
-        while not self._is_open:
-            try:
-                async with AsyncExitStack() as attempt:
-                    self._parts = await self._open_once(attempt)
-                    life.push_async_callback(attempt.pop_all().aclose)
-                    await self._make_up()
-            except Exception as failure:  # noqa: BLE001 - a plugin may raise whatever it likes
-                problem = str(failure) or repr(failure)
-                if problem != self.problem:
-                    log.warning("topologies are not available, still trying", problem=problem)
-                self.problem = problem
-                await asyncio.sleep(_RETRY_SECONDS)
+        await retry(attempt, pause_s=self._retry_s, on_problem=self._on_problem)
+        log.info("topologies are available", store=self._config.topologies.store.scheme, groups=len(self.groups))
 
-    async def _open_once(self, attempt: AsyncExitStack) -> Parts:
-        return await open_parts(self._opening, attempt)
+    def _on_problem(self, problem: str) -> None:
+        self.problem = problem
+        log.warning("topologies are not available, still trying", problem=problem)
 
-    async def _make_up(self) -> None:
-        """Note the joins that came before the topics were read, a few at a time; then it is open.
+    async def _record_early_joins(self) -> None:
+        """Record the joins that came before the topics were read, some at a time; then the service is ready.
 
-        They prove nothing: their connections may have ended since.
+        They prove nothing: their connections may have closed since.
         """
-        while self._early:
+        while self._early_joins:
             writes = []
-            for member in list(self._early)[:_AT_ONCE]:
-                early = self._early.pop(member)
+            for member in list(self._early_joins)[:_EARLY_JOINS_AT_ONCE]:
+                early = self._early_joins.pop(member)
                 decision = self.groups.on_heartbeat(
-                    _NOBODYS, early.request, early.answer, now=early.at, jitter=1.0, store=False
+                    _NO_CONNECTION, early.heartbeat, early.result, now=early.at, jitter=1.0, has_store=False
                 )
-                written = self._do(decision.effects, None)
-                if written is not None:
-                    writes.append(written)
+                if decision.write is not None:
+                    writes.append(self._begin_write(decision.write))
             if writes:
                 await asyncio.wait(writes)
             await asyncio.sleep(0)
-        self._is_open, self.problem = True, None
-        log.info("topologies are available", store=self._config.topologies.store.scheme, groups=len(self.groups))
+        self.is_ready, self.problem = True, None
 
-    # --- facts
+    def _opened(self) -> TopologyResources:
+        if self._resources is None:
+            raise ClusterError("topologies are not available: " + (self.problem or "the gateway is shutting down"))
+        return self._resources
 
-    def _on_event(self, group: str, event: Event) -> None:
-        self._do(self.groups.handle(group, event), None)
+    # --- writing epochs
 
-    def _on_another_state(self) -> None:
-        """The topic is new and empty: of what was stored it says nothing any more."""
-        for group in self.groups.stored_groups():
-            epochs = self.groups.life(group).epochs
-            if epochs is not None:
-                none = Epochs(incarnation=epochs.incarnation, stored_epoch=NONE, failed_epoch=NONE)
-                self._on_event(group, EpochsRead(epochs=none, own=False))
+    def _begin_write(self, epochs: TopologyEpochsSet) -> "asyncio.Task[None]":
+        return self.spawn(self._write_and_log(epochs))
 
-    def _do(self, effects: Sequence[Effect], describe: Describe | None) -> "asyncio.Task[None] | None":
-        """Begin what the state machine wants done; the last write, for a join, which must not be answered before it."""
-        written = None
-        for effect in effects:
-            match effect:
-                case WriteEpochs():
-                    written = self.spawn(self._write_quietly(effect))
-                case DescribeGroup(group=group):
-                    if describe is not None:
-                        self.spawn(describe(group))
-        return written
-
-    async def _write_quietly(self, effect: WriteEpochs) -> None:
+    async def _write_and_log(self, epochs: TopologyEpochsSet) -> None:
         try:
-            await self._write(effect)
+            await self._write(epochs)
         except ClusterError as problem:
-            if self._said.allows("epochs", effect.group):
-                log.warning("epochs of a group were not written", group=effect.group, problem=str(problem))
+            if self._throttle.allows("epochs", epochs.group):
+                log.warning("epochs of a group were not written", group=epochs.group, problem=str(problem))
 
-    async def _write(self, effect: WriteEpochs) -> None:
-        """Write epochs and wait until they are read back; `ClusterError` when that cannot be said."""
+    async def _write(self, epochs: TopologyEpochsSet | None) -> None:
+        """Write epochs and return when they were read back; `ClusterError` when they may not have been written."""
+        if epochs is None:
+            return
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._open_parts().epochs.write(effect)
+                await self._opened().epochs.write(epochs)
         except (ClusterError, TimeoutError) as failure:
-            self.groups.handle(effect.group, WriteFailed())
-            text = str(failure) or f"not read back within {self._timeout_s:g} s"
-            raise ClusterError(text) from None
-
-    def _open_parts(self) -> Parts:
-        if self._parts is None:
-            raise ClusterError("topologies are not available: " + (self.problem or "the gateway ends"))
-        return self._parts
+            self.groups.on_write_failed(epochs.group)
+            raise ClusterError(str(failure) or f"not read back within {self._timeout_s:g} s") from None
 
     # --- heartbeats
 
-    def on_heartbeat(
-        self, connection: int, request: HeartbeatRequest, answer: HeartbeatAnswer, describe: Describe
-    ) -> Noted:
-        """Take note of a heartbeat that the broker answered."""
-        if max(len(request.group), len(request.member), len(request.process or "")) > LONGEST_NAME:
-            return NOT_ASKED
-        if not self._is_open:
-            if request.joins and answer.error_code == 0 and self.has_store:
-                self._early[request.group, request.member] = _EarlyJoin(self._clock.monotonic(), request, answer)
-                if len(self._early) > _MOST_EARLY:
-                    self._early.popitem(last=False)
-            return NOT_ASKED
-        decision = self.groups.on_heartbeat(
-            connection,
-            request,
-            answer,
-            now=self._clock.monotonic(),
-            jitter=jitter_factor(self._chance()),
-            selected=self.selects(request.group),
-        )
-        self.meter.gate[decision.verdict] += 1
-        doubt = self._do(decision.effects, describe) if decision.effects else None
-        if not request.joins:
-            doubt = None
-        if decision.verdict is not Verdict.ASK:
-            return NOT_ASKED if doubt is None else Noted(ask=False, doubt=doubt)
-        epoch = self.groups.life(request.group).current_epoch
-        log.info("topology description requested", group=request.group, member=request.member, epoch=epoch)
-        return Noted(ask=True, doubt=doubt)
-
-    def on_close(self, connection: int) -> None:
-        self.groups.roster.closed(connection)
-
-    def proves(self, connection: int, group: str, member: str) -> bool:
-        """Whether a heartbeat on this connection proved that the member is in the group and its principal may READ."""
-        return self.groups.roster.proves(connection, group, member, self._clock.monotonic())
-
-    # --- calls of the store
-
-    async def push(
-        self, group: str, member: str, epoch: int, description: Description, content: str
-    ) -> PushFailed | None:
-        """Store what a member pushed; `content` is its hash. It goes on if the client goes away meanwhile."""
-        return await asyncio.shield(self.spawn(self._push(group, member, epoch, description, content)))
-
-    async def _push(
-        self, group: str, member: str, epoch: int, description: Description, content: str
-    ) -> PushFailed | None:
+    def on_heartbeat(self, session: Session, heartbeat: MemberHeartbeat, result: HeartbeatResult) -> HeartbeatHandled:
+        """Record a heartbeat and its response; an internal error never costs the member its heartbeat."""
         try:
-            async with self._turns.of(group, self._timeout_s):
-                return await self._push_now(group, member, epoch, description, content)
-        except ClusterError as problem:
-            return PushFailed(str(problem))
+            return self._handle_heartbeat(session, heartbeat, result)
+        except Exception:
+            self.metrics.gate_failures += 1
+            if self.metrics.gate_failures == 1:
+                log.exception("topology gate failed, heartbeat answered", group=heartbeat.group)
+            return _NOT_SOLICITED
 
-    async def _push_now(
-        self, group: str, member: str, epoch: int, description: Description, content: str
-    ) -> PushFailed | None:
-        plan = self.groups.begin_push(group, member, epoch, content, now=self._clock.monotonic())
-        if isinstance(plan, AlreadyHeld):
-            effects = self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic())
-            return await self._write_all(effects)
+    def _handle_heartbeat(
+        self, session: Session, heartbeat: MemberHeartbeat, result: HeartbeatResult
+    ) -> HeartbeatHandled:
+        if max(len(heartbeat.group), len(heartbeat.member), len(heartbeat.process or "")) > MAX_NAME:
+            return _NOT_SOLICITED
+        now = self._clock.monotonic()
+        if not self.is_ready:
+            if heartbeat.is_join and result.error_code == 0 and self.has_store:
+                self._early_joins[heartbeat.group, heartbeat.member] = _EarlyJoin(now, heartbeat, result)
+                if len(self._early_joins) > _MAX_EARLY_JOINS:
+                    self._early_joins.popitem(last=False)
+            return _NOT_SOLICITED
+        decision = self.groups.on_heartbeat(
+            session.number,
+            heartbeat,
+            result,
+            now=now,
+            jitter=self._jitter(),
+            is_selected=self.is_selected(heartbeat.group),
+        )
+        self.metrics.heartbeats[decision.solicitation] += 1
+        write = None if decision.write is None else self._begin_write(decision.write)
+        if decision.describe:
+            self.spawn(self._describe(session, heartbeat.group))
+        solicit = decision.solicitation is Solicitation.SOLICIT
+        if solicit:
+            epoch = self.groups.state(heartbeat.group).current_epoch
+            log.info("topology description requested", group=heartbeat.group, member=heartbeat.member, epoch=epoch)
+        elif write is None:
+            return _NOT_SOLICITED
+        return HeartbeatHandled(solicit, write if heartbeat.is_join else None)
+
+    def _jitter(self) -> float:
+        return jitter_factor(self._random_number())
+
+    async def _describe(self, session: Session, group: str) -> None:
+        """Find out the group's epoch on the member's own connection."""
+        try:
+            self.on_described(await describe_group(session, group))
+        except ClusterError:
+            return  # a later heartbeat tries again
+
+    def on_close(self, session: Session) -> None:
+        self.groups.members.close_connection(session.number)
+
+    # --- pushes
+
+    def is_proven(self, session: Session, push: Push) -> bool:
+        """Whether a heartbeat on this connection proved that the member is in the group and its principal may READ."""
+        return self.groups.members.is_proven(session.number, push.group, push.member, self._clock.monotonic())
+
+    def current_epoch(self, group: str) -> int:
+        return self.groups.state(group).current_epoch
+
+    def on_described(self, group: GroupOutline) -> StoredVersion | None:
+        """The broker described a group; the version to show, None for NOT_STORED."""
+        return self.groups.on_described(
+            group.group, error_code=group.error_code, topology_epoch=group.topology_epoch, members=group.member_ids
+        )
+
+    async def push(self, push: Push, description: Description, content_hash: str) -> PushFailure | None:
+        """Store a pushed description. It goes on if the client disconnects meanwhile."""
+        return await asyncio.shield(self.spawn(self._push(push, description, content_hash)))
+
+    async def _push(self, push: Push, description: Description, content_hash: str) -> PushFailure | None:
+        group, member, epoch = push.group, push.member, push.topology_epoch
+        try:
+            async with self._locks.acquire(group, self._timeout_s):
+                plan = self.groups.begin_push(group, member, epoch, content_hash, now=self._clock.monotonic())
+                if isinstance(plan, AlreadyStored):
+                    await self._write(self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic()))
+                    return None
+                result = await self._set(plan, description)
+                return await self._settle(plan, result)
+        except ClusterError as problem:
+            return PushFailure(str(problem))
+
+    async def _set(self, plan: StorePush, description: Description) -> SetResult:
         pushed = PushedTopology(
-            group=group,
-            epoch=epoch,
+            group=plan.group,
+            epoch=plan.epoch,
             description=description,
             incarnation=plan.incarnation,
-            hash=content,
-            member=member,
-            process=self.groups.roster.process_of(group, member),
+            hash=plan.hash,
+            member=plan.member,
+            process=self.groups.members.process_of(plan.group, plan.member),
         )
-        outcome, text = await self._set(plan, pushed)
-        now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
-        effects = self.groups.settle_push(plan, outcome, now=now, jitter=jitter)
-        failed = await self._write_all(effects)
-        if outcome is Outcome.STORED:
-            if self._said.allows("stored", group):
-                log.info("topology description stored", group=group, epoch=epoch, version=f"{plan.incarnation}/{epoch}")
-            return failed
-        self._warn_not_stored(group, epoch, outcome, text)
-        return PushFailed(text or outcome.value)
-
-    def _warn_not_stored(self, group: str, epoch: int, outcome: Outcome, text: str | None) -> None:
-        if self._said.allows("not stored", group):
-            log.warning("topology description not stored", group=group, epoch=epoch, outcome=outcome.value, reason=text)
-
-    async def refuse(self, group: str, member: str, epoch: int, text: str) -> PushFailed:
-        """A push that no store will ever take, so none is asked: the same as its permanent failure."""
         try:
-            async with self._turns.of(group, self._timeout_s):
-                now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
-                plan = self.groups.begin_push(group, member, epoch, _NO_CONTENT, now=now)
+            await self._write(plan.barrier)
+            result = await self._opened().store.set(pushed)
+        except ClusterError as problem:
+            return SetResult(PushOutcome.TRANSIENT, str(problem))
+        self.metrics.count_store_call("set", failed=result.outcome is not PushOutcome.STORED)
+        return result
+
+    async def _settle(self, plan: StorePush, result: SetResult) -> PushFailure | None:
+        """Write the outcome of a push; if that fails, the same push comes again and closes the gap."""
+        outcome = result.outcome
+        epochs = self.groups.settle_push(plan, outcome, now=self._clock.monotonic(), jitter=self._jitter())
+        failure = None
+        try:
+            await self._write(epochs)
+        except ClusterError as problem:
+            failure = PushFailure(str(problem))
+        if outcome is PushOutcome.STORED:
+            if self._throttle.allows("stored", plan.group):
+                version = f"{plan.incarnation}/{plan.epoch}"
+                log.info("topology description stored", group=plan.group, epoch=plan.epoch, version=version)
+            return failure
+        if self._throttle.allows("not stored", plan.group):
+            log.warning(
+                "topology description not stored",
+                group=plan.group,
+                epoch=plan.epoch,
+                outcome=outcome.value,
+                reason=result.text,
+            )
+        return PushFailure(result.text or outcome.value)
+
+    async def reject_permanently(self, push: Push, text: str) -> PushFailure:
+        """A push that no store would accept has a permanent failure without a call of the store."""
+        group, epoch = push.group, push.topology_epoch
+        try:
+            async with self._locks.acquire(group, self._timeout_s):
+                now = self._clock.monotonic()
+                plan = self.groups.begin_push(group, push.member, epoch, _NO_CONTENT, now=now)
                 assert isinstance(plan, StorePush)
-                await self._write_all(self.groups.settle_push(plan, Outcome.PERMANENT, now=now, jitter=jitter))
+                await self._settle(plan, SetResult(PushOutcome.PERMANENT, text))
         except ClusterError as problem:
-            return PushFailed(str(problem))
-        self._warn_not_stored(group, epoch, Outcome.PERMANENT, text)
-        return PushFailed(text)
+            return PushFailure(str(problem))
+        return PushFailure(text)
 
-    async def _set(self, plan: StorePush, pushed: PushedTopology) -> tuple[Outcome, str | None]:
-        try:
-            if plan.barrier is not None:
-                await self._write(plan.barrier)
-            result = await self._open_parts().calls.set(pushed)
-        except ClusterError as problem:
-            return Outcome.TRANSIENT, str(problem)
-        self.meter.called("set", failed=result.outcome is not Outcome.STORED)
-        return result.outcome, result.text
+    # --- describes
 
-    async def _write_all(self, effects: Sequence[Effect]) -> PushFailed | None:
-        """The last word about a push: without it the member is asked again, and the same push closes the gap."""
-        try:
-            for effect in effects:
-                if isinstance(effect, WriteEpochs):
-                    await self._write(effect)
-        except ClusterError as problem:
-            return PushFailed(str(problem))
-        return None
-
-    async def get(self, group: str, held: Held) -> Found | Missing | Failed:
-        """What a describe shows of a group, by what `groups.on_described` said that is held."""
-        parts = self._parts
-        if parts is None:
-            return Failed(self.problem or "the gateway ends")
-        found = await parts.calls.get(group, held.epoch)
-        self.meter.called("get", failed=isinstance(found, Failed))
+    async def get(self, group: GroupOutline) -> DescriptionFound | DescriptionNotStored | StoreFailure:
+        """The description that the response about a group without an error shows."""
+        if not self.has_store or not self.is_selected(group.group):
+            return DescriptionNotStored()
+        resources = self._resources
+        if not self.is_ready or resources is None:
+            return StoreFailure(self.problem or "the gateway is shutting down")
+        version = self.on_described(group)
+        if version is None:
+            return DescriptionNotStored()
+        name, epoch = group.group, version.epoch
+        found = await resources.store.get(name, epoch)
+        self.metrics.count_store_call("get", failed=isinstance(found, StoreFailure))
         match found:
-            case Failed(text=text):
-                if self._said.allows("cannot be read", group):
-                    log.warning("topology description cannot be read", group=group, epoch=held.epoch, reason=text)
-            case Missing():
-                if self._said.allows("is not there", group):
-                    log.warning("topology description is not in the store any more", group=group, epoch=held.epoch)
-                self._do(self.groups.on_lost(group), None)
+            case StoreFailure(text=text):
+                if self._throttle.allows("cannot be read", name):
+                    log.warning("topology description cannot be read", group=name, epoch=epoch, reason=text)
+            case DescriptionNotStored():
+                if self._throttle.allows("missing", name):
+                    log.warning("topology description is not in the store any more", group=name, epoch=epoch)
+                if (epochs := self.groups.on_missing(name)) is not None:
+                    self._begin_write(epochs)
         return found
 
-    def knows(self, group: str) -> bool:
-        """Whether anything is kept of the group, be it that somebody was asked."""
-        return self.groups.knows(group)
+    # --- deletions
 
-    def on_deleted(self, group: str) -> None:
-        """The broker has deleted the group: who comes back under its name begins afresh."""
-        if self.must_delete(group):  # it was not to be expected that the broker would
-            self.spawn(self._delete(group))
-        elif self.knows(group):
-            self._do(self.groups.settle_deletion(group), None)
+    def is_known(self, group: str) -> bool:
+        """Whether any state is kept of the group, such as a back-off window."""
+        return self.groups.is_known(group)
 
     def must_delete(self, group: str) -> bool:
-        """Whether the store has to delete something before the group may go."""
-        return self.is_ready and self.groups.life(group).must_delete
+        """Whether the store has to delete a description before the group may be deleted."""
+        return self.is_ready and self.groups.state(group).must_delete
 
-    async def delete(self, group: str) -> Failed | None:
-        """Delete what is stored of a group; None: it is gone. It goes on if the client goes away meanwhile."""
+    def on_deleted(self, group: str) -> None:
+        """The broker has deleted the group: a new one under its name begins afresh."""
+        if self.must_delete(group):  # stored after the request was checked
+            self.spawn(self._delete(group))
+        elif self.is_known(group) and (epochs := self.groups.settle_deletion(group)) is not None:
+            self._begin_write(epochs)
+
+    async def delete(self, group: str) -> StoreFailure | None:
+        """Delete a group's description; None: it is gone. It goes on if the client disconnects meanwhile."""
         return await asyncio.shield(self.spawn(self._delete(group)))
 
-    async def _delete(self, group: str) -> Failed | None:
+    async def _delete(self, group: str) -> StoreFailure | None:
         try:
-            async with self._turns.of(group, self._timeout_s):
-                failed = await self._delete_now(group)
+            async with self._locks.acquire(group, self._timeout_s):
+                failure = await self._delete_locked(group)
         except ClusterError as problem:
-            failed = Failed(str(problem))
-        if failed is None:
+            failure = StoreFailure(str(problem))
+        if failure is None:
             log.info("topology description deleted", group=group)
-        elif self._said.allows("not deleted", group):
-            log.warning("topology description not deleted", group=group, reason=failed.text)
-        return failed
+        elif self._throttle.allows("not deleted", group):
+            log.warning("topology description not deleted", group=group, reason=failure.text)
+        return failure
 
-    async def _delete_now(self, group: str) -> Failed | None:
+    async def _delete_locked(self, group: str) -> StoreFailure | None:
         plan = self.groups.begin_deletion(group)
         if plan.call_store:
-            if plan.barrier is not None:
-                await self._write(plan.barrier)
-            failed = await self._open_parts().calls.delete(group)
-            self.meter.called("delete", failed=failed is not None)
-            if failed is not None:
-                return failed
-        for effect in self.groups.settle_deletion(group):
-            if isinstance(effect, WriteEpochs):
-                await self._write(effect)
+            await self._write(plan.barrier)
+            failure = await self._opened().store.delete(group)
+            self.metrics.count_store_call("delete", failed=failure is not None)
+            if failure is not None:
+                return failure
+        await self._write(self.groups.settle_deletion(group))
         return None
 
     def classic_join(self, group: str) -> ClassicJoin:
         return self.groups.classic_join(group, now=self._clock.monotonic())
 
-    def classic_join_failed(self, group: str) -> None:
-        now, jitter = self._clock.monotonic(), jitter_factor(self._chance())
-        self.groups.classic_join_failed(group, now=now, jitter=jitter)
+    def on_classic_join_failed(self, group: str) -> None:
+        self.groups.on_classic_join_failed(group, now=self._clock.monotonic(), jitter=self._jitter())
+
+    # --- the periodic cleanup
+
+    def begin_cleanup_cycle(self) -> list[str]:
+        """The groups that the cleanup describes."""
+        self.metrics.cleanup_cycles += 1
+        return self.groups.groups_to_clean_up()
+
+    async def on_cleanup_described(self, group: GroupOutline) -> None:
+        """Delete the description of a group that is gone; a failure leaves it for the next cycle."""
+        if self.groups.on_cleanup_described(
+            group.group, error_code=group.error_code, topology_epoch=group.topology_epoch, members=group.member_ids
+        ):
+            self.metrics.cleanup_eligible += 1
+            await self.delete(group.group)

@@ -1,10 +1,10 @@
-"""Calling a topology store: every way in which it can answer, or not, becomes a value (KIP-1331 as shipped).
+"""Calling a topology store: every result, exception and timeout of a store becomes a value (KIP-1331 as shipped).
 
-One rule: nothing that a store does gets past here, neither an exception nor a call that never ends. A call that is
-given up is cancelled; if it does not even end then, it is kept until it does, and when too many hang the store is not
-called any more until some have ended.
+Invariant: neither an exception of a store nor a call that never ends gets past this module. A call that times out is
+cancelled; if it does not end even then, it is kept until it does, and when too many such calls hang the store is not
+called until some have ended.
 
-| a store's `set` | is | text for the client |
+| a store's `set` | outcome | text for the client |
 |---|---|---|
 | returns | stored | |
 | raises before it is awaited, or returns nothing that can be awaited | permanent | "... plugin failed." |
@@ -17,43 +17,45 @@ called any more until some have ended.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from headgate.base.errors import ClusterError
 from headgate.facts.topology import Description
-from headgate.plugin.topology_store import PermanentFailure, PushedTopology, TopologyStore
-from headgate.topologies.model.group_events import Outcome
+from headgate.plugin import PermanentFailure, PushedTopology, TopologyStore
+from headgate.topologies.model.group_state import PushOutcome
 
 SET_FAILED = "Topology description plugin failed."
 DELETE_FAILED = "Topology description plugin failed to delete the topology."
-# Kafka's strings hold 32 KiB; nobody reads more than this.
-LONGEST_TEXT = 1000
-MOST_HANGING = 64
+# Kafka's strings hold 32 KiB; this is more than anyone reads.
+MAX_TEXT = 1000
+MAX_HANGING = 64
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class SetOutcome:
+class SetResult:
     """`text` is for the client's ErrorMessage, None when it was stored."""
 
-    outcome: Outcome
+    outcome: PushOutcome
     text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DescriptionFound:
     description: Description
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class DescriptionNotStored:
     """NOT_STORED: the store does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class StoreFailure:
     """ERROR for a describe, GROUP_DELETION_FAILED for a deletion; `text` says why."""
 
     text: str
@@ -69,89 +71,89 @@ class _Raised:
     error: BaseException
 
 
-class _AtOnce:
-    """The call broke the contract before there was anything to wait for."""
+class _BrokeContract:
+    """The call raised before it was awaited, or returned nothing that can be awaited."""
 
 
-class _TooLate:
+class _TimedOut:
     pass
 
 
 class StoreCalls:
-    """A store behind deadlines; one for each worker."""
+    """A store behind timeouts; one for each worker."""
 
-    def __init__(self, store: TopologyStore, *, timeout_s: float, most_hanging: int = MOST_HANGING) -> None:
+    def __init__(self, store: TopologyStore, *, timeout_s: float, max_hanging: int = MAX_HANGING) -> None:
         self._store = store
         self._timeout_s = timeout_s
-        self._most_hanging = most_hanging
+        self._max_hanging = max_hanging
         self._hanging: set[asyncio.Future[Any]] = set()
 
     @property
     def hanging(self) -> int:
-        """Calls that were given up and have not ended."""
+        """Calls that were cancelled and have not ended."""
         return len(self._hanging)
 
-    async def set(self, pushed: PushedTopology) -> SetOutcome:
+    async def set(self, pushed: PushedTopology) -> SetResult:
         match await self._call(lambda: self._store.set(pushed)):
             case _Returned():
-                return SetOutcome(Outcome.STORED)
-            case _AtOnce():
-                return SetOutcome(Outcome.PERMANENT, SET_FAILED)
+                return SetResult(PushOutcome.STORED)
+            case _BrokeContract():
+                return SetResult(PushOutcome.PERMANENT, SET_FAILED)
             case _Raised(error=PermanentFailure() as error):
-                return SetOutcome(Outcome.PERMANENT, _text(error))
+                return SetResult(PushOutcome.PERMANENT, _text(error))
             case _Raised(error=error):
-                return SetOutcome(Outcome.TRANSIENT, _text(error))
-            case _TooLate():
-                return SetOutcome(Outcome.TRANSIENT, self._too_late())
+                return SetResult(PushOutcome.TRANSIENT, _text(error))
+            case _TimedOut():
+                return SetResult(PushOutcome.TRANSIENT, self._timeout_text())
 
-    async def get(self, group: str, epoch: int) -> Found | Missing | Failed:
+    async def get(self, group: str, epoch: int) -> DescriptionFound | DescriptionNotStored | StoreFailure:
         match await self._call(lambda: self._store.get(group, epoch)):
             case _Returned(value=Description() as description):
-                return Found(description)
+                return DescriptionFound(description)
             case _Returned(value=None):
-                return Missing()
+                return DescriptionNotStored()
             case _Returned(value=other):
-                return Failed(f"the store answered with a {type(other).__name__}")
-            case _AtOnce():
-                return Failed("the store raised before it was awaited, or returned nothing to wait for")
+                return StoreFailure(f"the store returned a {type(other).__name__} instead of a Description")
+            case _BrokeContract():
+                return StoreFailure("the store raised before it was awaited, or returned nothing that can be awaited")
             case _Raised(error=error):
-                return Failed(_text(error))
-            case _TooLate():
-                return Failed(self._too_late())
+                return StoreFailure(_text(error))
+            case _TimedOut():
+                return StoreFailure(self._timeout_text())
 
-    async def delete(self, group: str) -> Failed | None:
+    async def delete(self, group: str) -> StoreFailure | None:
         """None: deleted."""
         match await self._call(lambda: self._store.delete(group)):
             case _Returned():
                 return None
-            case _AtOnce():
-                return Failed(DELETE_FAILED)
+            case _BrokeContract():
+                return StoreFailure(DELETE_FAILED)
             case _Raised(error=error):
-                return Failed(_text(error))
-            case _TooLate():
-                return Failed(self._too_late())
+                return StoreFailure(_text(error))
+            case _TimedOut():
+                return StoreFailure(self._timeout_text())
 
-    def _too_late(self) -> str:
+    def _timeout_text(self) -> str:
         return f"The topology store did not answer within {self._timeout_s * 1000:.0f} ms."
 
-    async def _call(self, call: Callable[[], Awaitable[T]]) -> _Returned[T] | _Raised | _AtOnce | _TooLate:
-        if len(self._hanging) >= self._most_hanging:
-            return _TooLate()
+    async def _call(self, call: Callable[[], Awaitable[T]]) -> _Returned[T] | _Raised | _BrokeContract | _TimedOut:
+        if len(self._hanging) >= self._max_hanging:
+            return _TimedOut()
         try:
             awaitable: object = call()
-        except Exception:  # noqa: BLE001 - whatever a store raises is an outcome
-            return _AtOnce()
+        except Exception:  # noqa: BLE001 - a store may raise anything
+            return _BrokeContract()
         if not inspect.isawaitable(awaitable):
-            return _AtOnce()
+            return _BrokeContract()
         running: asyncio.Future[T] = asyncio.ensure_future(awaitable)
         try:
             await asyncio.wait((running,), timeout=self._timeout_s)
         finally:
-            # Also when the caller is cancelled: the client has gone, and nobody waits for the answer.
+            # Also when the caller is cancelled, because its client has disconnected.
             if not running.done():
                 self._give_up(running)
         if not running.done():
-            return _TooLate()
+            return _TimedOut()
         if running.cancelled():
             return _Raised(asyncio.CancelledError("the store cancelled its own call"))
         error = running.exception()
@@ -159,18 +161,50 @@ class StoreCalls:
 
     def _give_up(self, running: asyncio.Future[Any]) -> None:
         self._hanging.add(running)
-        running.add_done_callback(self._ended)
+        running.add_done_callback(self._on_ended)
         running.cancel()
 
-    def _ended(self, running: asyncio.Future[Any]) -> None:
+    def _on_ended(self, running: asyncio.Future[Any]) -> None:
         self._hanging.discard(running)
         if not running.cancelled():
-            running.exception()  # looked at, so that nobody complains that it was not
+            running.exception()  # retrieved, so that asyncio does not report it
 
 
 def _text(error: BaseException) -> str:
     name = type(error).__name__
     try:
-        return (str(error) or name)[:LONGEST_TEXT]
-    except Exception:  # noqa: BLE001 - even its text is a store's
+        return (str(error) or name)[:MAX_TEXT]
+    except Exception:  # noqa: BLE001 - even the text comes from a store
         return name
+
+
+class GroupLocks:
+    """One lock for each group, so that calls of a store about one group never overlap. A free lock takes no memory."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def acquire(self, group: str, timeout_s: float) -> AsyncIterator[None]:
+        """`ClusterError` when the lock was not free within the timeout."""
+        lock, users = self._locks.get(group) or (asyncio.Lock(), 0)
+        self._locks[group] = (lock, users + 1)
+        try:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await lock.acquire()
+            except TimeoutError:
+                raise ClusterError(f"other calls about this group took longer than {timeout_s:g} s") from None
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            lock, users = self._locks[group]
+            if users == 1:
+                del self._locks[group]
+            else:
+                self._locks[group] = (lock, users - 1)

@@ -14,7 +14,7 @@ from headgate.facts.topics import message_limit
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, Settings, ensure_topics
 from headgate.plugin.conformance import settings_in
-from headgate.topologies.model.group_events import Event
+from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_store import KafkaStore
 from tests.support.cluster import Cluster
 
@@ -28,7 +28,7 @@ class Place:
     settings: Settings
     prefix: str
     folder: Path
-    events: list[tuple[str, Event]] = field(default_factory=list)
+    records: list[tuple[str, StoredVersion | DeletedVersion]] = field(default_factory=list)
 
     @asynccontextmanager
     async def open(self, *, folder: Path | None = None, replay: bool = True) -> AsyncIterator[KafkaStore]:
@@ -41,7 +41,7 @@ class Place:
             prefix=self.prefix,
             writer=writer,
             clock=SystemClock(),
-            on_event=lambda group, event: self.events.append((group, event)),
+            on_record=lambda group, record: self.records.append((group, record)),
         )
         try:
             await writer.open("topologies")

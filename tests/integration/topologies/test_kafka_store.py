@@ -17,11 +17,11 @@ from headgate.base.errors import UsageError
 from headgate.facts import decode
 from headgate.facts.topics import message_limit
 from headgate.kafka.topics import ensure_topics
+from headgate.plugin import PermanentFailure, TopologyStore, TransientFailure
 from headgate.plugin.conformance import TopologyStoreContract, pushed, topology
-from headgate.plugin.topology_store import PermanentFailure, TopologyStore, TransientFailure
-from headgate.topologies.model.group_events import DeletionRead, DescriptionRead
-from headgate.topologies.stores.kafka_records import pack, unpack
+from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_store import KafkaStore
+from headgate.wire.compression import Compression, compress, decompress
 from tests.integration.topologies.conftest import MAX_BYTES, Place
 from tests.support.cluster import Cluster
 
@@ -104,7 +104,7 @@ async def test_what_is_read_is_told_once_and_in_order(place: Place) -> None:
         await store.set(pushed("g", topology("one")))
         await store.set(pushed("g", topology("two")))
         await store.delete("g")
-    assert [type(event) for _, event in place.events] == [DescriptionRead, DescriptionRead, DeletionRead]
+    assert [type(record) for _, record in place.records] == [StoredVersion, StoredVersion, DeletedVersion]
 
 
 async def test_a_start_tells_the_last_of_each_group_and_nothing_older(place: Place) -> None:
@@ -113,12 +113,12 @@ async def test_a_start_tells_the_last_of_each_group_and_nothing_older(place: Pla
             await store.set(pushed("g", topology(name)))
         await store.set(pushed("h"))
         await store.delete("h")
-    place.events.clear()
+    place.records.clear()
     async with place.open():
         pass
-    told = {group: type(event) for group, event in place.events}
-    assert told == {"g": DescriptionRead, "h": DeletionRead}
-    assert len(place.events) == 2
+    told = {group: type(record) for group, record in place.records}
+    assert told == {"g": StoredVersion, "h": DeletedVersion}
+    assert len(place.records) == 2
 
 
 async def test_a_cache_that_another_process_has_is_told(place: Place) -> None:
@@ -168,7 +168,7 @@ async def test_a_cache_that_is_ahead_of_the_topic_is_rebuilt(place: Place, tmp_p
     async with place.open() as store:
         await _until(lambda: store.get("g", 0), topology())
         assert await store.get("gone", 0) is None
-    assert {group: type(event) for group, event in place.events} == {"g": DescriptionRead, "gone": DeletionRead}
+    assert {group: type(record) for group, record in place.records} == {"g": StoredVersion, "gone": DeletedVersion}
 
 
 async def test_a_cache_of_a_topic_that_was_made_anew_is_rebuilt(place: Place) -> None:
@@ -191,14 +191,14 @@ async def test_a_row_that_changed_on_the_disk_is_never_shown_and_is_mended(place
         await store.set(pushed("g", topology("one")))
     with contextlib.closing(sqlite3.connect(tmp_path / "topologies.db")) as file, file:
         [(record,)] = file.execute("SELECT record FROM current")
-        changed = unpack(record, largest=message_limit(MAX_BYTES)).replace(b'["one"]', b'["two"]')
-        file.execute("UPDATE current SET record = ?", (pack(changed),))
-    place.events.clear()
+        changed = decompress(Compression.ZSTD, record, message_limit(MAX_BYTES)).replace(b'["one"]', b'["two"]')
+        file.execute("UPDATE current SET record = ?", (compress(Compression.ZSTD, changed),))
+    place.records.clear()
     async with place.open() as store:
         with pytest.raises(TransientFailure):
             await store.get("g", 0)
         await _until(lambda: _or_none(store), topology("one"))
-    assert len(place.events) == 1, "what was told is not told again"
+    assert len(place.records) == 1, "what was told is not told again"
 
 
 async def test_a_record_that_lies_about_its_content_is_never_shown_and_read_again_only_once(place: Place) -> None:

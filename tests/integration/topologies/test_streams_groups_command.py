@@ -37,7 +37,7 @@ from tests.support.cluster import MECHANISMS, USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import streams_groups
 from tests.unit.cli.test_streams_groups import wire
-from tests.unit.topologies.model.topologies import FIXTURES, golden
+from tests.unit.topologies.topologies import FIXTURES, golden
 
 HEARTBEAT, PUSH, ALTER_CONFIGS, GROUP_RESOURCE = 88, 93, 44, 32
 RECORDS, COMMITTED = 10, 4

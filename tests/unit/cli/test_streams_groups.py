@@ -38,7 +38,7 @@ from headgate.wire.schema import Message
 from tests.contract.test_golden import opened
 from tests.support.fake_upstream import BROKER_VERSIONS
 from tests.support.scripted_cluster import NEWEST, ScriptedCluster
-from tests.unit.topologies.model.topologies import FIXTURES, GOLDEN, golden
+from tests.unit.topologies.topologies import FIXTURES, GOLDEN, golden
 
 LIST, DELETE, DESCRIBE = 16, 42, 89
 NOT_REQUESTED, NOT_STORED, ERROR, AVAILABLE = range(4)

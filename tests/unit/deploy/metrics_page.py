@@ -15,7 +15,7 @@ from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.topologies.topology_metrics import TopologyMeter
+from headgate.topologies.topology_metrics import TopologyMetrics
 
 Labels = dict[str, set[str]]
 # Prometheus itself adds these to everything that it collects.
@@ -40,7 +40,7 @@ async def _page() -> bytes:
     fetch = Route(ApiKey(1), ApiVersion(18), ())
     fetch.calls = 1
     worker = Metrics().snapshot(open_connections=1, connections_limit=10, routes=[fetch], certificate_expires_at=1.0)
-    meter = TopologyMeter()
+    meter = TopologyMetrics()
     meter.pushes[0] = 1
     worker |= meter.samples(ready=True, groups=1)
     share = ShareMeter()

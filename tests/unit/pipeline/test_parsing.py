@@ -10,7 +10,7 @@ from hypothesis import given
 from headgate.facts import EventHappened, Fact, JsonText, TopologyDescribed, encode
 from headgate.pipeline.parsing import ARROW_SCHEMA, Reading, description_of, fact_row
 from tests.unit.facts.strategies import FACTS
-from tests.unit.topologies.model.topologies import descriptions, patient
+from tests.unit.topologies.topologies import descriptions, patient
 
 READING = Reading(prefix="hg.", cluster="own", largest={"topologies": 1_000_000})
 

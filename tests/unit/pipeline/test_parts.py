@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from headgate.facts.topology import Description, SinkNode, SourceNode, Subtopology
 from headgate.pipeline.parsing import description_text
 from headgate.pipeline.parts import Record, description_weight, halves
-from headgate.topologies.model.flow import app_io
-from headgate.topologies.model.rows import edge_rows, node_rows
-from tests.unit.topologies.model.topologies import descriptions, patient
+from headgate.topologies.model.topology_graph import app_io, edge_rows, node_rows
+from tests.unit.topologies.topologies import descriptions, patient
 
 
 def records(*weights: int) -> list[Record]:

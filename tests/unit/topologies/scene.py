@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.base.errors import ClusterError
-from headgate.config.model import Config, TopologiesConfig
+from headgate.config.model import TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
-from headgate.plugin.topology_store import TopologyStore
+from headgate.facts import TopologyEpochsSet
+from headgate.plugin import TopologyStore
 from headgate.proxy.server import Gateway
 from headgate.topologies.feature import TopologyFeature
-from headgate.topologies.model.group_events import EpochsRead, WriteEpochs
-from headgate.topologies.resources import Parts
+from headgate.topologies.resources import ResourceSettings, TopologyResources
 from headgate.topologies.service import TopologyService
 from headgate.topologies.store_calls import StoreCalls
 from headgate.topologies.stores.memory_store import MemoryStore
@@ -48,40 +48,30 @@ OFFSET_DELETE = 47
 UNKNOWN_MEMBER, DENIED, NOT_FOUND = 25, 30, 69
 
 
-class ListedEpochs:
-    """What stands for `headgate.state`: everything that is written is read back at once, unless it is `away`."""
+class FakeEpochs:
+    """Stands for `headgate.state`: epochs are read back when they are written, unless the topic is `away` or closed."""
 
-    def __init__(self, service: TopologyService) -> None:
-        self._service = service
-        self.written: list[WriteEpochs] = []
+    def __init__(self) -> None:
+        self.written: list[TopologyEpochsSet] = []
         self.away = False
+        self.takes_writes = asyncio.Event()
+        self.takes_writes.set()
+        self.settings: ResourceSettings | None = None
 
-    async def write(self, effect: WriteEpochs) -> None:
+    async def write(self, epochs: TopologyEpochsSet) -> None:
+        await self.takes_writes.wait()
         if self.away:
             raise ClusterError("the topic is away")
-        self.written.append(effect)
-        self._service._on_event(effect.group, EpochsRead(epochs=effect.epochs, own=True))
-
-
-class SceneService(TopologyService):
-    """Opens with a store that the test gives, when the test says so."""
-
-    def __init__(self, config: Config, store: TopologyStore, opens: asyncio.Event) -> None:
-        super().__init__(config, chance=lambda: 0.5)
-        self._store = store
-        self._opens = opens
-        self.epochs = ListedEpochs(self)
-
-    async def _open_once(self, attempt: AsyncExitStack) -> Parts:  # noqa: ARG002
-        await self._opens.wait()
-        calls = StoreCalls(self._store, timeout_s=self._timeout_s)
-        return Parts(calls, self.epochs)  # type: ignore[arg-type]
+        assert self.settings is not None
+        self.written.append(epochs)
+        self.settings.groups.on_epochs_read(epochs, is_own=True)
 
 
 @dataclass
 class Scene:
     stage: Stage
-    service: SceneService
+    service: TopologyService
+    epochs: FakeEpochs
     client: Client
     broker: Broker
     numbers: list[int] = field(default_factory=lambda: [0])
@@ -89,7 +79,7 @@ class Scene:
     async def another(self) -> "Scene":
         """The same gateway, another client."""
         client, broker = await self.stage.pair()
-        return Scene(self.stage, self.service, client, broker, self.numbers)
+        return Scene(self.stage, self.service, self.epochs, client, broker, self.numbers)
 
     def _number(self) -> int:
         self.numbers[0] += 1
@@ -174,6 +164,7 @@ async def scene(
     opens: asyncio.Event | None = None,
     scheme: str = "memory",
     upstream: FakeUpstream | None = None,
+    write_timeout_s: float = 1.0,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back."""
@@ -181,11 +172,17 @@ async def scene(
         base = config(fake.port, drain_ms=300)
         topologies = TopologiesConfig(**{"store": Store(scheme), **settings})  # type: ignore[arg-type]
         whole = base.model_copy(update={"topologies": topologies})
-        held = opens or asyncio.Event()
-        if opens is None:
-            held.set()
-        service = SceneService(whole, store or MemoryStore(), held)
-        feature = TopologyFeature(service, max_bytes=topologies.max_bytes)
+        epochs = FakeEpochs()
+
+        async def opening(settings: ResourceSettings, _: AsyncExitStack) -> TopologyResources:
+            if opens is not None:
+                await opens.wait()
+            epochs.settings = settings
+            calls = StoreCalls(store or MemoryStore(), timeout_s=topologies.call_timeout_ms / 1000)
+            return TopologyResources(calls, epochs)
+
+        service = TopologyService(whole, random_number=lambda: 0.5, opening=opening)
+        feature = TopologyFeature(service, max_bytes=topologies.max_bytes, write_timeout_s=write_timeout_s)
         gateway = Gateway(whole, features=(feature,))
         stage = Stage(gateway, fake, gateway.running())
         await stage.running.__aenter__()
@@ -193,7 +190,7 @@ async def scene(
             await until(gateway.cluster.seen.is_set)
             if opens is None and service.has_store:
                 await until(lambda: service.is_ready)
-            yield Scene(stage, service, *await stage.pair())
+            yield Scene(stage, service, epochs, *await stage.pair())
         finally:
             for end in stage.ends:
                 end.close()

@@ -6,9 +6,9 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.group_admin import GroupOutline
-from headgate.topologies.cleanup import Cleanup
+from headgate.topologies.feature import Cleanup
 from tests.unit.topologies.scene import NOT_FOUND, Scene, pushed, scene
-from tests.unit.topologies.test_deletions import Stubborn
+from tests.unit.topologies.test_delete_interceptor import Stubborn
 
 
 class Cluster:
@@ -42,7 +42,7 @@ async def test_a_group_that_two_cycles_do_not_find_is_deleted_and_the_others_sta
         await cleanup.cycle()
         assert not it.service.must_delete("gone")
         assert it.service.must_delete("here")
-        assert (it.service.meter.cleanup_cycles, it.service.meter.cleanup_eligible) == (2, 1)
+        assert (it.service.metrics.cleanup_cycles, it.service.metrics.cleanup_eligible) == (2, 1)
         await cleanup.cycle()
         assert cluster.asked == ["gone", "here"] * 2 + ["here"]
 

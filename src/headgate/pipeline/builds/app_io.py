@@ -6,7 +6,7 @@ from pyspark.sql import functions as sf
 from headgate.facts.topology import Description
 from headgate.pipeline.explosion import exploded
 from headgate.pipeline.parsing import DELETED, DESCRIBED
-from headgate.topologies.model.flow import Pair, app_io
+from headgate.topologies.model.topology_graph import TopicPair, app_io
 
 KINDS = (DESCRIBED, DELETED)
 
@@ -16,5 +16,5 @@ def build(facts: DataFrame) -> DataFrame:
     return rows.withColumns({"in_topic_id": sf.col("in_topic"), "out_topic_id": sf.col("out_topic")})
 
 
-def _pairs(description: Description, application: str) -> tuple[Pair, ...]:
+def _pairs(description: Description, application: str) -> tuple[TopicPair, ...]:
     return app_io(description, application).pairs

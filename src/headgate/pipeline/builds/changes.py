@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from headgate.facts import EventHappened
 from headgate.pipeline.parsing import DELETED, DESCRIBED, description_of
-from headgate.topologies.model.changes import element_changes
+from headgate.topologies.model.topology_graph import element_changes
 
 KINDS = (DESCRIBED, DELETED, EventHappened.__name__)
 _MOST_LISTED = 100

@@ -5,7 +5,7 @@ from pyspark.sql import functions as sf
 
 from headgate.pipeline.explosion import exploded
 from headgate.pipeline.parsing import DELETED, DESCRIBED
-from headgate.topologies.model.rows import node_rows
+from headgate.topologies.model.topology_graph import node_rows
 
 KINDS = (DESCRIBED, DELETED)
 

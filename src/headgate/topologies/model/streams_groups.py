@@ -1,283 +1,314 @@
-"""All Streams groups of one worker: heartbeats, describes, pushes, deletions and facts go in, decisions come out.
+"""All Streams groups of one worker: heartbeats, describes, pushes, deletions and records go in, decisions come out.
 
-One rule: synchronous and without I/O. Who calls it does what the effects say, and calls back. Calls of a store are one
-at a time for each group: begin, then barrier, then the store, then settle, and only then the next.
+Synchronous and without I/O: the caller writes the returned facts, makes the store calls, and reports back. Calls of a
+store are one at a time for each group: begin, then the barrier, then the store, then settle, and only then the next.
 
-Bounded: a group of which nothing is stored or failed is dropped when `most_groups` others were heard since; that costs
-a describe and perhaps a request too many, and the lives of a group that was deleted are named from the first one again.
-A group of which something is known stays until it is deleted or gone.
+Bounded: a group without a stored or failed description is dropped when `max_groups` others were heard of since; that
+costs a describe and perhaps one solicitation too many, and the incarnations of a deleted group are named from the first
+one again. Every other group stays until its description is deleted or the group is gone.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from headgate.topologies.model import group_rules, push_gate
-from headgate.topologies.model.group_events import (
-    AlreadyHeld,
-    DeletionSettled,
-    Described,
-    Effect,
-    Event,
-    HeartbeatSeen,
-    Joined,
-    Outcome,
-    PushConfirmed,
-    PushSettled,
+from headgate.facts import TopologyEpochsSet
+from headgate.topologies.model import push_gate
+from headgate.topologies.model.group_members import SESSION_S, GroupMembers
+from headgate.topologies.model.group_state import (
+    NONE,
+    UNCERTAIN,
+    AlreadyStored,
+    Bookkeeping,
+    DeletedVersion,
+    GroupState,
+    PushOutcome,
     StoreDeletion,
-    StoreLost,
+    StoredVersion,
     StorePush,
-    VoucherLeft,
+    Transition,
 )
-from headgate.topologies.model.group_life import NONE, UNCERTAIN, GroupLife, Held, Keeper
-from headgate.topologies.model.push_backoff import CLASSIC_JOIN_EPOCH, PushBackoff
-from headgate.topologies.model.push_checks import GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID
-from headgate.topologies.model.push_gate import GroupFacts, HeartbeatAnswer, HeartbeatRequest, Verdict
-from headgate.topologies.model.roster import SESSION_S, Roster
+from headgate.topologies.model.push_gate import (
+    CLASSIC_JOIN_EPOCH,
+    MAX_GROUPS,
+    GateInputs,
+    HeartbeatResult,
+    MemberHeartbeat,
+    PushBackoff,
+    Solicitation,
+)
+from headgate.wire.errors import ErrorCode
 
-GROUP_AUTHORIZATION_FAILED = 30
-FENCED_MEMBER_EPOCH = 110
-_NOT_IN_THE_GROUP = frozenset({UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND})
-
-MOST_GROUPS = 50_000
+_NOT_IN_THE_GROUP = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDecision:
-    """`verdict` ASK: set TopologyDescriptionRequired; the window is armed."""
+    """SOLICIT sets TopologyDescriptionRequired, and the window is armed; `write` and `describe` are to be done."""
 
-    verdict: Verdict
-    effects: tuple[Effect, ...] = ()
+    solicitation: Solicitation
+    write: TopologyEpochsSet | None = None
+    describe: bool = False
 
 
 class ClassicJoin(StrEnum):
-    """What to do with a JoinGroup for a group of which a topology is stored."""
+    """What to do with a JoinGroup for a group whose topology description is stored."""
 
     FORWARD = "forward"
-    REFUSE = "refuse"
+    REJECT = "reject"
     DELETE_FIRST = "delete_first"
 
 
 class StreamsGroups:
-    """The state machine of `[topologies]`; `backoff` and `roster` are its own."""
+    """The state machine of `[topologies]`, with its own `backoff` and `members`."""
 
-    def __init__(self, keeper: Keeper, *, session_s: float = SESSION_S, most_groups: int = MOST_GROUPS) -> None:
-        self.backoff = PushBackoff(most_groups=most_groups)
-        self.roster = Roster(session_s=session_s)
-        self._keeper = keeper
-        self._most = most_groups
-        # Those of which something must be kept, and the others, which may be dropped, oldest first.
-        self._kept: dict[str, GroupLife] = {}
-        self._light: OrderedDict[str, GroupLife] = OrderedDict()
+    def __init__(self, bookkeeping: Bookkeeping, *, session_s: float = SESSION_S, max_groups: int = MAX_GROUPS) -> None:
+        self.backoff = PushBackoff(max_groups=max_groups)
+        self.members = GroupMembers(session_s=session_s)
+        self._bookkeeping = bookkeeping
+        self._max_groups = max_groups
+        self._kept: dict[str, GroupState] = {}
+        self._droppable: OrderedDict[str, GroupState] = OrderedDict()  # oldest first
 
     def __len__(self) -> int:
-        return len(self._kept) + len(self._light)
+        return len(self._kept) + len(self._droppable)
 
-    def life(self, group: str) -> GroupLife:
-        """What is known of a group; of an unknown one, nothing."""
-        life = self._kept.get(group) or self._light.get(group)
-        return life if life is not None else GroupLife(group=group, keeper=self._keeper)
+    def state(self, group: str) -> GroupState:
+        """The state of a group; an unknown one has the initial state."""
+        state = self._kept.get(group) or self._droppable.get(group)
+        return state if state is not None else GroupState(group=group, bookkeeping=self._bookkeeping)
 
-    def handle(self, group: str, event: Event) -> tuple[Effect, ...]:
-        """Any event of `group_events`; facts that are read come in this way."""
-        life = self.life(group)
-        step = group_rules.handle(life, event)
-        if step.life is not life or group not in self._kept:
-            self._keep(step.life)
-        return step.effects
+    # --- records that were read
+
+    def on_epochs_read(self, epochs: TopologyEpochsSet, *, is_own: bool) -> None:
+        self._keep(self.state(epochs.group).on_epochs_read(epochs, is_own=is_own))
+
+    def on_record_read(self, group: str, record: StoredVersion | DeletedVersion) -> None:
+        self._keep(self.state(group).on_record_read(record))
+
+    def on_state_topic_replaced(self) -> None:
+        """The state topic is a new, empty one: no epochs are stored in it."""
+        for group in self.groups_to_clean_up():
+            if (epochs := self.state(group).epochs) is not None:
+                self.on_epochs_read(replace(epochs, stored_epoch=NONE, failed_epoch=NONE), is_own=False)
+
+    def on_write_failed(self, group: str) -> None:
+        self._keep(self.state(group).on_write_failed())
 
     # --- heartbeats
 
     def on_heartbeat(
         self,
         connection: int,
-        request: HeartbeatRequest,
-        answer: HeartbeatAnswer,
+        heartbeat: MemberHeartbeat,
+        result: HeartbeatResult,
         *,
         now: float,
         jitter: float,
-        selected: bool = True,
-        store: bool = True,
+        is_selected: bool = True,
+        has_store: bool = True,
     ) -> HeartbeatDecision:
-        """A heartbeat was answered by the broker: take note, and decide whether its member is asked.
+        """The broker responded to a heartbeat: record it, and decide whether its member is solicited.
 
-        `selected` and `store` are the configuration's; a v0 heartbeat is noted too, and never asked.
+        `is_selected` and `has_store` are the configuration's. A v0 heartbeat is recorded too, and never solicited.
         """
-        can_push = request.api_version >= push_gate.FIRST_VERSION
-        effects = self._note(
-            connection, request, answer, now, can_push=can_push, may_ask=can_push and selected and store
+        can_push = heartbeat.api_version >= push_gate.FIRST_VERSION
+        write, describe = self._record(
+            connection, heartbeat, result, now, can_push=can_push, may_solicit=can_push and is_selected and has_store
         )
         if not can_push:
-            return HeartbeatDecision(Verdict.OLD_VERSION, effects)
-        life = self.life(request.group)
-        verdict = push_gate.decide(request, answer, self._facts(life, request.member, now, selected, store), now)
-        if verdict is Verdict.ASK and not self.backoff.arm_if_not_active(
-            request.group, life.current_epoch, now, jitter
+            return HeartbeatDecision(Solicitation.OLD_VERSION, write, describe)
+        state = self.state(heartbeat.group)
+        inputs = self._gate_inputs(state, heartbeat.member, now, is_selected=is_selected, has_store=has_store)
+        decision = push_gate.solicitation(heartbeat, result, inputs, now)
+        if decision is Solicitation.SOLICIT and not self.backoff.arm_if_not_active(
+            heartbeat.group, state.current_epoch, now, jitter
         ):
-            verdict = Verdict.BACKING_OFF
-        return HeartbeatDecision(verdict, effects)
+            decision = Solicitation.BACKING_OFF
+        return HeartbeatDecision(decision, write, describe)
 
-    def _note(
+    def _record(
         self,
         connection: int,
-        request: HeartbeatRequest,
-        answer: HeartbeatAnswer,
+        heartbeat: MemberHeartbeat,
+        result: HeartbeatResult,
         now: float,
         *,
         can_push: bool,
-        may_ask: bool,
-    ) -> tuple[Effect, ...]:
-        group, member = request.group, request.member
-        if answer.error_code != 0:
-            if answer.error_code in _NOT_IN_THE_GROUP:
-                self._left(group, member, now)
-            elif answer.error_code == FENCED_MEMBER_EPOCH:
-                self.roster.fenced(group, member)
-            elif answer.error_code == GROUP_AUTHORIZATION_FAILED:
-                self.roster.refused(connection, group, member)
-            return ()
-        if request.leaves:
-            self._left(group, member, now)
-            return ()
-        known = not request.joins or answer.stale or self.roster.has_beside(group, member, request.process, now)
-        self.roster.heard(group, member, connection, now, request.process)
-        seen = HeartbeatSeen(now=now, can_push=may_ask)
-        if not request.joins and request.topology_epoch is None:
-            return self.handle(group, seen)
-        epoch = None if answer.stale else request.topology_epoch
-        joined = Joined(member=member, known=known, can_push=can_push, topology_epoch=epoch)
-        return self.handle(group, joined) + self.handle(group, seen)
+        may_solicit: bool,
+    ) -> tuple[TopologyEpochsSet | None, bool]:
+        """The fact to write, and whether to describe the group."""
+        group, member = heartbeat.group, heartbeat.member
+        if result.error_code != 0 or heartbeat.is_leave:
+            self._record_end(connection, group, member, result.error_code, now)
+            return None, False
+        is_known = (
+            not heartbeat.is_join
+            or result.is_stale
+            or self.members.has_other_of_process(group, member, heartbeat.process, now)
+        )
+        self.members.record_heartbeat(group, member, connection, now, heartbeat.process)
+        write = None
+        if heartbeat.is_join or heartbeat.topology_epoch is not None:
+            epoch = None if result.is_stale else heartbeat.topology_epoch
+            state = self.state(group)
+            write = self._apply(state.on_join(member, is_known=is_known, can_push=can_push, topology_epoch=epoch))
+        beat = self.state(group).on_heartbeat(now=now, may_solicit=may_solicit)
+        retried = self._apply(beat)
+        return write or retried, beat.describe
 
-    def _left(self, group: str, member: str, now: float) -> None:
-        self.roster.left(group, member)
-        vouchers = self.life(group).vouchers
-        if member in vouchers:
-            self.handle(group, VoucherLeft(others_alive=self.roster.alive(group, vouchers, now)))
+    def _record_end(self, connection: int, group: str, member: str, error_code: int, now: float) -> None:
+        """A heartbeat that left the group (error code 0) or was rejected."""
+        if error_code == ErrorCode.FENCED_MEMBER_EPOCH:
+            self.members.fence(group, member)
+        elif error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            self.members.revoke(connection, group, member)
+        if error_code not in _NOT_IN_THE_GROUP:
+            return
+        self.members.remove(group, member)
+        state = self.state(group)
+        if member in state.confirmed_by:
+            alive = self.members.is_any_alive(group, state.confirmed_by, now)
+            self._keep(state.on_confirmer_left(others_alive=alive))
 
-    def _facts(self, life: GroupLife, member: str, now: float, selected: bool, store: bool) -> GroupFacts:
-        window = self.backoff.window(life.group)
-        stored, vouches, waits = life.stored_epoch, False, False
-        if life.in_doubt and ((held := life.held) is None or held.epoch == life.current_epoch):
-            vouches = held is not None and member in life.vouchers
-            # A newcomer goes first; once it let a window pass, anybody may be asked.
-            unasked = window is None or window.epoch != life.current_epoch
-            waits = unasked and member not in life.newcomers and self.roster.alive(life.group, life.newcomers, now)
-        elif stored >= 0 and member not in life.vouchers and self._is_orphaned(life, now):
-            stored = UNCERTAIN
-        return GroupFacts(
-            store=store,
-            selected=selected,
-            current_epoch=life.current_epoch,
-            stored_epoch=stored,
-            failed_epoch=life.failed_epoch,
-            vouches=vouches,
-            newcomer_waits=waits,
+    def _gate_inputs(
+        self, state: GroupState, member: str, now: float, *, is_selected: bool, has_store: bool
+    ) -> GateInputs:
+        window = self.backoff.window(state.group)
+        stored_epoch, has_confirmed, waits = state.stored_epoch, False, False
+        if state.is_unconfirmed and ((stored := state.stored) is None or stored.epoch == state.current_epoch):
+            has_confirmed = stored is not None and member in state.confirmed_by
+            # A new member goes first; once it let a window pass, any member may be solicited.
+            is_first = window is None or window.epoch != state.current_epoch
+            waits = (
+                is_first
+                and member not in state.new_members
+                and self.members.is_any_alive(state.group, state.new_members, now)
+            )
+        elif stored_epoch >= 0 and member not in state.confirmed_by and self._have_confirmers_left(state, now):
+            stored_epoch = UNCERTAIN
+        return GateInputs(
+            has_store=has_store,
+            is_selected=is_selected,
+            current_epoch=state.current_epoch,
+            stored_epoch=stored_epoch,
+            failed_epoch=state.failed_epoch,
+            has_confirmed=has_confirmed,
+            waits_for_new_member=waits,
             window=window,
         )
 
-    def _is_orphaned(self, life: GroupLife, now: float) -> bool:
-        return life.orphaned or self.roster.silent(life.group, life.vouchers, now)
+    def _have_confirmers_left(self, state: GroupState, now: float) -> bool:
+        return state.confirmers_left or self.members.are_all_expired(state.group, state.confirmed_by, now)
 
     # --- pushes
 
     def begin_push(
         self, group: str, member: str, epoch: int, content_hash: str, *, now: float
-    ) -> AlreadyHeld | StorePush:
-        """A push that passed every check: settle `AlreadyHeld` by `confirm_push`, `StorePush` by `settle_push`."""
-        life = self.life(group)
-        vouched = self.roster.alive(group, life.vouchers, now)
-        life, plan = group_rules.plan_push(life, member=member, epoch=epoch, content_hash=content_hash, vouched=vouched)
-        self._keep(life)
+    ) -> AlreadyStored | StorePush:
+        """Begin a push that passed every check; continue with `confirm_push` or `settle_push`."""
+        state = self.state(group)
+        alive = self.members.is_any_alive(group, state.confirmed_by, now)
+        state, plan = state.plan_push(member, epoch, content_hash, confirmer_alive=alive)
+        self._keep(state)
         return plan
 
-    def confirm_push(self, group: str, member: str, epoch: int, *, now: float) -> tuple[Effect, ...]:
-        """The member pushed what is held: NONE without a store call."""
+    def confirm_push(self, group: str, member: str, epoch: int, *, now: float) -> TopologyEpochsSet | None:
+        """The member pushed the stored description; the returned fact is written before the response is sent."""
         self.backoff.clear(group, epoch)
-        return self.handle(group, PushConfirmed(member=member, newcomers_alive=self._newcomers_alive(group, now)))
+        alive = self._are_new_members_alive(group, now)
+        return self._apply(self.state(group).on_push_confirmed(member, new_members_alive=alive))
 
-    def settle_push(self, push: StorePush, outcome: Outcome, *, now: float, jitter: float) -> tuple[Effect, ...]:
-        """The store answered. The effects are written and read back before the client is answered."""
-        if outcome is Outcome.TRANSIENT:
+    def settle_push(
+        self, push: StorePush, outcome: PushOutcome, *, now: float, jitter: float
+    ) -> TopologyEpochsSet | None:
+        """The store responded; the returned fact is written and read back before the response is sent."""
+        if outcome is PushOutcome.TRANSIENT:
             self.backoff.arm_or_extend(push.group, push.epoch, now, jitter)
         else:
             self.backoff.clear(push.group, push.epoch)
-        alive = self._newcomers_alive(push.group, now)
-        return self.handle(push.group, PushSettled(push=push, outcome=outcome, newcomers_alive=alive))
+        alive = self._are_new_members_alive(push.group, now)
+        return self._apply(self.state(push.group).on_push_settled(push, outcome, new_members_alive=alive))
 
-    def _newcomers_alive(self, group: str, now: float) -> bool:
-        return self.roster.alive(group, self.life(group).newcomers, now)
+    def _are_new_members_alive(self, group: str, now: float) -> bool:
+        return self.members.is_any_alive(group, self.state(group).new_members, now)
 
     # --- describes
 
     def on_described(
         self, group: str, *, error_code: int, topology_epoch: int | None, members: Collection[str]
-    ) -> Held | None:
-        """A describe was answered: what its topology description may be read from, None is NOT_STORED.
+    ) -> StoredVersion | None:
+        """The broker described the group: the version that the response shows, None for NOT_STORED.
 
-        With an error code the status is 0, whatever this returns; the error is the group's.
+        With an error code the status is 0 whatever this returns.
         """
-        event = Described(error_code=error_code, topology_epoch=topology_epoch, members=members)
-        self.handle(group, event)
-        if error_code != 0:
-            return None
-        return group_rules.served(self.life(group), topology_epoch=topology_epoch, members=members)
+        state = self.state(group).on_described(error_code=error_code, topology_epoch=topology_epoch, members=members)
+        self._keep(state)
+        return None if error_code else state.version_to_show(topology_epoch=topology_epoch, members=members)
 
-    def on_lost(self, group: str) -> tuple[Effect, ...]:
-        """The store answered nothing for what it should have."""
-        return self.handle(group, StoreLost())
+    def on_missing(self, group: str) -> TopologyEpochsSet | None:
+        """The store returned nothing for a stored epoch."""
+        return self._apply(self.state(group).on_missing())
 
     # --- the end of a group
 
     def begin_deletion(self, group: str) -> StoreDeletion:
-        """DeleteGroups, cleanup, classic join, `topology forget`: the store first, the group after."""
-        life, plan = group_rules.plan_deletion(self.life(group))
-        self._keep(life)
+        """DeleteGroups, cleanup, classic join and `topology forget`: first the store, then the group."""
+        state, plan = self.state(group).plan_deletion()
+        self._keep(state)
         return plan
 
-    def settle_deletion(self, group: str) -> tuple[Effect, ...]:
-        """The store has deleted it."""
+    def settle_deletion(self, group: str) -> TopologyEpochsSet | None:
+        """The store has deleted the description."""
         self.backoff.clear_group(group)
-        self.roster.forget(group)
-        return self.handle(group, DeletionSettled())
+        self.members.remove_group(group)
+        return self._apply(self.state(group).on_deletion_settled())
 
-    def knows(self, group: str) -> bool:
-        """Whether anything is kept of the group."""
-        return group in self._kept or group in self._light or self.backoff.window(group) is not None
+    def is_known(self, group: str) -> bool:
+        return group in self._kept or group in self._droppable or self.backoff.window(group) is not None
 
-    def stored_groups(self) -> Iterator[str]:
-        """Those that the periodic cleanup describes: of which something is stored, or failed for good."""
-        return iter([group for group, life in self._kept.items() if life.must_delete or life.failed_epoch != NONE])
+    def groups_to_clean_up(self) -> list[str]:
+        """The groups that the periodic cleanup describes: those with a stored or permanently failed description."""
+        return [group for group, state in self._kept.items() if state.must_delete or state.failed_epoch != NONE]
 
-    def on_cycle(
+    def on_cleanup_described(
         self, group: str, *, error_code: int, topology_epoch: int | None = None, members: Collection[str] = ()
     ) -> bool:
-        """What the cleanup's describe answered; True: the group is gone, delete its description."""
-        event = Described(error_code=error_code, topology_epoch=topology_epoch, members=members, in_cycle=True)
-        self.handle(group, event)
-        return self.life(group).gone
+        """The cleanup described the group; True: the group is gone, delete its description."""
+        state = self.state(group).on_described(
+            error_code=error_code, topology_epoch=topology_epoch, members=members, in_cleanup=True
+        )
+        self._keep(state)
+        return state.is_gone
 
     def classic_join(self, group: str, *, now: float) -> ClassicJoin:
-        """Before a JoinGroup goes to an empty Streams group; REFUSE and a failed deletion: REBALANCE_IN_PROGRESS."""
-        if not self.life(group).must_delete:
+        """Before a JoinGroup goes to an empty Streams group; REJECT is answered with REBALANCE_IN_PROGRESS."""
+        if not self.state(group).must_delete:
             return ClassicJoin.FORWARD
         if self.backoff.is_active(group, CLASSIC_JOIN_EPOCH, now):
-            return ClassicJoin.REFUSE
+            return ClassicJoin.REJECT
         return ClassicJoin.DELETE_FIRST
 
-    def classic_join_failed(self, group: str, *, now: float, jitter: float) -> None:
-        """The deletion failed: classic clients retry at once, the store is left alone for a window."""
+    def on_classic_join_failed(self, group: str, *, now: float, jitter: float) -> None:
+        """The deletion failed. Classic clients retry at once, so the store is left alone for a window."""
         self.backoff.arm_if_not_active(group, CLASSIC_JOIN_EPOCH, now, jitter)
 
-    # --- bookkeeping
+    # --- keeping states
 
-    def _keep(self, life: GroupLife) -> None:
-        if life.matters:
-            self._light.pop(life.group, None)
-            self._kept[life.group] = life
+    def _apply(self, transition: Transition) -> TopologyEpochsSet | None:
+        self._keep(transition.state)
+        return transition.write
+
+    def _keep(self, state: GroupState) -> None:
+        if state is self._kept.get(state.group):
             return
-        self._kept.pop(life.group, None)
-        self._light[life.group] = life
-        self._light.move_to_end(life.group)
-        if len(self._light) > self._most:
-            self._light.popitem(last=False)
+        if state.must_be_kept:
+            self._droppable.pop(state.group, None)
+            self._kept[state.group] = state
+            return
+        self._kept.pop(state.group, None)
+        self._droppable[state.group] = state
+        self._droppable.move_to_end(state.group)
+        if len(self._droppable) > self._max_groups:
+            self._droppable.popitem(last=False)

@@ -1,1 +1,1 @@
-"""Topology stores behind the plugin port: memory:, sqlite:, kafka:, and whatever plugin: names."""
+"""Topology stores: memory:, sqlite:, kafka:, and the loading of plugins."""

@@ -1,22 +1,40 @@
-"""What `headgate.topologies` holds now, in a local SQLite file: every group's last record, and how far it was read.
+"""The last record of every group in `headgate.topologies`, read quickly and cached in a local SQLite file.
 
-One rule: it can be thrown away at any moment, and is rebuilt from the topic. It is thrown away when it is not ours, is
-damaged, or was made from another topic. A batch of records and the position behind it are one transaction, so that a
-kill leaves a cache that is behind and never one that is wrong.
+The cache may be deleted at any moment and is then rebuilt from the topic; so it is when it is damaged, belongs to
+another release, or was made from another topic. A batch of records and the position behind it are one transaction, so
+that a kill leaves a cache that is behind and never one that is wrong.
+
+A description is decoded only when it is needed. While the topic is replayed only the key and the fields before the
+description are read, and the record is kept compressed, which is quicker than writing all of it.
 """
 
+import contextlib
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import structlog
 
+from headgate.base.errors import WireError
+from headgate.facts import Rejected, TopologyDescribed, decode
+from headgate.facts.codec import VERSION
+from headgate.facts.json_form import INT32_MAX
+from headgate.facts.topology import Description
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.topics import TopicIdentity
-from headgate.topologies.stores.sqlite_file import NotOursError, SqliteFile, name_bytes, name_text
+from headgate.plugin import TransientFailure, check_hash
+from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
+from headgate.topologies.stores.sqlite_store import NotOursError, SqliteFile, name_bytes, name_text
+from headgate.wire.compression import Compression, compress, decompress
 
 log = structlog.get_logger()
 
+# Members' pushes are what a describe shows; pasted and derived descriptions are for the map.
+PUSHED: Final = "pushed"
+_DESCRIPTION = b',"description":'
 _CURRENT = """
 CREATE TABLE current (
     group_id BLOB PRIMARY KEY, offset INTEGER NOT NULL, incarnation BLOB NOT NULL,
@@ -29,8 +47,8 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Current:
-    """A group's last record. `epoch`, `hash`, `member` and `record` are None when it says that it was deleted."""
+class CachedRecord:
+    """A group's last record, its value compressed; a deletion has only the incarnation."""
 
     group: str
     offset: int
@@ -40,9 +58,74 @@ class Current:
     member: str | None = None
     record: bytes | None = None
 
+    @property
+    def version(self) -> StoredVersion | DeletedVersion:
+        if self.epoch is None:
+            return DeletedVersion(self.incarnation)
+        return StoredVersion(incarnation=self.incarnation, epoch=self.epoch, hash=self.hash, member=self.member)
+
+
+def read_record(record: ConsumedRecord) -> CachedRecord | None:
+    """The record as it is cached, None when it is neither a pushed description nor a deletion."""
+    try:
+        key = json.loads(record.key or b"")
+        value = _head(record.value or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(key, list) or not isinstance(value, dict) or not _is_known(value.get("v")):
+        return None
+    match key:
+        case [str() as group, "deleted"] if isinstance(value.get("incarnation"), str):
+            return CachedRecord(group=group, offset=record.offset, incarnation=value["incarnation"])
+        case [str() as group, str() as incarnation, int() as epoch, str() as content_hash, "pushed"]:
+            if not 0 <= epoch <= INT32_MAX or isinstance(epoch, bool):
+                return None
+            member = value.get("member")
+            return CachedRecord(
+                group=group,
+                offset=record.offset,
+                incarnation=incarnation,
+                epoch=epoch,
+                hash=content_hash,
+                member=member if isinstance(member, str) else None,
+                record=compress(Compression.ZSTD, record.value or b""),
+            )
+    return None
+
+
+def _is_known(version: object) -> bool:
+    return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= VERSION
+
+
+def _head(data: bytes) -> Any:
+    """The fields of the value before the description.
+
+    Inside a JSON text a quote is escaped, so the first such bytes are the field; if a writer put the field elsewhere,
+    the bytes before it are no object, and the whole value is read.
+    """
+    head, found, _ = data.partition(_DESCRIPTION)
+    if found:
+        with contextlib.suppress(ValueError):
+            return json.loads(head + b"}")
+    return json.loads(data)
+
+
+def description_in(cached: CachedRecord, *, max_bytes: int) -> Description:
+    """The description in a record; `TransientFailure` when it is damaged or does not have its hash."""
+    key = json.dumps([cached.group, cached.incarnation, cached.epoch, cached.hash, PUSHED])
+    try:
+        value = decompress(Compression.ZSTD, cached.record or b"", max_bytes)
+    except WireError as failure:
+        raise TransientFailure(f"the record at offset {cached.offset} cannot be decompressed: {failure}") from None
+    fact = decode("topologies", key.encode(), value, max_bytes=max_bytes)
+    if isinstance(fact, Rejected):
+        raise TransientFailure(f"the record at offset {cached.offset} is no description: {fact.reason}")
+    assert isinstance(fact, TopologyDescribed)
+    return check_hash(fact.description, cached.hash or "")
+
 
 class TopologyCache:
-    """`record` is whatever its owner keeps of a record: bytes that nobody here looks into."""
+    """The cache file; `put` and `wipe` are for the thread that reads the topic."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,48 +133,48 @@ class TopologyCache:
         self._identity: TopicIdentity | None = None
 
     async def open(self, identity: TopicIdentity) -> int:
-        """The offset to go on from: 0 for a cache that had to be made anew."""
+        """The offset to read on from: 0 for a new cache."""
         self._identity = identity
         try:
             await self._file.open()
             found = await self._file.run(_origin)
         except (NotOursError, sqlite3.DatabaseError) as failure:
             log.warning("the cache of topologies is made anew", path=str(self._path), reason=str(failure))
-            return await self._anew(identity)
+            return await self._recreate(identity)
         if found is None or found[:2] != (identity.cluster, identity.topic_id):
-            return await self._anew(identity)
+            return await self._recreate(identity)
         return found[2]
 
-    async def _anew(self, identity: TopicIdentity) -> int:
+    async def _recreate(self, identity: TopicIdentity) -> int:
         await self._file.close()
         self._remove()
         self._file = self._new_file()
         await self._file.open()
-        await self._file.run(lambda connection: _begin(connection, identity))
+        await self._file.run(lambda connection: _reset(connection, identity))
         return 0
 
-    async def all(self) -> Sequence[Current]:
+    async def all(self) -> Sequence[CachedRecord]:
         """Every group, without its record, in the topic's order."""
         return await self._file.run(_all)
 
-    async def get(self, group: str) -> Current | None:
+    async def get(self, group: str) -> CachedRecord | None:
         return await self._file.run(lambda connection: _get(connection, group))
 
-    def put(self, batch: Sequence[Current], next_offset: int) -> None:
-        """For the reader's thread: what it read, and how far it is."""
+    def put(self, batch: Sequence[CachedRecord], next_offset: int) -> None:
+        """Store a batch and the offset behind it."""
         self._file.run_from_thread(lambda connection: _put(connection, batch, next_offset))
 
-    def wipe(self) -> Sequence[Current]:
-        """For the reader's thread: empty, from offset 0; gives what it had, as far as that can be read."""
+    def wipe(self) -> Sequence[CachedRecord]:
+        """Empty the cache, to be filled from offset 0; returns its records as far as they can be read."""
         identity = self._identity
         assert identity is not None
         try:
             before = self._file.run_from_thread(_all)
-            self._file.run_from_thread(lambda connection: _begin(connection, identity))
+            self._file.run_from_thread(lambda connection: _reset(connection, identity))
         except sqlite3.DatabaseError as failure:
             log.warning("the cache of topologies is damaged", path=str(self._path), reason=str(failure))
             self._file.replace_from_thread(self._remove)
-            self._file.run_from_thread(lambda connection: _begin(connection, identity))
+            self._file.run_from_thread(lambda connection: _reset(connection, identity))
             return ()
         return before
 
@@ -117,24 +200,24 @@ def _origin(connection: sqlite3.Connection) -> tuple[str, str, int] | None:
     return None if found is None else (str(found[0]), str(found[1]), int(found[2]))
 
 
-def _begin(connection: sqlite3.Connection, identity: TopicIdentity) -> None:
+def _reset(connection: sqlite3.Connection, identity: TopicIdentity) -> None:
     connection.execute("DELETE FROM current")
     connection.execute("DELETE FROM origin")
     connection.execute("INSERT INTO origin VALUES (?, ?, 0)", (identity.cluster, identity.topic_id))
 
 
-def _all(connection: sqlite3.Connection) -> Sequence[Current]:
+def _all(connection: sqlite3.Connection) -> Sequence[CachedRecord]:
     query = "SELECT group_id, offset, incarnation, epoch, hash, member, NULL FROM current ORDER BY offset"
-    return [_current(row) for row in connection.execute(query)]
+    return [_cached(row) for row in connection.execute(query)]
 
 
-def _get(connection: sqlite3.Connection, group: str) -> Current | None:
+def _get(connection: sqlite3.Connection, group: str) -> CachedRecord | None:
     query = "SELECT group_id, offset, incarnation, epoch, hash, member, record FROM current WHERE group_id = ?"
     found = connection.execute(query, (name_bytes(group),)).fetchone()
-    return None if found is None else _current(found)
+    return None if found is None else _cached(found)
 
 
-def _put(connection: sqlite3.Connection, batch: Sequence[Current], next_offset: int) -> None:
+def _put(connection: sqlite3.Connection, batch: Sequence[CachedRecord], next_offset: int) -> None:
     rows = [
         (
             name_bytes(one.group),
@@ -151,9 +234,9 @@ def _put(connection: sqlite3.Connection, batch: Sequence[Current], next_offset: 
     connection.execute("UPDATE origin SET next_offset = ?", (next_offset,))
 
 
-def _current(row: tuple[bytes, int, bytes, int | None, bytes | None, bytes | None, bytes | None]) -> Current:
+def _cached(row: tuple[bytes, int, bytes, int | None, bytes | None, bytes | None, bytes | None]) -> CachedRecord:
     group, offset, incarnation, epoch, content_hash, member, record = row
-    return Current(
+    return CachedRecord(
         group=name_text(group),
         offset=offset,
         incarnation=name_text(incarnation),

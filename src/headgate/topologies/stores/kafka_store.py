@@ -1,11 +1,11 @@
 """kafka: the default store. A description, its epoch, incarnation and hash are one record of `headgate.topologies`.
 
-One rule: what the store holds is what the topic says, the last record of each group, whoever wrote it. A call that
-writes returns when its record was read back, so that what follows sees it, and two gateways never disagree for longer
-than a record takes. The local cache only saves reading the topic again: lost, stale or damaged, it is rebuilt.
+Invariant: the store holds what the topic says, the last record of each group from any writer. A call that writes
+returns when its record was read back, so that later calls see it, and two gateways disagree for no longer than a record
+takes. The local cache only saves reading the topic again; if it is lost, stale or damaged it is rebuilt.
 
-What is read is told as events of the state machine, in the log's order, but first when the topic was replayed to its
-end: then the last one of each group. Until then `get` fails rather than show something that is over.
+`on_record` gets the last record of each group when the topic was read to its end, and from then on every record in the
+order of the topic. Until then `get` fails rather than return a description that may have been replaced.
 """
 
 import asyncio
@@ -19,38 +19,35 @@ import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
-from headgate.facts import Fact, TopologyDeleted
+from headgate.facts import Fact, TopologyDeleted, TopologyDescribed
 from headgate.facts.topics import message_limit
 from headgate.facts.topology import Description
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.topics import identify
-from headgate.plugin.topology_store import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
-from headgate.topologies.fact_mapping import described_fact
-from headgate.topologies.model.group_events import DeletionRead, DescriptionRead, Event
-from headgate.topologies.model.group_life import Held
-from headgate.topologies.stores.blobs import checked
-from headgate.topologies.stores.kafka_cache import Current, TopologyCache
-from headgate.topologies.stores.kafka_records import description_of, read
-from headgate.topologies.stores.sqlite_file import InUseError
+from headgate.plugin import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
+from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
+from headgate.topologies.stores.kafka_cache import PUSHED, CachedRecord, TopologyCache, description_in, read_record
+from headgate.topologies.stores.sqlite_store import InUseError
 
 log = structlog.get_logger()
 
 SUFFIX = "topologies"
+OnRecord = Callable[[str, StoredVersion | DeletedVersion], object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Anew:
-    """The topic is another: what was told of these is over."""
+class _TopicReplaced:
+    """The topic was deleted and created again: these records are gone."""
 
-    over: Sequence[Current]
+    before: Sequence[CachedRecord]
 
 
 class KafkaStore:
-    """`on_event` is called on the event loop with (group, event); `settings` are librdkafka's for the reader.
+    """`on_record` is called on the event loop; `settings` are librdkafka's for the reader.
 
-    `writer` is the worker's and stays open when this is closed; its records may be as large as `message_limit` says.
+    `writer` is the worker's and stays open when the store is closed; it takes records up to `message_limit`.
     """
 
     def __init__(
@@ -60,7 +57,7 @@ class KafkaStore:
         prefix: str,
         writer: FactWriter,
         clock: Clock,
-        on_event: Callable[[str, Event], object],
+        on_record: OnRecord,
         cache_name: str = "topologies.db",
     ) -> None:
         self._settings = settings
@@ -68,17 +65,17 @@ class KafkaStore:
         self._writer = writer
         self._clock = clock
         self._cache_name = cache_name
-        self._largest = 0
+        self._max_bytes = 0
         self._cache: TopologyCache | None = None
-        self._reader: FactReader[list[Current | _Anew]] | None = None
-        self._replay: CatchUp[Event] = CatchUp(on_event)
-        self._told_to = 0  # events were told up to this offset; reading again tells none twice
+        self._reader: FactReader[list[CachedRecord | _TopicReplaced]] | None = None
+        self._replay: CatchUp[StoredVersion | DeletedVersion] = CatchUp(on_record)
+        self._reported_to = 0  # `on_record` got the records before this offset; reading again repeats none
         self._rebuilding_to = 0  # the cache is behind the topic until this offset
-        self._mended = -1  # the last record for which it was rebuilt
+        self._rebuilt_for = -1  # the offset of the last record for which it was rebuilt
 
     async def configure(self, settings: StoreSettings) -> None:
-        """Open the cache and begin to read; it is ready when `replayed` is."""
-        self._largest = message_limit(settings.max_bytes)
+        """Open the cache and begin to read; the store is ready when `replayed` returns."""
+        self._max_bytes = message_limit(settings.max_bytes)
         path = Path(settings.folder) / self._cache_name
         self._cache = TopologyCache(path)
         identity = await identify(self._settings, self._topic)
@@ -86,13 +83,13 @@ class KafkaStore:
             start = await self._cache.open(identity)
         except InUseError:
             raise UsageError(
-                f"{path} is in use by another process: stop that, or give each gateway a folder of its own"
+                f"{path} is in use by another process: stop it, or give each gateway its own folder"
             ) from None
         except OSError as failure:
-            raise UsageError(f"{path} cannot be opened ({failure}): let this user write there") from None
-        self._told_to = start
-        for current in await self._cache.all():
-            self._replay.take(current.group, _event(current))
+            raise UsageError(f"{path} cannot be opened ({failure}): make the folder writable for this user") from None
+        self._reported_to = start
+        for cached in await self._cache.all():
+            self._replay.take(cached.group, cached.version)
         self._reader = FactReader(
             self._settings,
             topic=self._topic,
@@ -100,18 +97,18 @@ class KafkaStore:
             digest=self._digest,
             forget=self._forget,
             take=self._take,
-            largest=self._largest,
+            largest=self._max_bytes,
         )
         self._reader.start()
 
     async def replayed(self) -> None:
-        """Return when the topic was read to its end and told."""
+        """Return when the topic was read to its end and `on_record` got its records."""
         await self._open_reader().replayed.wait()
         await self._replay.catch_up()
 
     @property
     def problem(self) -> str | None:
-        """Why what is held may not be known, None when it is."""
+        """Why the store may not have every record, None when it has."""
         reader = self._reader
         if reader is None:
             return "the store kafka: is not open"
@@ -123,23 +120,23 @@ class KafkaStore:
         await self._write(described_fact(pushed, at=self._clock.epoch_ms()))
 
     async def get(self, group: str, epoch: int) -> Description | None:
-        current = await self._current(group)
-        if current is None or current.epoch != epoch:
+        cached = await self._cached(group)
+        if cached is None or cached.epoch != epoch:
             return None
         try:
-            return await asyncio.to_thread(self._described, current)
+            return await asyncio.to_thread(description_in, cached, max_bytes=self._max_bytes)
         except TransientFailure as failure:
-            # The cache is damaged, or the topic holds nonsense; reading it again helps with the first only.
-            if current.offset != self._mended:
-                self._mended = current.offset
+            # Either the cache or the record in the topic is damaged; reading the topic again mends only the cache.
+            if cached.offset != self._rebuilt_for:
+                self._rebuilt_for = cached.offset
                 self._rebuild(str(failure))
             raise
 
     async def delete(self, group: str) -> None:
-        current = await self._current(group)
-        if current is None or current.epoch is None:
+        cached = await self._cached(group)
+        if cached is None or cached.epoch is None:
             return
-        deleted = TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=current.incarnation)
+        deleted = TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=cached.incarnation)
         await self._write(deleted)
 
     async def close(self) -> None:
@@ -149,9 +146,6 @@ class KafkaStore:
         if self._cache is not None:
             await self._cache.close()
             self._cache = None
-
-    def _described(self, current: Current) -> Description:
-        return checked(description_of(current, largest=self._largest), current.hash or "")
 
     async def _write(self, fact: Fact) -> None:
         reader = self._open_reader()
@@ -163,7 +157,7 @@ class KafkaStore:
             raise TransientFailure(str(failure)) from None
         await reader.reached(position.offset)
 
-    async def _current(self, group: str) -> Current | None:
+    async def _cached(self, group: str) -> CachedRecord | None:
         reader, cache = self._open_reader(), self._cache
         assert cache is not None
         if not reader.replayed.is_set() or reader.position < self._rebuilding_to:
@@ -174,7 +168,7 @@ class KafkaStore:
             self._rebuild(str(failure))
             raise TransientFailure("the cache of descriptions is being rebuilt") from None
 
-    def _open_reader(self) -> FactReader[list[Current | _Anew]]:
+    def _open_reader(self) -> FactReader[list[CachedRecord | _TopicReplaced]]:
         if self._reader is None:
             raise TransientFailure("the store kafka: is not open")
         return self._reader
@@ -188,44 +182,52 @@ class KafkaStore:
 
     # --- on the reader's thread
 
-    def _digest(self, records: Sequence[ConsumedRecord]) -> list[Current | _Anew]:
+    def _digest(self, records: Sequence[ConsumedRecord]) -> list[CachedRecord | _TopicReplaced]:
         reader, cache = self._reader, self._cache
         assert reader is not None
         assert cache is not None
-        found = [one for record in records if (one := read(record)) is not None]
+        found = [cached for record in records if (cached := read_record(record)) is not None]
         try:
             cache.put(found, records[-1].offset + 1)
         except sqlite3.DatabaseError:
-            # From then on it is behind; the supervisor reads this batch again, and by then it is empty.
+            # The cache is behind from here on; the reader reads this batch again, into an empty cache.
             self._rebuilding_to = max(self._rebuilding_to, records[-1].offset + 1)
             reader.read_again()
             raise
         return list(found)
 
-    def _forget(self, another: bool) -> list[Current | _Anew]:
-        """Empty the cache. If the topic is another, what was told is over."""
+    def _forget(self, another: bool) -> list[CachedRecord | _TopicReplaced]:
+        """Empty the cache; `another`: the topic was deleted and created again."""
         assert self._cache is not None
         before = self._cache.wipe()
-        return [_Anew(before)] if another else []
+        return [_TopicReplaced(before)] if another else []
 
     # --- on the event loop
 
-    def _take(self, found: list[Current | _Anew]) -> None:
+    def _take(self, found: list[CachedRecord | _TopicReplaced]) -> None:
         if self._reader is None:  # closed meanwhile
             return
         for one in found:
-            if isinstance(one, Current):
-                if one.offset >= self._told_to:
-                    self._told_to = one.offset + 1
-                    self._replay.take(one.group, _event(one))
+            if isinstance(one, CachedRecord):
+                if one.offset >= self._reported_to:
+                    self._reported_to = one.offset + 1
+                    self._replay.take(one.group, one.version)
             else:
-                self._told_to = self._rebuilding_to = 0
-                for current in one.over:
-                    self._replay.take(current.group, DeletionRead(incarnation=current.incarnation))
+                self._reported_to = self._rebuilding_to = 0
+                for cached in one.before:
+                    self._replay.take(cached.group, DeletedVersion(cached.incarnation))
 
 
-def _event(current: Current) -> Event:
-    if current.epoch is None:
-        return DeletionRead(incarnation=current.incarnation)
-    held = Held(incarnation=current.incarnation, epoch=current.epoch, hash=current.hash, member=current.member)
-    return DescriptionRead(held=held)
+def described_fact(pushed: PushedTopology, *, at: int) -> TopologyDescribed:
+    """The record of a pushed description; the writer adds where it comes from."""
+    return TopologyDescribed(
+        at=at,
+        group=pushed.group,
+        incarnation=pushed.incarnation,
+        epoch=pushed.epoch,
+        hash=pushed.hash,
+        provenance=PUSHED,
+        member=pushed.member,
+        process=pushed.process,
+        description=pushed.description,
+    )

@@ -1,12 +1,12 @@
-"""From `[topologies] store` to a store that can be used.
+"""From `[topologies] store` to a store.
 
-One rule: `kafka:` is made here from the worker's own Kafka clients; every other store is made without arguments and
-told its settings by `configure`. `none` is no store at all.
+`kafka:` is made here from the worker's own Kafka clients; every other store is made without arguments and gets its
+settings by `configure`. `none` is no store at all.
 """
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +16,9 @@ from headgate.base.errors import UsageError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import Store
 from headgate.kafka.fact_writer import FactWriter
-from headgate.plugin.topology_store import StoreSettings, TopologyStore
-from headgate.topologies.model.group_events import Event
-from headgate.topologies.model.group_life import Keeper
-from headgate.topologies.stores.kafka_store import KafkaStore
+from headgate.plugin import StoreSettings, TopologyStore
+from headgate.topologies.model.group_state import Bookkeeping
+from headgate.topologies.stores.kafka_store import KafkaStore, OnRecord
 from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.topologies.stores.sqlite_store import SqliteStore
 
@@ -28,19 +27,18 @@ _METHODS = ("configure", "set", "get", "delete", "close")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaClients:
-    """What `kafka:` needs of the worker."""
+    """The worker's Kafka clients, from which `kafka:` is made."""
 
     settings: Mapping[str, Any]
     prefix: str
     writer: FactWriter
     clock: Clock
-    on_event: Callable[[str, Event], object]
+    on_record: OnRecord
     cache_name: str = "topologies.db"
 
 
-def keeper_of(store: Store) -> Keeper:
-    """Who remembers what the store holds."""
-    return Keeper.STORE if store.scheme == "kafka" else Keeper.EPOCHS
+def bookkeeping_of(store: Store) -> Bookkeeping:
+    return Bookkeeping.STORE if store.scheme == "kafka" else Bookkeeping.STATE_TOPIC
 
 
 def settings_of(topologies: TopologiesConfig, *, folder: Path, environment: Mapping[str, str]) -> StoreSettings:
@@ -50,7 +48,7 @@ def settings_of(topologies: TopologiesConfig, *, folder: Path, environment: Mapp
 
 
 def make_store(store: Store, clients: KafkaClients | None) -> TopologyStore | None:
-    """The store, not configured yet; None for `none`. `UsageError` says why there can be none."""
+    """The store, not configured yet; None for `none`. `UsageError` when a plugin cannot be loaded."""
     match store.scheme:
         case "none":
             return None
@@ -65,7 +63,7 @@ def make_store(store: Store, clients: KafkaClients | None) -> TopologyStore | No
                 prefix=clients.prefix,
                 writer=clients.writer,
                 clock=clients.clock,
-                on_event=clients.on_event,
+                on_record=clients.on_record,
                 cache_name=clients.cache_name,
             )
         case "plugin":
@@ -73,28 +71,28 @@ def make_store(store: Store, clients: KafkaClients | None) -> TopologyStore | No
 
 
 def load_plugin(target: str) -> TopologyStore:
-    """An instance of `package.module:Class`; whatever goes wrong is the operator's to mend."""
+    """An instance of `package.module:Class`; every failure is a `UsageError` with the remedy."""
     module_name, _, class_name = target.partition(":")
     try:
         module = importlib.import_module(module_name)
     except Exception as failure:
         raise UsageError(
             f"topologies.store: {module_name} cannot be imported ({type(failure).__name__}: {failure}): install it in "
-            "the environment of headgate, or mend its name"
+            "the environment of headgate, or correct its name"
         ) from failure
     found: Any = getattr(module, class_name, None)
     if not inspect.isclass(found):
-        raise UsageError(f"topologies.store: {module_name} has no class {class_name}: mend its name")
+        raise UsageError(f"topologies.store: {module_name} has no class {class_name}: correct its name")
     missing = [name for name in _METHODS if not callable(getattr(found, name, None))]
     if missing:
         raise UsageError(
-            f"topologies.store: {target} lacks {', '.join(missing)}: a store has the methods of "
-            "headgate.plugin.topology_store.TopologyStore"
+            f"topologies.store: {target} lacks {', '.join(missing)}: a store has all methods of "
+            "headgate.plugin.TopologyStore"
         )
     try:
         return cast("TopologyStore", found())
     except Exception as failure:
         raise UsageError(
-            f"topologies.store: {target} cannot be made ({type(failure).__name__}: {failure}). It is called without "
-            "arguments; settings come with configure"
+            f"topologies.store: {target} cannot be created ({type(failure).__name__}: {failure}): its constructor "
+            "takes no arguments, and settings come with configure"
         ) from failure

@@ -1,23 +1,21 @@
-"""memory: descriptions in this process and nowhere else; for trying things out, and for tests.
+"""memory: descriptions in this process only, for trying things out and for tests.
 
-A restart loses them, and then they are asked for again. Bounded by bytes: when it is full it takes no more until
-something is deleted.
+A restart loses them, and then they are solicited again. Bounded by bytes: when it is full it takes no more until a
+description is deleted.
 """
 
 import asyncio
 
-from headgate.facts.topology import Description
-from headgate.plugin.topology_store import PushedTopology, StoreSettings, TransientFailure
-from headgate.topologies.stores.blobs import from_bytes, to_bytes
+from headgate.plugin import Description, PushedTopology, StoreSettings, TransientFailure, from_bytes, to_bytes
 
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 
 
 class MemoryStore:
     """One description for each group: the last that was set."""
 
-    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._kept: dict[str, tuple[int, bytes]] = {}
         self._bytes = 0
 
@@ -27,9 +25,9 @@ class MemoryStore:
     async def set(self, pushed: PushedTopology) -> None:
         data = await asyncio.to_thread(to_bytes, pushed.description)
         before = len(self._kept.get(pushed.group, (0, b""))[1])
-        if self._bytes - before + len(data) > self._most_bytes:
+        if self._bytes - before + len(data) > self._max_bytes:
             raise TransientFailure(
-                f"the store memory: is full ({self._most_bytes} bytes): delete groups, or use another store"
+                f"the store memory: is full ({self._max_bytes} bytes): delete groups, or use another store"
             )
         self._kept[pushed.group] = (pushed.epoch, data)
         self._bytes += len(data) - before

@@ -1,0 +1,190 @@
+"""The end of a group: DeleteGroups, and a classic member that joins what was a Streams group.
+
+Invariant: the store is called only when the broker would delete the group: the client may, and the group is Empty or
+gone. First the store, then the group, so that a retry converges. Everything else is for the broker to reject.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headgate.base.errors import ClusterError, WireError
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.kafka.group_admin import EMPTY, GroupOutline
+from headgate.proxy.interceptor import (
+    Answer,
+    Forward,
+    Hold,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    Outcome,
+    Prefilter,
+    RequestFrame,
+    ResponseFrame,
+    Rewritten,
+    Session,
+)
+from headgate.proxy.rights import Right, Rights
+from headgate.topologies.model.streams_groups import ClassicJoin
+from headgate.topologies.service import MAX_NAME, TopologyService
+from headgate.topologies.streams_api import broker_version, describe_group
+from headgate.wire import heads
+from headgate.wire.codec import decode, encode
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.groups import (
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
+from headgate.wire.primitives import Buffer
+
+_FIRST_WITH_MESSAGE: Final = 3
+_TIMEOUT_S: Final = 600.0  # each step of each group has a deadline of its own
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _DeleteContext:
+    """The client's version, and the results of groups that were not sent to the broker."""
+
+    version: int
+    results: tuple[DeletedGroup, ...] = ()
+
+
+class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
+    """A batch without any description passes as it came."""
+
+    api_keys = frozenset((ApiKey.DELETE_GROUPS,))
+    fail_closed = True
+    max_bytes = 256 * 1024  # of group names
+    max_response_bytes = 1024 * 1024
+
+    def __init__(self, service: TopologyService, rights: Rights) -> None:
+        self._service = service
+        self._rights = rights
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DeleteContext]:
+        version = request.api_version
+        message = decode(DeleteGroupsRequest, version, request.body)
+        described = [group for group in dict.fromkeys(message.groups_names) if self._service.must_delete(group)]
+        if described:
+            return Hold(self._delete(message, version, described, session), _TIMEOUT_S)
+        if version <= broker_version(session.broker_versions(), ApiKey.DELETE_GROUPS, version):
+            known = any(map(self._service.is_known, message.groups_names))
+            return Forward(_DeleteContext(version) if known else None)
+        return _forwarded(message, version, session)
+
+    async def _delete(
+        self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
+    ) -> Outcome[_DeleteContext]:
+        slots = asyncio.Semaphore(_AT_ONCE)  # the deadlines of a group begin when it has a slot
+
+        async def delete(group: str) -> DeletedGroup | None:
+            async with slots:
+                return await self._delete_one(group, version, session)
+
+        results = tuple(filter(None, await asyncio.gather(*map(delete, described))))
+        names = {result.group_id for result in results}
+        left = tuple(group for group in message.groups_names if group not in names)
+        if not left:
+            return Answer(encode(DeleteGroupsResponse(results=results), version))
+        return _forwarded(replace(message, groups_names=left), version, session, results)
+
+    async def _delete_one(self, group: str, version: int, session: Session) -> DeletedGroup | None:
+        """Delete the description of a group; a result when the group must not be deleted for now."""
+        try:
+            if await self._rights.ask(session, Right.DELETE, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                return None
+            found = await describe_group(session, group)
+        except ClusterError:
+            # If the broker deleted the group now, its description could be left behind.
+            return DeletedGroup(group_id=group, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not (found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or _is_empty(found)):
+            return None
+        failure = await self._service.delete(group)
+        if failure is None:
+            return None
+        if version < _FIRST_WITH_MESSAGE:
+            return DeletedGroup(group_id=group, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return DeletedGroup(group_id=group, error_code=ErrorCode.GROUP_DELETION_FAILED, error_message=failure.text)
+
+    def on_response(self, response: ResponseFrame, context: _DeleteContext, session: Session) -> OnResponse:  # noqa: ARG002
+        message = decode(DeleteGroupsResponse, response.api_version, response.body)
+        for result in message.results:
+            if result.error_code == 0:
+                self._service.on_deleted(result.group_id)
+        if response.api_version == context.version and not context.results:
+            return Forward()
+        return Rewritten(encode(replace(message, results=(*message.results, *context.results)), context.version))
+
+
+def _is_empty(group: GroupOutline) -> bool:
+    return group.error_code == 0 and group.state == EMPTY
+
+
+def _forwarded(
+    message: DeleteGroupsRequest, version: int, session: Session, results: tuple[DeletedGroup, ...] = ()
+) -> Rewritten[_DeleteContext]:
+    to_broker = broker_version(session.broker_versions(), ApiKey.DELETE_GROUPS, version)
+    return Rewritten(encode(message, to_broker), context=_DeleteContext(version, results), api_version=to_broker)
+
+
+_MAX_GROUP_BYTES: Final = MAX_NAME * 4 + 8  # in UTF-8, with its length
+
+
+class ClassicJoinInterceptor(Interceptor[None]):
+    """Handles a JoinGroup for a group with a stored description; every other one passes as it came."""
+
+    api_keys = frozenset((ApiKey.JOIN_GROUP,))
+
+    def __init__(self, service: TopologyService, rights: Rights) -> None:
+        self._service = service
+        self._rights = rights
+
+    def prefilter(self, api_version: ApiVersion) -> Prefilter:
+        """Only the first field is read, so that a JoinGroup of any other group passes unopened."""
+
+        def is_stored(view: Buffer, pos: int, end: int) -> bool:
+            try:
+                group = heads.joined_group(view[pos : min(end, pos + _MAX_GROUP_BYTES)], api_version)
+            except WireError:
+                return False  # too long a name, or an invalid request, which the broker rejects
+            return self._service.must_delete(group)
+
+        return is_stored
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
+        group = heads.joined_group(request.body, request.api_version)
+        if not self._service.must_delete(group):
+            return Forward()
+        return Hold(self._join(group, request, session), _TIMEOUT_S)
+
+    async def _join(self, group: str, request: RequestFrame, session: Session) -> Outcome[None]:
+        service = self._service
+        try:
+            if await self._rights.ask(session, Right.READ, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                return Forward()
+            found = await describe_group(session, group)
+        except ClusterError:
+            return Forward()
+        if not _is_empty(found):
+            return Forward()
+        match service.classic_join(group):
+            case ClassicJoin.FORWARD:
+                return Forward()
+            case ClassicJoin.DELETE_FIRST if await service.delete(group) is None:
+                return Forward()
+            case ClassicJoin.DELETE_FIRST:
+                service.on_classic_join_failed(group)
+        return Answer(_rebalance_in_progress(request))
+
+
+def _rebalance_in_progress(request: RequestFrame) -> bytes:
+    message = decode(JoinGroupRequest, request.api_version, request.body)
+    response = JoinGroupResponse(
+        error_code=ErrorCode.REBALANCE_IN_PROGRESS, protocol_name="", leader="", member_id=message.member_id
+    )
+    return encode(response, request.api_version)

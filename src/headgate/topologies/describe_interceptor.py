@@ -1,0 +1,168 @@
+"""StreamsGroupDescribe: version 1 is converted for a broker of version 0, and descriptions are added to its response.
+
+Invariant: the broker's own fields of a group stay as they are, its errors too. A description is added only when the
+client requested it and the group has no error. The broker has checked DESCRIBE, on the client's own connection.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headgate.base.clock import Clock
+from headgate.base.ids import ApiKey
+from headgate.facts.topology import Description, to_wire
+from headgate.kafka.group_admin import TopologyStatus
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
+from headgate.proxy.interceptor import (
+    Forward,
+    Hold,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    RequestFrame,
+    ResponseFrame,
+    ResponseOutcome,
+    Rewritten,
+    Session,
+)
+from headgate.topologies.service import TopologyService
+from headgate.topologies.store_calls import DescriptionFound, DescriptionNotStored
+from headgate.topologies.streams_api import broker_version, outline
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.streams import (
+    DescribedStreamsGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    TopologyDescription,
+    TopologyDescriptionGlobalStore,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
+
+_TIMEOUT_S: Final = 20.0  # then the groups that are left get status ERROR; clients wait for half a minute
+_MARGIN_S: Final = 60.0
+_AT_ONCE: Final = 16
+# Of all descriptions in one response: a client that wants more requests fewer groups at a time.
+_MAX_CHARACTERS: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribeContext:
+    """The client's version, and whether it requested descriptions."""
+
+    version: int
+    include_descriptions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _AddedDescription:
+    """What is added to a group's response; `characters` is about its size."""
+
+    status: TopologyStatus
+    description: TopologyDescription | None = None
+    characters: int = 0
+
+
+class DescribeInterceptor(Interceptor[_DescribeContext]):
+    """Version 0 passes byte for byte."""
+
+    api_keys = frozenset((ApiKey.STREAMS_GROUP_DESCRIBE,))
+    fail_closed = True
+    max_bytes = 256 * 1024  # of group names
+    max_response_bytes = 64 * 1024 * 1024  # of the broker's own
+
+    def __init__(self, service: TopologyService, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DescribeContext]:
+        version = request.api_version
+        if version == 0:
+            return Forward()
+        message = decode(StreamsGroupDescribeRequest, version, request.body)
+        context = _DescribeContext(version, message.include_topology_description)
+        to_broker = broker_version(session.broker_versions(), ApiKey.STREAMS_GROUP_DESCRIBE, version)
+        body = encode(replace(message, include_topology_description=False), to_broker)
+        return Rewritten(body, context=context, api_version=to_broker)
+
+    def on_response(self, response: ResponseFrame, context: _DescribeContext, session: Session) -> OnResponse:  # noqa: ARG002
+        if not context.include_descriptions and len(response.body) <= SMALL_BYTES:
+            message = decode(StreamsGroupDescribeResponse, response.api_version, response.body)
+            return Rewritten(encode(message, context.version))
+        return Hold(self._respond(response, context), _TIMEOUT_S + _MARGIN_S)
+
+    async def _respond(self, response: ResponseFrame, context: _DescribeContext) -> ResponseOutcome:
+        message = await run_off_loop(lambda: decode(StreamsGroupDescribeResponse, response.api_version, response.body))
+        if context.include_descriptions:
+            message = replace(message, groups=await self._with_descriptions(message.groups))
+        return Rewritten(await run_off_loop(lambda: encode(message, context.version)))
+
+    async def _with_descriptions(self, groups: Sequence[DescribedStreamsGroup]) -> tuple[DescribedStreamsGroup, ...]:
+        """The groups with their descriptions: each looked up once, some at a time, up to the size of a response."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+        until = self._clock.monotonic() + _TIMEOUT_S
+
+        async def look_up(group: DescribedStreamsGroup) -> _AddedDescription:
+            async with slots:
+                is_late = self._clock.monotonic() > until
+                return _AddedDescription(TopologyStatus.ERROR) if is_late else await self._look_up(group)
+
+        distinct = {group.group_id: group for group in groups if group.error_code == 0}
+        found = dict(zip(distinct, await asyncio.gather(*map(look_up, distinct.values())), strict=True))
+        left = _MAX_CHARACTERS
+        described = []
+        for group in groups:
+            added = _AddedDescription(TopologyStatus.NOT_REQUESTED)
+            if group.error_code == 0:
+                added = found[group.group_id]
+            left -= added.characters
+            if left < 0 and added.status is TopologyStatus.AVAILABLE:
+                added = _AddedDescription(TopologyStatus.ERROR)
+            described.append(
+                replace(group, topology_description=added.description, topology_description_status=added.status)
+            )
+        return tuple(described)
+
+    async def _look_up(self, group: DescribedStreamsGroup) -> _AddedDescription:
+        match await self._service.get(outline(group)):
+            case DescriptionFound(description=found):
+                return await run_off_loop(
+                    lambda: _AddedDescription(TopologyStatus.AVAILABLE, on_the_wire(found), _characters(found))
+                )
+            case DescriptionNotStored():
+                return _AddedDescription(TopologyStatus.NOT_STORED)
+            case _:
+                return _AddedDescription(TopologyStatus.ERROR)
+
+
+def _characters(description: Description) -> int:
+    """About its size on the wire: its texts, and some bytes for each element."""
+    nodes = [node for one in description.subtopologies for node in one.nodes]
+    nodes += [node for one in description.global_stores for node in (one.source, one.processor)]
+    fields = [to_wire(node) for node in nodes]
+    texts = sum(
+        len(one.name) + len(one.sink_topic or "") + sum(map(len, (*one.source_topics, *one.stores, *one.successors)))
+        for one in fields
+    )
+    elements = sum(len(one.source_topics) + len(one.stores) + len(one.successors) for one in fields)
+    return texts + sum(len(one.id) for one in description.subtopologies) + 8 * (elements + 4 * len(nodes)) + 64
+
+
+def on_the_wire(description: Description) -> TopologyDescription:
+    return TopologyDescription(
+        subtopologies=tuple(
+            TopologyDescriptionSubtopology(
+                subtopology_id=one.id,
+                nodes=tuple(TopologyDescriptionNode(**to_wire(node)._asdict()) for node in one.nodes),
+            )
+            for one in description.subtopologies
+        ),
+        global_stores=tuple(
+            TopologyDescriptionGlobalStore(
+                source=TopologyDescriptionNode(**to_wire(one.source)._asdict()),
+                processor=TopologyDescriptionNode(**to_wire(one.processor)._asdict()),
+            )
+            for one in description.global_stores
+        ),
+    )

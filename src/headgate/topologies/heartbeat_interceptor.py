@@ -1,0 +1,158 @@
+"""StreamsGroupHeartbeat: converted to the broker's version and back; the response may solicit a push.
+
+Invariant: whatever happens to the solicitation, the heartbeat gets its response. Version 0 passes byte for byte, and
+only its joins are decoded, since a new member makes the stored description unconfirmed whether it can push or not.
+
+The response to such a join waits until "unconfirmed" is written, for a second at most: a member that has its response
+does not join again, so a worker that dies before the write would lose it.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
+from headgate.proxy.interceptor import (
+    Forward,
+    Hold,
+    Interceptor,
+    OnRequest,
+    OnResponse,
+    Prefilter,
+    RequestFrame,
+    ResponseFrame,
+    ResponseOutcome,
+    Rewritten,
+    Session,
+    Versions,
+)
+from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
+from headgate.topologies.service import HeartbeatHandled, TopologyService
+from headgate.topologies.streams_api import (
+    added_versions,
+    broker_version,
+    downgrade_heartbeat,
+    downgrade_plain_heartbeat,
+    upgrade_heartbeat,
+    upgrade_plain_heartbeat,
+)
+from headgate.wire import heads
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from headgate.wire.primitives import Buffer
+
+WRITE_TIMEOUT_S: Final = 1.0
+_MARGIN_S: Final = 60.0
+
+
+class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
+    """Announces the versions that the gateway adds, and handles every heartbeat of version 1."""
+
+    api_keys = frozenset((ApiKey.STREAMS_GROUP_HEARTBEAT,))
+    # A response of version 0 must not reach a client that sent version 1.
+    fail_closed = True
+    max_bytes = 1024 * 1024  # a join with a thousand sub-topologies of long names has half of it
+    max_response_bytes = 8 * 1024 * 1024
+
+    def __init__(self, service: TopologyService, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> None:
+        self._service = service
+        self._write_timeout_s = write_timeout_s
+
+    def added_versions(self, broker: Versions) -> Versions:
+        return added_versions(broker)
+
+    def on_close(self, session: Session) -> None:
+        self._service.on_close(session)
+
+    def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
+        return heads.joins if api_version == 0 else None
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[MemberHeartbeat]:
+        version = request.api_version
+        to_broker = broker_version(session.broker_versions(), ApiKey.STREAMS_GROUP_HEARTBEAT, version)
+        if to_broker != version:
+            body = bytes(request.body)
+            beat = heads.beat(body)
+            if beat is not None:
+                context = MemberHeartbeat(
+                    api_version=version, group=beat.group, member=beat.member, member_epoch=beat.epoch
+                )
+                return Rewritten(downgrade_plain_heartbeat(body, beat), context, to_broker)
+        if len(request.body) > SMALL_BYTES:
+            return Hold(run_off_loop(lambda: _converted_request(bytes(request.body), version, to_broker)), _MARGIN_S)
+        return _converted_request(request.body, version, to_broker)
+
+    def on_response(self, response: ResponseFrame, context: MemberHeartbeat, session: Session) -> OnResponse:
+        if response.api_version == 0 and context.api_version == 1:
+            body = bytes(response.body)
+            beaten = heads.beaten(body)
+            if beaten is not None:
+                result = HeartbeatResult(error_code=beaten.error_code)
+                handled = self._service.on_heartbeat(session, context, result)
+                return self._after_write(
+                    handled, Rewritten(upgrade_plain_heartbeat(body, beaten, solicit=handled.solicit))
+                )
+        if len(response.body) > SMALL_BYTES:
+            return Hold(self._respond_off_loop(response, context, session), self._write_timeout_s + _MARGIN_S)
+        message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
+        handled = self._service.on_heartbeat(session, context, _result(message))
+        converted = _converted_response(message, response.api_version, context, solicit=handled.solicit)
+        return self._after_write(handled, converted)
+
+    async def _respond_off_loop(
+        self, response: ResponseFrame, heartbeat: MemberHeartbeat, session: Session
+    ) -> ResponseOutcome:
+        version = response.api_version
+        message = await run_off_loop(lambda: decode(StreamsGroupHeartbeatResponse, version, response.body))
+        handled = self._service.on_heartbeat(session, heartbeat, _result(message))
+        if handled.write is not None:
+            await asyncio.wait((handled.write,), timeout=self._write_timeout_s)
+        return await run_off_loop(lambda: _converted_response(message, version, heartbeat, solicit=handled.solicit))
+
+    def _after_write(self, handled: HeartbeatHandled, response: ResponseOutcome) -> OnResponse:
+        """The response, at once or when the write has ended."""
+        if handled.write is None:
+            return response
+        return Hold(self._wait(handled.write, response), self._write_timeout_s + _MARGIN_S)
+
+    async def _wait(self, write: "asyncio.Task[None]", response: ResponseOutcome) -> ResponseOutcome:
+        await asyncio.wait((write,), timeout=self._write_timeout_s)
+        return response
+
+
+def _converted_request(
+    body: Buffer, version: ApiVersion, to_broker: ApiVersion
+) -> Forward[MemberHeartbeat] | Rewritten[MemberHeartbeat]:
+    """A heartbeat that joins or changes something, in the broker's version."""
+    message = decode(StreamsGroupHeartbeatRequest, version, body)
+    heartbeat = MemberHeartbeat(
+        api_version=version,
+        group=message.group_id,
+        member=message.member_id,
+        member_epoch=message.member_epoch,
+        process=message.process_id,
+        topology_epoch=None if message.topology is None else message.topology.epoch,
+    )
+    if to_broker == version:
+        return Forward(context=heartbeat)
+    return Rewritten(encode(downgrade_heartbeat(message), to_broker), context=heartbeat, api_version=to_broker)
+
+
+def _result(message: StreamsGroupHeartbeatResponse) -> HeartbeatResult:
+    statuses = tuple(one.status_code for one in message.status or ())
+    return HeartbeatResult(error_code=message.error_code, status_codes=statuses)
+
+
+def _converted_response(
+    message: StreamsGroupHeartbeatResponse, version: int, heartbeat: MemberHeartbeat, *, solicit: bool
+) -> ResponseOutcome:
+    """The broker's response in the client's version, with the gateway's TopologyDescriptionRequired."""
+    if heartbeat.api_version == 0:
+        return Forward()
+    if version == 0:
+        return Rewritten(encode(upgrade_heartbeat(message, solicit=solicit), heartbeat.api_version))
+    # The broker has version 1 and stores no descriptions: only the flag is the gateway's.
+    if message.topology_description_required == solicit:
+        return Forward()
+    return Rewritten(encode(replace(message, topology_description_required=solicit), heartbeat.api_version))

@@ -1,0 +1,130 @@
+"""StreamsGroupTopologyDescriptionUpdate: checked as a broker checks it, then stored.
+
+Invariant: no push reaches the store before the broker has proven its sender: that its principal may READ the group and
+that it is a member. A successful heartbeat of this member on this connection has proven both; otherwise the broker is
+asked now. Its own coordinator errors (14, 15, 16) are passed on, so that the client retries.
+"""
+
+from typing import Final
+
+from headgate.base.errors import ClusterError
+from headgate.base.ids import ApiKey
+from headgate.facts import topology
+from headgate.facts.topology import Description, content_hash
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
+from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
+from headgate.proxy.rights import ABOUT_ITSELF, Right, Rights
+from headgate.topologies.model import push_gate
+from headgate.topologies.model.group_state import NONE
+from headgate.topologies.model.push_gate import Push, PushRejection
+from headgate.topologies.service import TopologyService
+from headgate.topologies.streams_api import describe_group
+from headgate.wire import heads
+from headgate.wire.codec import decode, encode
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.streams import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+from headgate.wire.primitives import Buffer
+
+_VERSION: Final = 0
+_TRUNCATED_BYTES: Final = 64 * 1024  # what is read of a push that is too large
+
+
+class PushInterceptor(Interceptor[None]):
+    """Answers every push itself; a 4.3 broker does not have the API."""
+
+    api_keys = frozenset((ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,))
+    fail_closed = True
+    truncated_bytes = _TRUNCATED_BYTES
+
+    def __init__(self, service: TopologyService, rights: Rights, *, max_bytes: int) -> None:
+        self._service = service
+        self._rights = rights
+        self.max_bytes = max_bytes
+
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
+        group, member, epoch = heads.streams_member(request.body)
+        push = Push(group=group, member=member, topology_epoch=epoch)
+        return Answer(self._respond(push, request, session))
+
+    async def _respond(self, push: Push, request: RequestFrame, session: Session) -> bytes:
+        rejection = await self._check(push, session)
+        if rejection is None:
+            rejection = await (
+                self._on_truncated(push, request) if request.is_truncated else self._store(push, request.body)
+            )
+        code, text = (0, "") if rejection is None else (rejection.error_code, rejection.text)
+        self._service.metrics.pushes[code] += 1
+        return encode(
+            StreamsGroupTopologyDescriptionUpdateResponse(error_code=code, error_message=text or None), _VERSION
+        )
+
+    async def _check(self, push: Push, session: Session) -> PushRejection | None:
+        service = self._service
+        is_proven = service.is_proven(session, push)
+        if not is_proven and (rejection := await self._check_read(push, session)) is not None:
+            return rejection
+        has_store = service.has_store and service.is_selected(push.group)
+        rejection = push_gate.check_request(push, has_store=has_store)
+        if rejection is not None:
+            return rejection
+        if not service.is_ready:
+            return PushRejection(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Topology descriptions are not available yet.")
+        current = service.current_epoch(push.group)
+        if is_proven and current != NONE:
+            return push_gate.check_group(push, is_found=True, is_member=True, current_epoch=current)
+        return await self._check_described(push, session)
+
+    async def _check_read(self, push: Push, session: Session) -> PushRejection | None:
+        try:
+            code = await self._rights.ask(session, Right.READ, push.group)
+        except ClusterError as problem:
+            return PushRejection(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED or code in ABOUT_ITSELF:
+            return PushRejection(code, "")
+        return None
+
+    async def _check_described(self, push: Push, session: Session) -> PushRejection | None:
+        """Check the push against the group as the broker describes it now."""
+        try:
+            group = await describe_group(session, push.group)
+        except ClusterError as problem:
+            return PushRejection(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))
+        is_found = group.error_code != ErrorCode.GROUP_ID_NOT_FOUND
+        if group.error_code and is_found:
+            return PushRejection(group.error_code, group.error_text or "")
+        self._service.on_described(group)
+        return push_gate.check_group(
+            push,
+            is_found=is_found,
+            is_member=push.member in group.member_ids,
+            current_epoch=NONE if group.topology_epoch is None else group.topology_epoch,
+        )
+
+    async def _on_truncated(self, push: Push, request: RequestFrame) -> PushRejection:
+        """Too large for any store; or it came before the broker knew the client, and now it may be sent again."""
+        if request.size <= self.max_bytes:
+            return PushRejection(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Send it again: the connection was new.")
+        text = f"The topology description has {request.size} bytes, and {self.max_bytes} are taken."
+        failure = await self._service.reject_permanently(push, text)
+        return PushRejection(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failure.text)
+
+    async def _store(self, push: Push, body: Buffer) -> PushRejection | None:
+        read = await run_off_loop(lambda: _read(body)) if len(body) > SMALL_BYTES else _read(body)
+        if isinstance(read, topology.Refusal):
+            return PushRejection(ErrorCode.INVALID_REQUEST, read.text)
+        failure = await self._service.push(push, *read)
+        return (
+            None
+            if failure is None
+            else PushRejection(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failure.text)
+        )
+
+
+def _read(body: Buffer) -> tuple[Description, str] | topology.Refusal:
+    """The description and its hash; `WireError` when the bytes are no push."""
+    request = decode(StreamsGroupTopologyDescriptionUpdateRequest, _VERSION, body)
+    description = topology.from_wire(request.topology_description)
+    return description if isinstance(description, topology.Refusal) else (description, content_hash(description))

@@ -1,0 +1,291 @@
+"""DeleteGroups and classic joins through the gateway: the store is touched only when the broker would delete."""
+
+import asyncio
+
+import pytest
+
+from headgate.base.errors import ClusterError
+from headgate.plugin import PushedTopology, TransientFailure
+from headgate.topologies.stores.memory_store import MemoryStore
+from headgate.wire.codec import decode
+from headgate.wire.messages.groups import (
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    JoinGroupProtocol,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
+from tests.support.fake_upstream import body_of, request
+from tests.unit.proxy.stage import until
+from tests.unit.topologies.scene import (
+    DELETE,
+    DENIED,
+    HEARTBEAT,
+    JOIN_GROUP,
+    NOT_FOUND,
+    OFFSET_DELETE,
+    UNKNOWN_MEMBER,
+    Scene,
+    beating,
+    pushed,
+    scene,
+)
+
+UNKNOWN_SERVER_ERROR, REBALANCE, DELETION_FAILED = -1, 27, 134
+
+
+class Stubborn(MemoryStore):
+    """Does not delete while it is told not to."""
+
+    stubborn = True
+    deletes = 0
+
+    async def set(self, pushed: PushedTopology) -> None:
+        await super().set(pushed)
+
+    async def delete(self, group: str) -> None:
+        self.deletes += 1
+        if self.stubborn:
+            raise TransientFailure("not today")
+        await super().delete(group)
+
+
+async def stored(it: Scene, *groups: str) -> None:
+    """Groups with a description, whose member has left."""
+    for group in groups:
+        await it.join(group=group)
+        assert await it.pushes(pushed(group=group)) == 0
+        await it.heartbeat(beating(group=group, member_epoch=-1))
+
+
+async def deleted(it: Scene, *groups: str) -> None:
+    """The broker deletes exactly these."""
+    asked = await it.broker.request()
+    assert (asked.key, asked.version) == (DELETE, 2)
+    assert decode(DeleteGroupsRequest, 2, asked.body).groups_names == groups
+    await it.broker.send(
+        asked.answer(DeleteGroupsResponse(results=tuple(DeletedGroup(group_id=group) for group in groups)))
+    )
+
+
+async def test_version_2_of_groups_without_a_description_passes_byte_for_byte() -> None:
+    async with scene() as it:
+        sent = request(DELETE, 2, DeleteGroupsRequest(groups_names=("a", "b")))
+        await it.client.send(sent)
+        assert (await it.broker.reply()).frame == sent
+        await it.client.frame()
+
+
+async def test_version_3_is_carried_to_a_broker_of_version_2_and_back() -> None:
+    async with scene() as it:
+        results = it.delete("a", "b")
+        await deleted(it, "a", "b")
+        assert [(one.group_id, one.error_code, one.error_message) for one in await results] == [
+            ("a", 0, None),
+            ("b", 0, None),
+        ]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_group_that_was_asked_in_vain_and_deleted_begins_afresh(version: int) -> None:
+    async with scene() as it:
+        assert await it.join("a")
+        await it.heartbeat(beating("a", member_epoch=-1))
+        assert not await it.join("b", process="b")
+        results = it.delete("g", version=version)
+        await deleted(it, "g")
+        assert [one.error_code for one in await results] == [0]
+        assert await it.join("c", process="c")
+
+
+async def test_a_group_that_the_broker_did_not_delete_goes_on() -> None:
+    async with scene() as it:
+        assert await it.join("a")
+        results = it.delete("g", version=2)
+        asked = await it.broker.request()
+        await it.broker.send(asked.answer(DeleteGroupsResponse(results=(DeletedGroup(group_id="g", error_code=68),))))
+        assert [one.error_code for one in await results] == [68]
+        assert not await it.join("b", process="b")
+
+
+async def test_a_group_that_the_broker_deletes_against_expectation_takes_its_description_with_it() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(state="Stable")
+        await deleted(it, "g")
+        await results
+        await until(lambda: not it.service.must_delete("g"))
+
+
+@pytest.mark.parametrize("said", [{"state": "Empty", "members": ()}, {"code": NOT_FOUND}])
+async def test_the_store_first_and_the_group_after(said: dict[str, object]) -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(**said)
+        await until(lambda: not it.service.must_delete("g"))
+        await deleted(it, "g")
+        assert [one.error_code for one in await results] == [0]
+        assert await it.status() == 1
+        assert await it.join("new", process="new")
+
+
+async def test_without_the_right_the_store_is_not_touched() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE, DENIED)
+        asked = await it.broker.request()
+        refused = DeleteGroupsResponse(results=(DeletedGroup(group_id="g", error_code=DENIED),))
+        await it.broker.send(asked.answer(refused))
+        assert [one.error_code for one in await results] == [DENIED]
+        assert it.service.must_delete("g")
+
+
+@pytest.mark.parametrize("said", [{"state": "Stable"}, {"state": "NotReady"}, {"code": 16}, {"code": 29}])
+async def test_a_group_that_is_not_empty_is_the_brokers_to_refuse(said: dict[str, object]) -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(**said)
+        asked = await it.broker.request()
+        await it.broker.send(asked.answer(DeleteGroupsResponse(results=(DeletedGroup(group_id="g", error_code=68),))))
+        assert [one.error_code for one in await results] == [68]
+        assert it.service.must_delete("g")
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "text"), [(3, DELETION_FAILED, "not today"), (2, UNKNOWN_SERVER_ERROR, None)]
+)
+async def test_a_store_that_fails_keeps_its_group_and_nobody_elses(version: int, code: int, text: str | None) -> None:
+    store = Stubborn()
+    async with scene(store) as it:
+        await stored(it, "g")
+        results = it.delete("a", "g", "b", version=version)
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(state="Empty", members=())
+        await deleted(it, "a", "b")
+        found = {one.group_id: (one.error_code, one.error_message) for one in await results}
+        assert found == {"a": (0, None), "b": (0, None), "g": (code, text)}
+        assert it.service.must_delete("g")
+        # A retry converges.
+        store.stubborn = False
+        again = it.delete("g", version=version)
+        await it.describes(state="Empty", members=())
+        await deleted(it, "g")
+        assert [one.error_code for one in await again] == [0]
+
+
+async def test_when_all_of_them_fail_the_broker_is_not_asked() -> None:
+    async with scene(Stubborn()) as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(state="Empty", members=())
+        assert [one.error_code for one in await results] == [DELETION_FAILED]
+        assert await it.broker.is_quiet()
+
+
+# Classic joins.
+
+
+def classic(it: Scene, version: int = 9) -> "asyncio.Task[JoinGroupResponse]":
+    async def call() -> JoinGroupResponse:
+        message = JoinGroupRequest(group_id="g", member_id="c", protocol_type="consumer")
+        frame = await it.client.call(JOIN_GROUP, version, message)
+        return decode(JoinGroupResponse, version, body_of(frame, JOIN_GROUP, version))
+
+    return asyncio.create_task(call())
+
+
+async def joins(it: Scene) -> None:
+    asked = await it.broker.request()
+    assert asked.key == JOIN_GROUP
+    await it.broker.send(asked.answer(JoinGroupResponse(protocol_name="", member_id="c")))
+
+
+@pytest.mark.parametrize("version", [0, 5, 6, 9])
+async def test_a_classic_join_of_any_other_group_passes(version: int) -> None:
+    async with scene() as it:
+        answer = classic(it, version)
+        await joins(it)
+        assert (await answer).error_code == 0
+
+
+async def test_a_classic_join_of_an_empty_group_deletes_what_is_stored_first() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        answer = classic(it)
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes(state="Empty", members=())
+        await joins(it)
+        assert (await answer).error_code == 0
+        assert not it.service.must_delete("g")
+
+
+@pytest.mark.parametrize("version", [0, 5, 9])
+async def test_while_that_fails_it_is_told_to_come_again_and_the_store_is_left_alone(version: int) -> None:
+    store = Stubborn()
+    async with scene(store) as it:
+        await stored(it, "g")
+        for number in (1, 2):
+            answer = classic(it, version)
+            if number == 1:
+                await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+            await it.describes(state="Empty", members=())
+            assert (await answer).error_code == REBALANCE
+    assert store.deletes == 1
+
+
+@pytest.mark.parametrize("said", [{"state": "Stable"}, {"code": NOT_FOUND}])
+async def test_a_classic_join_of_a_group_that_is_not_empty_is_the_brokers(said: dict[str, object]) -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        answer = classic(it)
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes(**said)
+        await joins(it)
+        assert (await answer).error_code == 0
+        assert it.service.must_delete("g")
+
+
+async def test_who_may_not_read_the_group_deletes_nothing_by_joining_it() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        answer = classic(it)
+        await it.proves_right(HEARTBEAT, DENIED)
+        await joins(it)
+        await answer
+        assert it.service.must_delete("g")
+
+
+async def test_a_classic_join_of_whatever_size_passes_as_the_first_call_of_its_connection() -> None:
+    message = JoinGroupRequest(
+        group_id="g",
+        member_id="c",
+        protocol_type="consumer",
+        protocols=(JoinGroupProtocol(name="p", metadata=bytes(900_000)),),
+    )
+    async with scene() as it:
+        sent = request(JOIN_GROUP, 9, message)
+        sending = asyncio.create_task(it.client.send(sent))
+        assert (await it.broker.reply(JoinGroupResponse(protocol_name="", member_id="c"))).frame == sent
+        await sending
+        await it.client.frame()
+
+
+async def test_a_group_of_which_the_broker_says_nothing_is_kept_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def says_nothing(*_: object) -> int:
+        raise ClusterError("no answer")
+
+    async with scene() as it:
+        await stored(it, "g")
+        monkeypatch.setattr("headgate.proxy.rights.Rights.ask", says_nothing)
+        [result] = await it.delete("g")
+        assert result.error_code == 15
+        assert it.service.must_delete("g")

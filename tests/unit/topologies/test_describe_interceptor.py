@@ -1,0 +1,149 @@
+"""StreamsGroupDescribe through the gateway: the statuses, and that the broker's word stays as it is."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headgate.facts.topology import Description
+from headgate.plugin import PushedTopology, TransientFailure
+from headgate.topologies.stores.memory_store import MemoryStore
+from headgate.wire.messages.streams import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from tests.support.fake_upstream import request
+from tests.unit.topologies.scene import DESCRIBE, beating, described, pushed, scene
+
+NOT_REQUESTED, NOT_STORED, ERROR, AVAILABLE = range(4)
+
+
+class Moody(MemoryStore):
+    """Stores, and then does with `get` what it is told."""
+
+    def __init__(self, mood: Any = None) -> None:
+        super().__init__()
+        self.mood = mood
+
+    async def set(self, pushed: PushedTopology) -> None:
+        await super().set(pushed)
+
+    async def get(self, group: str, epoch: int) -> Description | None:
+        if self.mood is None:
+            return await super().get(group, epoch)
+        return await self.mood(group)  # type: ignore[no-any-return]
+
+
+async def test_version_0_passes_byte_for_byte() -> None:
+    async with scene() as it:
+        sent = request(DESCRIBE, 0, StreamsGroupDescribeRequest(group_ids=("g",)), correlation_id=5)
+        answer = StreamsGroupDescribeResponse(groups=(described(),))
+        await it.client.send(sent)
+        asked = await it.broker.reply(answer)
+        assert asked.frame == sent
+        assert await it.client.frame() == asked.answer(answer)
+
+
+async def test_nothing_is_added_when_it_was_not_asked_for() -> None:
+    async with scene() as it:
+        await it.join()
+        await it.pushes()
+        [group] = await it.describe(described(), descriptions=False)
+        assert group == described()
+        assert (group.topology_description, group.topology_description_status) == (None, NOT_REQUESTED)
+
+
+async def test_what_is_stored_is_available() -> None:
+    async with scene() as it:
+        await it.join()
+        await it.pushes()
+        [group] = await it.describe(described())
+        assert group.topology_description == pushed().topology_description
+        assert replace(group, topology_description=None, topology_description_status=0) == described()
+
+
+@pytest.mark.parametrize("said", [{"epoch": 1}, {"epoch": None}, {"group": "another"}])
+async def test_another_epoch_or_group_is_not_stored(said: dict[str, Any]) -> None:
+    async with scene() as it:
+        await it.join()
+        await it.pushes()
+        assert await it.status(**said) == NOT_STORED
+
+
+@pytest.mark.parametrize("code", [14, 16, 29, 30, 69])
+async def test_a_groups_error_is_passed_on_and_nothing_is_added(code: int) -> None:
+    async with scene() as it:
+        await it.join()
+        await it.pushes()
+        [group] = await it.describe(described(code=code))
+        assert group == described(code=code)
+
+
+async def test_a_store_that_fails_or_hangs_is_an_error_and_one_that_forgot_is_not() -> None:
+    async def fails(_: str) -> None:
+        raise TransientFailure("away")
+
+    async def forgets(_: str) -> None:
+        return None
+
+    async def hangs(_: str) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    store = Moody()
+    async with scene(store, call_timeout_ms=50) as it:
+        await it.join()
+        await it.pushes()
+        for mood, status in ((fails, ERROR), (hangs, ERROR), (None, AVAILABLE), (forgets, NOT_STORED)):
+            store.mood = mood
+            assert await it.status() == status
+        assert it.service.metrics.store_calls["get", "error"] == 2
+        assert it.service.metrics.store_calls["get", "success"] == 2
+        # What was lost is asked for again.
+        assert (await it.heartbeat(beating()))[1].topology_description_required
+
+
+async def test_before_the_topics_are_read_it_is_an_error() -> None:
+    async with scene(opens=asyncio.Event()) as it:
+        assert await it.status() == ERROR
+
+
+async def test_groups_are_read_side_by_side_and_one_does_not_spoil_another() -> None:
+    waiting: set[str] = set()
+    both = asyncio.Event()
+
+    async def meets(group: str) -> None:
+        waiting.add(group)
+        if len(waiting) == 2:
+            both.set()
+        await both.wait()
+        raise TransientFailure("met")
+
+    store = Moody()
+    async with scene(store) as it:
+        for group in ("a", "b"):
+            await it.join(group=group)
+            await it.pushes(pushed(group=group))
+        store.mood = meets
+        groups = [described(group="a"), described(group="b"), described(group="c"), described(group="d", code=69)]
+        statuses = [one.topology_description_status for one in await it.describe(*groups)]
+    assert statuses == [ERROR, ERROR, NOT_STORED, NOT_REQUESTED]
+
+
+async def test_a_group_that_is_named_often_is_looked_up_once_and_an_answer_is_bounded() -> None:
+    looked_up = []
+
+    class Counting(MemoryStore):
+        async def get(self, group: str, epoch: int) -> Description | None:
+            looked_up.append(group)
+            return await super().get(group, epoch)
+
+    async with scene(Counting()) as it:
+        await it.join()
+        assert await it.pushes(pushed(name="n" * 30_000, nodes=100)) == 0
+        statuses = [one.topology_description_status for one in await it.describe(*[described()] * 30)]
+    assert looked_up == ["g"]
+    assert statuses == [AVAILABLE] * 11 + [ERROR] * 19
+
+
+async def test_a_large_answer_without_descriptions_is_carried_too() -> None:
+    groups = [described(group=f"g{number}", members=[f"m{i}" for i in range(50)]) for number in range(20)]
+    async with scene() as it:
+        assert list(await it.describe(*groups, descriptions=False)) == groups

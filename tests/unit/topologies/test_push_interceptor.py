@@ -1,0 +1,307 @@
+"""A push through the gateway: who may, in which order it is checked, and what becomes of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headgate.plugin import PermanentFailure, TopologyStore, TransientFailure
+from headgate.proxy.interceptor import CloseCause
+from headgate.topologies.stores.memory_store import MemoryStore
+from headgate.wire.codec import encode
+from tests.support.fake_upstream import request
+from tests.unit.proxy.stage import until
+from tests.unit.topologies.fake_stores import Fine, Hangs, Raises, RaisesAtOnce, ReturnsNothing
+from tests.unit.topologies.scene import (
+    DENIED,
+    HEARTBEAT,
+    NOT_FOUND,
+    PUSH,
+    UNKNOWN_MEMBER,
+    allow,
+    beating,
+    described,
+    pushed,
+    scene,
+)
+
+INVALID_REQUEST, UNSUPPORTED_VERSION, UPDATE_FAILED = 42, 35, 135
+LOADING, UNAVAILABLE = 14, 15
+
+
+async def test_a_member_whose_heartbeat_succeeded_here_pushes_without_the_broker() -> None:
+    async with scene() as it:
+        await it.join()
+        answer = await it.push()
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert await it.status() == 3
+        assert await it.broker.is_quiet()
+
+
+async def test_the_same_again_is_answered_without_the_store() -> None:
+    store = Fine()
+    async with scene(store) as it:
+        await it.join()
+        assert await it.pushes() == 0
+        assert await it.pushes() == 0
+    assert store.calls == 1
+
+
+# The broker vouches for others.
+
+
+async def test_who_was_not_heard_here_is_asked_about_at_the_broker() -> None:
+    async with scene() as it:
+        answer = it.push()
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes()
+        assert (await answer).error_code == 0
+
+
+@pytest.mark.parametrize("code", [LOADING, UNAVAILABLE, 16, DENIED])
+async def test_what_the_broker_says_about_itself_or_the_right_is_passed_on(code: int) -> None:
+    store = Fine()
+    async with scene(store) as it:
+        answer = it.push()
+        await it.proves_right(HEARTBEAT, code)
+        assert (await answer).error_code == code
+    assert store.calls == 0
+
+
+async def test_the_right_comes_before_everything_else() -> None:
+    async with scene() as it:
+        answer = it.push(pushed("", group=""))
+        await it.proves_right(HEARTBEAT, DENIED)
+        assert (await answer).error_code == DENIED
+
+
+@pytest.mark.parametrize(
+    ("said", "push", "code", "text"),
+    [
+        ({"code": NOT_FOUND}, {}, NOT_FOUND, "Group g not found."),
+        ({"members": ("x",)}, {}, UNKNOWN_MEMBER, "Member m is not a member of group g."),
+        ({"epoch": 3}, {}, INVALID_REQUEST, "Topology epoch 0 does not match the group's current topology epoch 3."),
+        (
+            {"epoch": None},
+            {},
+            INVALID_REQUEST,
+            "Topology epoch 0 does not match the group's current topology epoch -1.",
+        ),
+        ({}, {"node_type": 9}, INVALID_REQUEST, "Unknown topology node type: 9"),
+        ({"code": 16}, {}, 16, None),
+        ({"code": 29}, {}, 29, None),
+    ],
+)
+async def test_a_push_is_checked_against_the_group(
+    said: dict[str, Any], push: dict[str, Any], code: int, text: str | None
+) -> None:
+    store = Fine()
+    async with scene(store) as it:
+        answer = it.push(pushed(**push))
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes(**said)
+        assert ((await answer).error_code, (await answer).error_message) == (code, text)
+    assert store.calls == 0
+    assert it.service.groups.backoff.window("g") is None  # what never reached a store arms nothing
+
+
+@pytest.mark.parametrize(
+    ("push", "text"),
+    [
+        (pushed("", group=""), "MemberId can't be empty."),
+        (pushed("m", group=""), "GroupId can't be empty."),
+    ],
+)
+async def test_empty_names_are_refused(push: Any, text: str) -> None:
+    async with scene() as it:
+        answer = it.push(push)
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        assert ((await answer).error_code, (await answer).error_message) == (INVALID_REQUEST, text)
+
+
+@pytest.mark.parametrize("settings", [{"scheme": "none"}, {"groups": allow("orders")}])
+async def test_without_a_store_for_the_group_it_is_unsupported(settings: dict[str, Any]) -> None:
+    async with scene(**settings) as it:
+        answer = it.push()
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        assert (await answer).error_code == UNSUPPORTED_VERSION
+        assert await it.status() == 1
+
+
+async def test_an_epoch_that_is_not_the_groups_is_refused_without_asking_when_it_is_known() -> None:
+    async with scene() as it:
+        await it.join(epoch=4)
+        assert await it.pushes(pushed(epoch=3)) == INVALID_REQUEST
+
+
+async def test_before_the_topics_are_read_a_push_is_told_to_come_again() -> None:
+    async with scene(opens=asyncio.Event()) as it:
+        answer = it.push()
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        assert (await answer).error_code == LOADING
+
+
+async def test_a_broker_that_does_not_answer_makes_a_push_wait_for_another() -> None:
+    async with scene() as it:
+        answer = it.push()
+        await it.broker.request()
+        it.broker.close()
+        assert await it.client.rest() == b""
+        answer.cancel()
+
+
+# The store.
+
+
+@pytest.mark.parametrize(
+    ("store", "text", "failed"),
+    [
+        (Raises(PermanentFailure("too odd")), "too odd", 0),
+        (Raises(TransientFailure("come back")), "come back", -1),
+        (Raises(OSError("disk")), "disk", -1),
+        (RaisesAtOnce(), "Topology description plugin failed.", 0),
+        (ReturnsNothing(), "Topology description plugin failed.", 0),
+        (Hangs(), "The topology store did not answer within 50 ms.", -1),
+    ],
+)
+async def test_whatever_the_store_does_the_client_has_an_answer(store: TopologyStore, text: str, failed: int) -> None:
+    async with scene(store, call_timeout_ms=50) as it:
+        await it.join()
+        answer = await it.push()
+        assert (answer.error_code, answer.error_message) == (UPDATE_FAILED, text)
+        assert it.service.groups.state("g").failed_epoch == failed
+        assert it.service.groups.state("g").stored_epoch == -2
+        assert await it.status() == 1
+        assert not (await it.heartbeat(beating()))[1].topology_description_required
+    assert it.service.metrics.store_calls["set", "error"] == 1
+
+
+async def test_the_barrier_is_written_before_the_store_is_touched_and_the_word_after_it() -> None:
+    async with scene() as it:
+        await it.join()
+        assert await it.pushes() == 0
+    assert [one.stored_epoch for one in it.epochs.written] == [-2, 0]
+
+
+async def test_without_the_barrier_the_store_is_not_touched() -> None:
+    store = Fine()
+    async with scene(store) as it:
+        await it.join()
+        it.epochs.away = True
+        answer = await it.push()
+        assert (answer.error_code, answer.error_message) == (UPDATE_FAILED, "the topic is away")
+        it.epochs.away = False
+        assert store.calls == 0
+        assert await it.pushes() == 0
+
+
+async def test_a_push_goes_on_when_its_client_goes_away() -> None:
+    class Slow(MemoryStore):
+        async def set(self, pushed: Any) -> None:
+            begun.set()
+            await go_on.wait()
+            await super().set(pushed)
+
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with scene(Slow()) as it:
+        other = await it.another()
+        await other.join()
+        answer = other.push()
+        await begun.wait()
+        answer.cancel()
+        other.client.close()
+        await asyncio.sleep(0.01)
+        go_on.set()
+        await until(lambda: it.service.groups.state("g").stored_epoch == 0)
+        assert await it.status() == 3
+
+
+# Size.
+
+
+async def test_a_push_that_is_too_large_is_read_and_refused_for_good_and_the_connection_lives() -> None:
+    store = Fine()
+    async with scene(store, max_bytes=100_000) as it:
+        await it.join()
+        answer = await it.push(pushed(nodes=10_000))
+        assert answer.error_code == UPDATE_FAILED
+        assert "and 100000 are taken" in answer.error_message
+        assert not (await it.heartbeat(beating()))[1].topology_description_required
+        assert it.service.groups.state("g").failed_epoch == 0
+    assert store.calls == 0
+
+
+async def test_a_large_push_on_a_connection_that_the_broker_has_not_vouched_for_comes_again() -> None:
+    async with scene() as it:
+        large = pushed(nodes=30_000)
+        assert 512 * 1024 < len(encode(large, 0)) < 4 * 1024 * 1024
+        answer = it.push(large)
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes()
+        assert (await answer).error_code == LOADING
+        again = it.push(large)
+        await it.describes()
+        assert (await again).error_code == 0
+        assert await it.status() == 3
+
+
+async def test_bytes_that_are_no_push_end_the_connection() -> None:
+    async with scene() as it:
+        await it.join()
+        await it.client.send(request(PUSH, 0, encode(pushed(), 0)[:-3]))
+        assert await it.client.rest() == b""
+        assert it.stage.ended == {CloseCause.BAD_REQUEST.value: 1}
+
+
+async def test_a_description_comes_back_as_it_was_pushed() -> None:
+    async with scene() as it:
+        await it.join()
+        await it.pushes(pushed(nodes=3))
+        [group] = await it.describe(described())
+        assert group.topology_description == pushed(nodes=3).topology_description
+
+
+# What a stranger could try.
+
+
+async def test_a_join_before_the_topics_were_read_proves_nothing_later() -> None:
+    opens = asyncio.Event()
+    async with scene(opens=opens) as it:
+        early = await it.another()
+        await early.join()
+        early.client.close()
+        opens.set()
+        await until(lambda: it.service.is_ready)
+        assert len(it.service.groups.members) == 1  # it was made up for
+        answer = (await it.another()).push()
+        await asyncio.sleep(0.05)
+        assert not answer.done()  # the broker is asked
+        answer.cancel()
+
+
+async def test_a_push_waits_for_those_before_it_no_longer_than_for_the_store() -> None:
+    store = Hangs(stubborn=0.0)
+    async with scene(store, call_timeout_ms=100) as it:
+        await it.join()
+        others = []
+        for _ in range(5):
+            other = await it.another()
+            others.append(other.push())
+            await other.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+            await other.describes()
+        await asyncio.sleep(0.02)
+        began = asyncio.get_running_loop().time()
+        assert await it.pushes(pushed(name="mine")) == UPDATE_FAILED
+        assert asyncio.get_running_loop().time() - began < 0.5
+        await asyncio.gather(*others)
+
+
+async def test_names_that_nobody_gives_are_not_kept() -> None:
+    async with scene() as it:
+        long = "x" * 2000
+        assert not await it.join(long)
+        assert not await it.join(group=long)
+        assert len(it.service.groups.members) == 0
+        answer = it.push(pushed(group=long))
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        assert (await answer).error_code == UNSUPPORTED_VERSION

@@ -1,0 +1,124 @@
+"""The shipped stores: the conformance suite, the loading of plugins, and the bound of memory:."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import UsageError
+from headgate.config.model import TopologiesConfig
+from headgate.config.values import Store, parse_store
+from headgate.plugin import TopologyStore, TransientFailure, to_bytes
+from headgate.plugin.conformance import TopologyStoreContract, pushed, settings_in, topology
+from headgate.topologies.model.group_state import Bookkeeping
+from headgate.topologies.stores.loading import bookkeeping_of, load_plugin, make_store, settings_of
+from headgate.topologies.stores.memory_store import MemoryStore
+from headgate.topologies.stores.sqlite_store import SqliteStore
+
+SIZE = len(to_bytes(topology()))
+
+
+class TestMemory(TopologyStoreContract):
+    keeps = False
+
+    @asynccontextmanager
+    async def open_store(self, folder: Path) -> AsyncIterator[TopologyStore]:
+        store = MemoryStore()
+        await store.configure(settings_in(folder))
+        yield store
+        await store.close()
+
+
+class TestSqlite(TopologyStoreContract):
+    @asynccontextmanager
+    async def open_store(self, folder: Path) -> AsyncIterator[TopologyStore]:
+        store = SqliteStore()
+        await store.configure(settings_in(folder, target=str(folder / "topologies.db")))
+        yield store
+        await store.close()
+
+
+async def test_a_full_store_takes_no_more_until_something_is_deleted() -> None:
+    store = MemoryStore(max_bytes=2 * SIZE)
+    await store.set(pushed("a"))
+    await store.set(pushed("b"))
+    with pytest.raises(TransientFailure, match="is full"):
+        await store.set(pushed("c"))
+    await store.delete("a")
+    await store.set(pushed("c"))
+    assert await store.get("c", 0) == topology()
+
+
+async def test_what_replaces_itself_needs_no_more_room() -> None:
+    store = MemoryStore(max_bytes=SIZE)
+    for _ in range(3):
+        await store.set(pushed("a"))
+    assert await store.get("a", 0) == topology()
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which modules can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return tmp_path
+
+
+def test_none_is_no_store() -> None:
+    assert make_store(Store("none"), None) is None
+
+
+def test_stores_are_made_by_their_scheme() -> None:
+    assert isinstance(make_store(parse_store("memory:"), None), MemoryStore)
+    assert isinstance(make_store(parse_store("sqlite:/tmp/t.db"), None), SqliteStore)
+
+
+def test_a_plugin_is_a_class_in_a_module(plugin: Path) -> None:
+    (plugin / "my_store.py").write_text("from headgate.topologies.stores.memory_store import MemoryStore as Mine\n")
+    assert isinstance(make_store(parse_store("plugin:my_store:Mine"), None), MemoryStore)
+
+
+def test_only_kafka_does_its_own_bookkeeping() -> None:
+    assert bookkeeping_of(Store("kafka")) is Bookkeeping.STORE
+    others = [Store("memory"), Store("sqlite"), Store("plugin")]
+    assert {bookkeeping_of(store) for store in others} == {Bookkeeping.STATE_TOPIC}
+
+
+def test_a_store_is_told_its_target_and_its_limits() -> None:
+    topologies = TopologiesConfig(store=Store("sqlite", "/var/t.db"), max_bytes=5000)
+    settings = settings_of(topologies, folder=Path("/cache"), environment={"A": "b"})
+    assert (settings.target, settings.max_bytes, settings.folder) == ("/var/t.db", 5000, Path("/cache"))
+
+
+def test_a_module_that_is_not_there_is_told() -> None:
+    with pytest.raises(UsageError, match=r"no_such_module cannot be imported .*install it"):
+        load_plugin("no_such_module:Store")
+
+
+def test_a_module_that_breaks_is_told(plugin: Path) -> None:
+    (plugin / "broken_store.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match="ZeroDivisionError"):
+        load_plugin("broken_store:Store")
+
+
+def test_a_name_that_is_no_class_is_told(plugin: Path) -> None:
+    (plugin / "function_store.py").write_text("def Store(): pass\n")
+    with pytest.raises(UsageError, match="has no class Store"):
+        load_plugin("function_store:Store")
+
+
+def test_methods_that_are_missing_are_told(plugin: Path) -> None:
+    (plugin / "half_store.py").write_text("class Store:\n    async def set(self, pushed): pass\n")
+    with pytest.raises(UsageError, match="lacks configure, get, delete, close"):
+        load_plugin("half_store:Store")
+
+
+def test_a_class_that_wants_arguments_is_told(plugin: Path) -> None:
+    (plugin / "needy_store.py").write_text(
+        "from headgate.topologies.stores.memory_store import MemoryStore\n"
+        "class Store(MemoryStore):\n    def __init__(self, url): pass\n"
+    )
+    with pytest.raises(UsageError, match="takes no arguments"):
+        load_plugin("needy_store:Store")

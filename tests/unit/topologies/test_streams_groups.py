@@ -1,0 +1,395 @@
+"""Stories of a group's life: each is one rule, told with a simulated broker, for stores that keep books and others."""
+
+from typing import Any
+
+from headgate.topologies.model.group_state import UNCERTAIN, AlreadyStored, Bookkeeping, PushOutcome, StorePush
+from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat, Solicitation
+from headgate.topologies.model.streams_groups import HeartbeatDecision
+from tests.unit.topologies.simulation import GROUP, Consumer, Deploy, Worker, World
+
+
+def two_members(world: World, worker: Worker, second: str = "one") -> tuple[Consumer, Consumer]:
+    """Two members that joined before anything was stored; the first has pushed."""
+    members = world.start("one", worker), world.start(second, worker)
+    for member in members:
+        world.join(member)
+    worker.push(members[0])
+    return members
+
+
+def begun_push() -> tuple[World, Worker, Consumer, StorePush]:
+    """A push to a store without bookkeeping of its own, up to the barrier."""
+    world = World(Bookkeeping.STATE_TOPIC)
+    worker = world.worker()
+    consumer = world.start("one", worker)
+    world.join(consumer)
+    plan = worker.begin(consumer)
+    worker.write(plan.barrier)
+    return world, worker, consumer, plan
+
+
+def test_the_first_member_is_asked_at_its_join_and_its_topology_is_shown(world: World, worker: Worker) -> None:
+    consumer = world.start("one", worker)
+    assert world.join(consumer) is Solicitation.SOLICIT
+    assert worker.describe() is None
+    worker.push(consumer)
+    assert worker.describe() == "one"
+
+
+def test_of_two_members_that_join_together_one_is_asked(world: World, worker: Worker) -> None:
+    first, second = world.start("one", worker), world.start("one", worker)
+    assert [world.join(first), world.join(second)] == [Solicitation.SOLICIT, Solicitation.BACKING_OFF]
+    worker.push(first)
+    assert world.beat(second) is Solicitation.STORED
+
+
+def test_a_member_whose_topology_is_stored_is_not_asked_again(world: World, deploy: Deploy) -> None:
+    consumer = deploy("one")
+    world.wait(40.0)
+    assert world.beat(consumer) is Solicitation.STORED
+
+
+def test_another_thread_of_a_process_that_is_here_is_not_asked(world: World, worker: Worker, deploy: Deploy) -> None:
+    consumer = deploy("one")
+    thread = world.start("one", worker, process=consumer.process)
+    assert world.join(thread) is Solicitation.STORED
+
+
+def test_a_newcomer_is_asked_and_an_equal_topology_writes_nothing(world: World, worker: Worker, deploy: Deploy) -> None:
+    deploy("one")
+    newcomer = world.start("one", worker)
+    assert world.join(newcomer) is Solicitation.SOLICIT
+    assert isinstance(worker.groups.begin_push(GROUP, newcomer.member, 0, "one", now=world.now), AlreadyStored)
+    worker.push(newcomer)
+    assert world.store_calls == 1
+    assert not worker.groups.state(GROUP).is_unconfirmed
+
+
+def test_while_a_newcomer_is_unheard_a_member_that_vouches_keeps_the_topology_shown(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    old = deploy("one")
+    deploy("two", push=False)
+    assert worker.describe() == "one"
+    world.leave(old)
+    assert worker.describe() is None
+
+
+def test_a_group_that_was_deleted_past_us_never_shows_its_predecessor(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    world.leave(deploy("one"))
+    world.delete_past_us()
+    successor = world.start("two", worker)
+    assert world.join(successor) is Solicitation.SOLICIT
+    assert worker.describe() is None
+    worker.push(successor)
+    assert worker.describe() == "two"
+
+
+def test_a_redeployed_application_is_asked_although_its_process_id_is_the_old_one(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    """Kafka Streams keeps the process id in the state directory."""
+    old = deploy("one")
+    world.leave(old)
+    assert world.join(world.start("two", worker, process=old.process)) is Solicitation.SOLICIT
+    assert worker.describe() is None
+
+
+def test_a_redeployed_application_is_asked_although_the_old_one_never_said_goodbye(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    old = deploy("one")
+    world.die(old)
+    assert world.join(world.start("two", worker, process=old.process)) is Solicitation.SOLICIT
+
+
+def test_an_empty_group_shows_what_it_computed_last(world: World, worker: Worker, deploy: Deploy) -> None:
+    world.leave(deploy("one"))
+    assert worker.describe() == "one"
+
+
+def test_a_newcomer_that_cannot_be_asked_hides_the_topology_of_those_who_are_gone(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    world.leave(deploy("one"))
+    assert world.join(world.start("two", worker, version=0)) is Solicitation.OLD_VERSION
+    assert worker.describe() is None
+
+
+def test_a_newcomer_that_says_nothing_does_not_keep_others_from_vouching(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    first, second = deploy("one"), world.start("one", worker)
+    world.join(second)
+    worker.push(second)
+    third = world.start("one", worker)
+    world.join(third)
+    world.wait(31.0)
+    assert world.beat(first) is Solicitation.CONFIRMED
+    assert world.beat(third) is Solicitation.SOLICIT
+
+
+def test_nobody_is_asked_in_place_of_a_newcomer_that_is_here(world: World, deploy: Deploy, worker: Worker) -> None:
+    _, second = two_members(world, worker)
+    deploy("two", push=False)
+    worker.groups.backoff.clear_group(GROUP)
+    assert world.beat(second) is Solicitation.ANOTHER_MEMBER
+
+
+def test_a_newcomer_that_cannot_be_asked_keeps_nobody_from_being_asked(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    _first, second = two_members(world, worker)
+    deploy("two", version=0)
+    assert world.beat(second) is Solicitation.SOLICIT
+
+
+def test_a_member_that_vouches_says_nothing_about_a_newcomer_whose_push_failed_for_good(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    first, second = two_members(world, worker)
+    world.mood = PushOutcome.PERMANENT
+    deploy("two")
+    world.mood = PushOutcome.STORED
+    worker.push(second)
+    if world.bookkeeping is Bookkeeping.STORE:  # others have been touched, and are given the topology again
+        assert worker.groups.state(GROUP).is_unconfirmed
+        world.leave(first)
+        world.leave(second)
+        assert worker.describe() is None
+
+
+def test_a_push_of_somebody_else_does_not_speak_for_a_newcomer_that_is_here(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    _first, second = two_members(world, worker)
+    newcomer = deploy("two", push=False)
+    worker.push(second)
+    assert worker.groups.state(GROUP).is_unconfirmed
+    worker.push(newcomer)
+    assert worker.describe() == "two"
+
+
+def test_when_everybody_who_vouched_has_left_somebody_else_is_asked_and_the_topology_stays(
+    world: World, worker: Worker
+) -> None:
+    first, second = two_members(world, worker, "two")
+    world.leave(first)
+    assert worker.describe() == "one"
+    assert world.beat(second) is Solicitation.SOLICIT
+
+
+def test_when_everybody_who_vouched_fell_silent_somebody_else_is_asked(world: World, worker: Worker) -> None:
+    _first, second = two_members(world, worker, "two")
+    for _ in range(3):
+        world.wait(20.0)
+        verdict = world.beat(second)
+    assert verdict is Solicitation.SOLICIT
+
+
+def test_a_permanent_failure_ends_the_asking_and_hides_what_was_stored(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    world.leave(deploy("one"))
+    world.mood = PushOutcome.PERMANENT
+    newcomer = deploy("two")
+    world.wait(4000.0)
+    world.join(newcomer)
+    assert worker.describe() is None
+    assert worker.groups.state(GROUP).stored_epoch == UNCERTAIN
+
+
+def test_who_failed_for_good_is_not_asked_again_in_its_session(world: World, deploy: Deploy) -> None:
+    world.mood = PushOutcome.PERMANENT
+    consumer = deploy("one")
+    world.wait(40.0)
+    assert world.beat(consumer) is Solicitation.FAILED
+
+
+def test_a_newcomer_is_asked_although_its_predecessor_failed_for_good(world: World, deploy: Deploy) -> None:
+    world.mood = PushOutcome.PERMANENT
+    world.leave(deploy("too large"))
+    world.mood = PushOutcome.STORED
+    assert deploy("small").worker.describe() == "small"
+
+
+def test_a_transient_failure_is_asked_again_when_its_window_is_over(world: World, deploy: Deploy) -> None:
+    world.mood = PushOutcome.TRANSIENT
+    consumer = deploy("one")
+    world.wait(31.0)
+    assert world.beat(consumer) is Solicitation.BACKING_OFF
+    world.wait(30.0)
+    consumer.heard_at = world.now
+    assert world.join(consumer) is Solicitation.SOLICIT
+
+
+def test_after_a_failure_that_may_have_stored_something_nothing_is_shown() -> None:
+    world = World(Bookkeeping.STATE_TOPIC)
+    worker = world.worker()
+    first, second = world.start("one", worker), world.start("two", worker)
+    world.join(first)
+    worker.push(first)
+    world.join(second)
+    world.mood, world.lands = PushOutcome.TRANSIENT, True
+    worker.push(second)
+    assert worker.describe() is None
+
+
+def test_a_store_that_lost_the_topology_is_given_it_again() -> None:
+    world = World(Bookkeeping.STATE_TOPIC)
+    worker = world.worker()
+    consumer = world.start("one", worker)
+    world.join(consumer)
+    worker.push(consumer)
+    world.programs.clear()
+    assert worker.describe() is None
+    assert world.beat(consumer) is Solicitation.SOLICIT
+    worker.push(consumer)
+    assert worker.describe() == "one"
+
+
+def test_a_late_answer_of_the_store_about_an_older_epoch_leaves_it_uncertain() -> None:
+    world, worker, consumer, plan = begun_push()
+    world.epoch = 1
+    world.join(consumer)
+    worker.settle(plan, PushOutcome.STORED)
+    assert worker.groups.state(GROUP).stored_epoch == UNCERTAIN
+
+
+def test_before_a_store_is_touched_it_is_written_that_it_is_uncertain() -> None:
+    *_, plan = begun_push()
+    assert plan.barrier is not None
+    assert plan.barrier.stored_epoch == UNCERTAIN
+
+
+def test_the_barrier_is_written_even_if_it_was_uncertain_already() -> None:
+    """Otherwise another gateway would still believe that the store holds what it put there itself."""
+    world = World(Bookkeeping.STATE_TOPIC)
+    worker, other = world.worker(), world.worker()
+    first, second, third = (world.start(*one) for one in (("one", worker), ("one", worker), ("two", other)))
+    world.join(first)
+    worker.push(first)
+    world.join(second)
+    world.join(third)
+    other.push(third)
+    worker.read()
+    assert worker.groups.state(GROUP).last_set is None
+
+
+def test_a_kill_between_barrier_and_store_leaves_a_group_that_is_asked_again() -> None:
+    world, worker, consumer, _plan = begun_push()
+    worker.restart()
+    assert worker.describe() is None
+    assert world.beat(consumer) is Solicitation.SOLICIT
+
+
+def test_a_kill_between_store_and_final_word_leaves_a_group_that_is_asked_again() -> None:
+    world, worker, consumer, _plan = begun_push()
+    world.programs[GROUP] = "one"
+    worker.restart()
+    assert world.beat(consumer) is Solicitation.EPOCH_UNKNOWN
+    assert world.beat(consumer) is Solicitation.SOLICIT
+
+
+def test_after_a_restart_the_topology_is_shown_and_nobody_is_asked(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    consumer = deploy("one")
+    worker.restart()
+    assert worker.describe() == "one"
+    assert world.beat(consumer) is Solicitation.STORED
+
+
+def test_a_doubt_outlives_a_restart(world: World, worker: Worker, deploy: Deploy) -> None:
+    world.leave(deploy("one"))
+    successor = deploy("two", push=False)
+    worker.restart()
+    assert worker.describe() is None
+    assert world.beat(successor) is Solicitation.SOLICIT
+
+
+def test_a_doubt_at_one_gateway_is_one_at_the_other(world: World, worker: Worker, deploy: Deploy) -> None:
+    other = world.worker()
+    world.leave(deploy("one"))
+    successor = deploy("two", at=other, push=False)
+    assert worker.describe() is None
+    other.push(successor)
+    assert [worker.describe(), other.describe()] == ["two", "two"]
+
+
+def test_a_doubt_is_written_although_the_topics_say_so_already(world: World, worker: Worker, deploy: Deploy) -> None:
+    """What ends the doubt that they know may be on its way, and has not heard this newcomer."""
+    other = world.worker()
+    world.leave(deploy("one"))
+    first = deploy("one", push=False)
+    other.read()
+    behind = other.read_to
+    worker.push(first)  # confirmed, and the other gateway has not read it yet
+    world.leave(first)
+    decision = heartbeat(world, world.start("two", other), member_epoch=0, process="n", topology_epoch=0)
+    assert other.read_to == behind
+    other.run(decision)
+    assert [worker.describe(), other.describe()] == [None, None]
+
+
+def heartbeat(world: World, consumer: Consumer, **join: Any) -> HeartbeatDecision:
+    """A heartbeat of the consumer, or its join; the facts that it asks for are not written."""
+    message = MemberHeartbeat(
+        **{"api_version": 1, "group": GROUP, "member": consumer.member, "member_epoch": 3, **join}
+    )
+    groups = consumer.worker.groups
+    return groups.on_heartbeat(consumer.connection, message, HeartbeatResult(), now=world.now, jitter=1.0)
+
+
+def test_a_doubt_that_could_not_be_written_is_written_with_a_later_heartbeat(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    world.leave(deploy("one"))
+    newcomer, groups = world.start("two", worker), worker.groups
+    lost = heartbeat(world, newcomer, member_epoch=0, process="p", topology_epoch=0).write
+    assert lost
+    groups.on_write_failed(GROUP)
+    assert groups.state(GROUP).is_unconfirmed
+    assert heartbeat(world, newcomer).write == lost
+    assert heartbeat(world, newcomer).write is None
+    groups.on_write_failed(GROUP)
+    assert heartbeat(world, newcomer).write is None, "not at every heartbeat"
+    world.now += 5.0
+    worker.run(heartbeat(world, newcomer))
+    worker.restart()
+    assert worker.groups.state(GROUP).is_unconfirmed
+
+
+def test_stored_but_the_final_word_was_lost_it_is_asked_for_again() -> None:
+    world, worker, consumer, plan = begun_push()
+    world.programs[GROUP] = "one"
+    assert worker.groups.settle_push(plan, PushOutcome.STORED, now=world.now, jitter=1.0)
+    worker.groups.on_write_failed(GROUP)
+    assert worker.describe() is None
+    assert world.beat(consumer) is Solicitation.SOLICIT
+    worker.push(consumer)
+    assert worker.describe() == "one"
+
+
+def test_two_gateways_that_store_the_same_at_once_write_one_version(world: World, worker: Worker) -> None:
+    other = world.worker()
+    first, second = world.start("one", worker), world.start("one", other)
+    world.join(first)
+    world.join(second)
+    assert worker.begin(first).incarnation == other.begin(second).incarnation
+
+
+def test_another_topology_beside_one_that_vouches_is_the_same_life(worker: Worker, deploy: Deploy) -> None:
+    deploy("one")
+    first = worker.groups.state(GROUP).incarnation
+    deploy("two", push=False)
+    assert worker.incarnation_of_next_push("two") == first
+
+
+def test_another_topology_after_everybody_is_gone_is_another_life(world: World, worker: Worker, deploy: Deploy) -> None:
+    world.leave(deploy("one"))
+    first = worker.groups.state(GROUP).incarnation
+    deploy("two", push=False)
+    assert worker.incarnation_of_next_push("two") != first
