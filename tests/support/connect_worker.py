@@ -1,4 +1,4 @@
-"""A real Connect worker in distributed mode, in a process of its own; those of one `group` are one Connect cluster."""
+"""A real Connect worker in distributed mode, in its own process, and the records of its status topic."""
 
 import http.client
 import json
@@ -10,6 +10,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from confluent_kafka import Consumer, TopicPartition
+
+from headgate.activity.model.connect_records import TopicUsed, status_key, status_value
 from headgate.embedded.java import class_path, find_java
 
 _LOG4J = Path(__file__).with_name("clients") / "log4j2.xml"
@@ -17,12 +20,38 @@ _DEADLINE_S = 60.0
 _HOST = "127.0.0.1"
 
 
+def used(topic: str, connector: str) -> TopicUsed:
+    return TopicUsed(topic=topic, connector=connector, task=0, discover_timestamp_ms=1)
+
+
+def status_record(topic: str, connector: str) -> tuple[bytes, bytes]:
+    return status_key(topic, connector), status_value(used(topic, connector))
+
+
+def status_records(settings: Mapping[str, Any], topic: str) -> list[tuple[int, bytes, bytes | None]]:
+    """All records of a status topic of five partitions: partition, key and value."""
+    consumer = Consumer({**settings, "group.id": "raw", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(5)])
+    found, ends = [], 0
+    while ends < 5:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            ends += 1
+            continue
+        key, value = message.key(), message.value()
+        assert isinstance(key, bytes)
+        found.append((message.partition() or 0, key, None if value is None else bytes(value)))
+    consumer.close()
+    return found
+
+
 class ConnectError(AssertionError):
-    """The worker did not do what it was asked to do."""
+    """A request to the worker failed."""
 
 
 class ConnectWorker:
-    """Started when it is made; `settings` are over those that make it quick and small."""
+    """Started when it is created; workers with the same `group` are one Connect cluster."""
 
     def __init__(
         self, bootstrap: str, group: str, folder: Path, rest_port: int, settings: Mapping[str, str] | None = None
@@ -83,27 +112,27 @@ class ConnectWorker:
             self._process.wait()
 
     def stop(self) -> None:
-        """As an operator ends it."""
+        """End it as an operator does."""
         self._process.terminate()
         self._process.wait(_DEADLINE_S)
 
     def wait(self) -> None:
-        """Until it is a member of its group and answers."""
+        """Wait until it is a member of its group and responds."""
         self.until("the worker", lambda: isinstance(self.ask("GET", "/connectors"), list))
 
     def put(self, connector: str, config: Mapping[str, str]) -> None:
-        """Create it, or give it this configuration."""
+        """Create or reconfigure a connector."""
         self.ask("PUT", f"/connectors/{quote(connector, safe='')}/config", config)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """One call: its status, and its JSON, text or None; not listening yet is 503."""
+        """One request: its status, and its JSON, text or None. 503 if the worker does not listen yet."""
         connection = http.client.HTTPConnection(_HOST, self._rest_port, timeout=_DEADLINE_S)
         try:
             headers = {"Content-Type": "application/json"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             content = answer.read().decode()
-            # Connect's own errors are JSON that calls itself nothing; Jetty's, before it is ready, are pages.
+            # Errors of Connect are JSON without a content type; those of Jetty, before it is ready, are HTML.
             return answer.status, json.loads(content) if content.startswith(("{", "[")) else content or None
         except ConnectionError:
             return 503, None
@@ -111,7 +140,7 @@ class ConnectWorker:
             connection.close()
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The answer of a call that the worker may refuse for a while, because the group is not settled yet."""
+        """Repeat a request that the worker may refuse while its group rebalances."""
         by = time.monotonic() + _DEADLINE_S
         while True:
             status, answer = self.call(method, path, body)

@@ -1,7 +1,6 @@
-"""Real Connect 4.3.1 and `headgate web` side by side: after every step of connectors' lives both say the same.
+"""Real Connect 4.3.1 and `headgate web`: both return the same topics after every step.
 
-One worker with tracking on for most of it, one of another group with tracking off, and a second one for the first
-group that may not reset. Each test has connectors and topics of its own, so that their order does not matter.
+A second worker of the group may not reset. Each test has its own connectors and topics.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from headgate.activity.model.connect_records import TopicUsed, read_status, stat
 from headgate.web.tokens import Scope, add_token
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster
-from tests.support.connect_worker import ConnectWorker
+from tests.support.connect_worker import ConnectWorker, status_records
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
 from tests.support.web import Web, running_web
@@ -85,36 +84,13 @@ class Place:
 
     def raw(self, connector: str) -> list[tuple[int, bytes, bytes | None]]:
         """The records of the status topic about the topics of a connector: partition, key, value."""
-        consumer = Consumer({**self.settings, "group.id": "raw", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(self.worker.status_topic, partition, 0) for partition in range(5)])
-        found, ends = [], 0
-        while ends < 5:
-            message = consumer.poll(30)
-            assert message is not None
-            if message.error() is not None:
-                ends += 1
-                continue
-            key, value, partition = message.key(), message.value(), message.partition()
-            assert isinstance(key, bytes)
-            assert partition is not None
-            if key.startswith(b"status-topic-") and key.endswith(f":connector-{connector}".encode()):
-                found.append((partition, key, None if value is None else bytes(value)))
-        consumer.close()
-        return found
+        records = status_records(self.settings, self.worker.status_topic)
+        suffix = f":connector-{connector}".encode()
+        return [one for one in records if one[1].startswith(b"status-topic-") and one[1].endswith(suffix)]
 
 
 @pytest.fixture(scope="module")
-def untracked(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
-    """A worker of a cluster of its own, with tracking off."""
-    folder = tmp_path_factory.mktemp("untracked")
-    settings = {"topic.tracking.enable": "false"}
-    group = f"off-{uuid.uuid4().hex[:6]}"
-    with ConnectWorker(cluster.bootstrap, group, folder, port_block(), settings) as worker:
-        yield worker
-
-
-@pytest.fixture(scope="module")
-def place(cluster: Cluster, untracked: ConnectWorker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("connect")
     tokens, token_file = folder / "tokens.toml", folder / "token"
     token = add_token(tokens, name="test", scope=Scope.OPERATE, expires=datetime.now(UTC) + timedelta(days=1))
@@ -123,15 +99,12 @@ def place(cluster: Cluster, untracked: ConnectWorker, tmp_path_factory: pytest.T
         group = f"on-{uuid.uuid4().hex[:6]}"
         worker = stack.enter_context(ConnectWorker(cluster.bootstrap, group, folder / "worker", port_block()))
         worker.wait()
-        untracked.wait()
         keys = {
             "web.tokens_file": str(tokens),
             "connect.main.status_topic": worker.status_topic,
             "connect.main.config_topic": worker.config_topic,
             "connect.frozen.status_topic": worker.status_topic,
             "connect.frozen.tracking_allow_reset": False,
-            "connect.blind.status_topic": untracked.status_topic,
-            "connect.blind.tracking_enable": False,
             "activity.enable": False,
         }
         web = stack.enter_context(running_web(folder / "web", cluster.bootstrap, keys, token=token))
@@ -237,18 +210,18 @@ def test_dead_letters_of_a_tolerant_sink_are_not_its_topics(place: Place) -> Non
 async def test_connect_reads_what_headgate_wrote_and_reset(place: Place) -> None:
     name = place.name()
     source = await asyncio.to_thread(_source_with_one_line, place, name)
-    follower = ConnectStatusTopic(place.settings, status_topic=place.worker.status_topic)
-    async with follower.running():
-        await asyncio.wait_for(follower.ready(), _DEADLINE_S)
+    status = ConnectStatusTopic(place.settings, status_topic=place.worker.status_topic)
+    async with status.running():
+        await asyncio.wait_for(status.ready(), _DEADLINE_S)
         written = TopicUsed(topic=f"{name}.seen", connector=source, task=7, discover_timestamp_ms=1_794_731_901_727)
-        assert await follower.record(written)
+        assert await status.record(written)
         await asyncio.to_thread(place.agree, source, {f"{name}.lines", f"{name}.seen"})
         # Real records and ours are of one shape, byte for byte.
         for _, key, value in await asyncio.to_thread(place.raw, source):
             read = read_status(key, value)
             assert isinstance(read, TopicUsed)
             assert value == status_value(read)
-        assert await follower.reset(source) == (f"{name}.lines", f"{name}.seen")
+        assert await status.reset(source) == (f"{name}.lines", f"{name}.seen")
         await asyncio.to_thread(place.agree, source, set())
 
 
@@ -291,31 +264,6 @@ def _workers(worker: ConnectWorker) -> set[str]:
     """Those that run a task or a connector."""
     found = worker.ask("GET", "/connectors?expand=status").values()
     return {part["worker_id"] for one in found for part in (one["status"]["connector"], *one["status"]["tasks"])}
-
-
-async def test_with_tracking_off_headgate_records_and_clears(place: Place, untracked: ConnectWorker) -> None:
-    """Such a worker refuses both calls and writes no tombstone when a connector is deleted: the follower does."""
-    source = place.name()
-    path = f"/connectors/{source}/topics"
-    for method, where in (("GET", path), ("PUT", f"{path}/reset")):
-        refused = await asyncio.to_thread(untracked.call, method, where)
-        assert refused[0] == 403
-        assert await asyncio.to_thread(place.web.call, method, f"/connect/blind{where}") == refused
-    config = file_source(place.file(source, "one"), await asyncio.to_thread(place.topic, f"{source}.lines"))
-    await asyncio.to_thread(untracked.put, source, config)
-    follower = ConnectStatusTopic(
-        place.settings, status_topic=untracked.status_topic, config_topic=untracked.config_topic
-    )
-    async with follower.running():
-        await asyncio.wait_for(follower.ready(), _DEADLINE_S)
-        assert follower.topics.of(source) == ()
-        used = TopicUsed(topic=f"{source}.lines", connector=source, task=0, discover_timestamp_ms=1)
-        assert await follower.record(used)
-        assert follower.topics.of(source) == (f"{source}.lines",)
-        await asyncio.to_thread(untracked.ask, "DELETE", f"/connectors/{source}")
-        async with asyncio.timeout(_DEADLINE_S):
-            while follower.topics.of(source) or not follower.is_deleted(source):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
 
 
 def test_the_command_works_with_connect_and_with_headgate(place: Place) -> None:

@@ -73,23 +73,25 @@ async def _life(cluster: Cluster, worker: ConnectWorker, name: str, gateway: Gat
     lines, source, sink = f"{name}.lines", f"{name}-the-source", f"{name}-the-sink"
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n", encoding="utf-8")
-    follower = ConnectStatusTopic(dict(cluster.client_config()), status_topic=worker.status_topic)
-    async with follower.running():
-        await asyncio.wait_for(follower.ready(), _DEADLINE_S)
+    status = ConnectStatusTopic(dict(cluster.client_config()), status_topic=worker.status_topic)
+    async with status.running():
+        await asyncio.wait_for(status.ready(), _DEADLINE_S)
         await asyncio.to_thread(worker.put, source, file_source(file, lines))
         await asyncio.to_thread(worker.put, sink, file_sink(tmp_path / "out.txt", topics=lines))
         for connector in (source, sink):
-            await until(f"the topics of {connector}", lambda: follower.topics.of(connector) == (lines,))  # noqa: B023
-        assert set(follower.topics.connectors()) == {source, sink}
-        assert worker.call("GET", f"/connectors/{source}/topics")[0] == 403  # Connect itself tracks nothing
-        assert await follower.reset(source) == (lines,)
-        assert follower.topics.of(source) == ()
+            await until(f"the topics of {connector}", lambda: status.topics.of(connector) == (lines,))  # noqa: B023
+        assert set(status.topics.connectors()) == {source, sink}
+        path = f"/connectors/{source}/topics"
+        refused = (403, {"error_code": 403, "message": "Topic tracking is disabled."})
+        assert worker.call("GET", path) == worker.call("PUT", f"{path}/reset") == refused
+        assert await status.reset(source) == (lines,)
+        assert status.topics.of(source) == ()
         with file.open("a", encoding="utf-8") as more:
             more.write("three\n")
-        await until("its next use", lambda: follower.topics.of(source) == (lines,))
+        await until("its next use", lambda: status.topics.of(source) == (lines,))
         for connector in (source, sink):
             await asyncio.to_thread(worker.ask, "DELETE", f"/connectors/{connector}")
-            await until(f"the end of {connector}", lambda: follower.topics.of(connector) == ())  # noqa: B023
+            await until(f"the end of {connector}", lambda: status.topics.of(connector) == ())  # noqa: B023
     await until("its uses to be reported", lambda: gateway.metric("headgate_activity_recorded_total") >= 3)
     facts = ActivityFacts(cluster.client_config(), f"{name}.facts.")
     wrote, read = facts.of(lines, "write"), facts.of(lines, "read")

@@ -169,22 +169,6 @@ def test_copies_and_compaction_change_nothing(records: list[TopicStatus], data: 
     assert folded(twice) == folded(records) == folded(survivors)
 
 
-@given(RECORDS, RECORDS, st.lists(st.booleans(), max_size=60))
-def test_partitions_may_be_read_in_any_interleaving(
-    first: list[TopicStatus], second: list[TopicStatus], turns: list[bool]
-) -> None:
-    """A key lies in one partition, so only the order inside of one counts."""
-    one = [record for record in first if record.topic != "v"]
-    other = [record for record in second if record.topic == "v"]
-    merged: list[TopicStatus] = []
-    left, right = list(one), list(other)
-    for turn in turns:
-        source = left if turn else right
-        if source:
-            merged.append(source.pop(0))
-    assert folded(merged + left + right) == folded(one + other)
-
-
 @pytest.mark.parametrize("at", range(4))
 def test_a_reset_interleaved_with_recording_has_two_legal_outcomes(at: int) -> None:
     """A reset sends one tombstone for each topic it knew; a task records at any moment between (no happens-before)."""
@@ -195,12 +179,6 @@ def test_a_reset_interleaved_with_recording_has_two_legal_outcomes(at: int) -> N
     # Recorded behind its own tombstone it stays; recorded before it, it is gone until the task says it again.
     assert folded(log) == ({"c": ("t",)} if at >= 1 else {})
     assert folded([*log, used("t", "c")]) == {"c": ("t",)}
-
-
-def test_a_partial_reset_leaves_the_rest_and_a_second_attempt_takes_it() -> None:
-    log: list[TopicStatus] = [used("t", "c"), used("u", "c"), reset("t", "c")]
-    assert folded(log) == {"c": ("u",)}
-    assert folded([*log, reset("t", "c"), reset("u", "c")]) == {}
 
 
 def test_an_unknown_connector_has_no_topics() -> None:

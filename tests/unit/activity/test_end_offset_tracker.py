@@ -12,84 +12,67 @@ from headgate.activity.model.end_offset_tracker import (
 
 T, RECREATED, NEW = TopicKey("t", "id-1"), TopicKey("t", "id-2"), TopicKey("new", "id-3")
 HOUR = 3_600_000
-Ends = dict[TopicKey, dict[int, int | None]]
+Poll = tuple[dict[TopicKey, dict[int, int | None]], dict[str, int]]  # end offsets, and the growth by topic id
+CASES: dict[str, list[Poll]] = {
+    "growth is reported, and the first poll is the baseline": [
+        ({T: {0: 100, 1: 50}}, {}),
+        ({T: {0: 107, 1: 50}}, {"id-1": 7}),
+        ({T: {0: 107, 1: 50}}, {}),
+    ],
+    "a topic created after the first poll counts from offset 0": [
+        ({T: {0: 100}}, {}),
+        ({T: {0: 100}, NEW: {0: 3, 1: 4}}, {"id-3": 7}),
+        ({T: {0: 100}, NEW: {0: 4, 1: 4}}, {"id-3": 1}),
+    ],
+    "a new topic whose leaders do not answer yet counts from offset 0 later": [
+        ({}, {}),
+        ({NEW: {0: None, 1: 2}}, {"id-3": 2}),
+        ({NEW: {0: 5, 1: 2}}, {"id-3": 5}),
+    ],
+    "a topic that is deleted and created again is a new topic": [
+        ({T: {0: 100}}, {}),
+        ({RECREATED: {0: 3}}, {"id-2": 3}),
+    ],
+    "a topic that a poll did not list keeps its end offsets": [
+        ({T: {0: 100}}, {}),
+        ({}, {}),
+        ({T: {0: 105}}, {"id-1": 5}),
+    ],
+    "a partition that the first poll could not read begins with its first end offset": [
+        ({T: {0: 100, 1: None}}, {}),
+        ({T: {0: 100, 1: 1000}}, {}),
+        ({T: {0: 100, 1: 1003}}, {"id-1": 3}),
+    ],
+    "an added partition counts from offset 0, and an unavailable one is caught up later": [
+        ({T: {0: 100, 1: 10}}, {}),
+        ({T: {0: 101, 1: None, 2: 5}}, {"id-1": 6}),
+        ({T: {0: 101, 1: 12, 2: 5}}, {"id-1": 2}),
+    ],
+    "a truncated log counts from its new end": [
+        ({T: {0: 100}}, {}),
+        ({T: {0: 90}}, {}),
+        ({T: {0: 91}}, {"id-1": 1}),
+    ],
+}
 
 
-class Polls:
-    """A tracker that is polled every second."""
-
-    def __init__(self) -> None:
-        self.tracker = EndOffsetTracker()
-        self.now_ms = 0
-
-    def poll(self, topics: Ends, *, is_complete: bool = True) -> dict[str, int]:
-        """The records that were appended, by topic id."""
-        self.now_ms += 1000
-        appended = self.tracker.update(EndOffsets(topics=topics, is_complete=is_complete), self.now_ms)
-        assert all((one.since_ms, one.until_ms) == (self.now_ms - 1000, self.now_ms) for one in appended)
-        return {one.topic.id: one.records for one in appended}
+def growth(tracker: EndOffsetTracker, ends: EndOffsets, now_ms: int) -> dict[str, int]:
+    return {one.topic.id: one.records for one in tracker.update(ends, now_ms)}
 
 
-def test_growth_between_two_polls_is_reported_and_the_first_poll_is_the_baseline() -> None:
-    polls = Polls()
-    assert polls.poll({T: {0: 100, 1: 50}}) == {}
-    assert polls.poll({T: {0: 107, 1: 50}}) == {"id-1": 7}
-    assert polls.poll({T: {0: 107, 1: 50}}) == {}
-
-
-def test_a_topic_created_after_the_first_poll_counts_from_offset_0() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100}})
-    assert polls.poll({T: {0: 100}, NEW: {0: 3, 1: 4}}) == {"id-3": 7}
-    assert polls.poll({T: {0: 100}, NEW: {0: 4, 1: 4}}) == {"id-3": 1}
-
-
-def test_a_new_topic_whose_leaders_do_not_answer_yet_counts_from_offset_0_later() -> None:
-    polls = Polls()
-    polls.poll({})
-    assert polls.poll({NEW: {0: None, 1: 2}}) == {"id-3": 2}
-    assert polls.poll({NEW: {0: 5, 1: 2}}) == {"id-3": 5}
-
-
-def test_a_topic_that_is_deleted_and_created_again_is_a_new_topic() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100}})
-    assert polls.poll({RECREATED: {0: 3}}) == {"id-2": 3}
-
-
-def test_a_topic_that_a_poll_did_not_list_keeps_its_end_offsets() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100}})
-    polls.poll({})
-    assert polls.poll({T: {0: 105}}) == {"id-1": 5}
+@pytest.mark.parametrize("polls", CASES.values(), ids=CASES)
+def test_growth_between_two_polls(polls: list[Poll]) -> None:
+    tracker = EndOffsetTracker()
+    for number, (topics, expected) in enumerate(polls, start=1):
+        assert growth(tracker, EndOffsets(topics=topics), 1000 * number) == expected
 
 
 def test_topics_missing_from_an_incomplete_first_poll_are_not_new() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100}}, is_complete=False)
-    assert polls.poll({T: {0: 101}, NEW: {0: 1000}}) == {"id-1": 1}
-    assert polls.poll({T: {0: 101}, NEW: {0: 1002}, RECREATED: {0: 4}}) == {"id-3": 2, "id-2": 4}
-
-
-def test_a_partition_that_the_first_poll_could_not_read_begins_with_its_first_end_offset() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100, 1: None}})
-    assert polls.poll({T: {0: 100, 1: 1000}}) == {}
-    assert polls.poll({T: {0: 100, 1: 1003}}) == {"id-1": 3}
-
-
-def test_an_added_partition_counts_from_offset_0_and_an_unavailable_one_is_caught_up_later() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100, 1: 10}})
-    assert polls.poll({T: {0: 101, 1: None, 2: 5}}) == {"id-1": 6}
-    assert polls.poll({T: {0: 101, 1: 12, 2: 5}}) == {"id-1": 2}
-
-
-def test_a_truncated_log_reports_nothing_and_counts_from_its_new_end() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 100}})
-    assert polls.poll({T: {0: 90}}) == {}
-    assert polls.poll({T: {0: 91}}) == {"id-1": 1}
+    tracker = EndOffsetTracker()
+    assert growth(tracker, EndOffsets(topics={T: {0: 100}}, is_complete=False), 1) == {}
+    assert growth(tracker, EndOffsets(topics={T: {0: 101}, NEW: {0: 1000}}), 2) == {"id-1": 1}
+    last = EndOffsets(topics={T: {0: 101}, NEW: {0: 1002}, RECREATED: {0: 4}})
+    assert growth(tracker, last, 3) == {"id-3": 2, "id-2": 4}
 
 
 def test_a_poll_at_an_earlier_time_reports_nothing() -> None:
@@ -101,11 +84,12 @@ def test_a_poll_at_an_earlier_time_reports_nothing() -> None:
 
 
 def test_the_end_offsets_of_deleted_topics_are_bounded() -> None:
-    polls = Polls()
-    polls.poll({T: {0: 1}})
+    tracker = EndOffsetTracker()
+    growth(tracker, EndOffsets(topics={T: {0: 1}}), 1)
     for number in range(11):
-        polls.poll({TopicKey(str(one), f"{number}-{one}"): {0: 0} for one in range(1000)})
-    assert polls.poll({T: {0: 1}}) == {"id-1": 1}  # forgotten, so it is a new topic
+        others = {TopicKey(str(one), f"{number}-{one}"): {0: 0} for one in range(1000)}
+        growth(tracker, EndOffsets(topics=others), number + 2)
+    assert growth(tracker, EndOffsets(topics={T: {0: 1}}), 20) == {"id-1": 1}  # forgotten, so it is a new topic
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
-"""An application without a server: a fake cluster behind it, and calls as a server would hand them over."""
+"""The application without a server: fakes of what it reads, and requests as a server passes them on."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from headgate.activity.model.connect_records import ActiveTopics, TopicReset, TopicUsed
+from headgate.activity.model.connect_records import ActiveTopics, TopicReset
 from headgate.base.errors import ClusterError
 from headgate.web.access import Access
 from headgate.web.application import make_application
@@ -29,8 +29,8 @@ class FakeClock:
 
 
 @dataclass
-class FakeStatus:
-    """A cluster's active topics in memory; `failing` is what a reset says."""
+class FakeTopics:
+    """Active topics in memory; `failing` is the error of a reset."""
 
     topics: ActiveTopics = field(default_factory=ActiveTopics)
     is_ready: bool = True
@@ -39,21 +39,13 @@ class FakeStatus:
 
     def use(self, connector: str, *topics: str) -> None:
         for topic in topics:
-            self.topics.apply(TopicUsed(topic=topic, connector=connector, task=0, discover_timestamp_ms=1))
+            self.topics.add(topic, connector)
 
-    async def reset(self, connector: str) -> tuple[str, ...]:
+    async def reset(self, connector: str) -> None:
         if self.failing is not None:
             raise ClusterError(self.failing)
-        known = self.topics.of(connector)
-        for topic in known:
+        for topic in self.topics.of(connector):
             self.topics.apply(TopicReset(topic=topic, connector=connector))
-        return known
-
-
-@dataclass
-class FakeWire:
-    topics: ActiveTopics = field(default_factory=ActiveTopics)
-    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,9 +63,9 @@ class Answer:
 class Stage:
     """Two clusters: `main`, the first, and `other`."""
 
-    main: Any = field(default_factory=FakeStatus)
-    other: Any = field(default_factory=FakeStatus)
-    wire: Any = field(default_factory=FakeWire)
+    main: Any = field(default_factory=FakeTopics)
+    other: Any = field(default_factory=FakeTopics)
+    wire: Any = field(default_factory=FakeTopics)
     tracking: bool = True
     allow_reset: bool = True
     has_clusters: bool = True
@@ -104,21 +96,15 @@ class Stage:
         headers: Mapping[str, str] | None = None,
         host: tuple[str, ...] = ("127.0.0.1:8080",),
     ) -> Answer:
-        """`path` as it is behind the server: percent signs are gone."""
+        """`path` is decoded, as a server passes it on."""
         lines = [("host", one) for one in host] + [(name.lower(), text) for name, text in (headers or {}).items()]
         scope = {
             "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
             "method": method,
-            "scheme": "http",
             "path": path,
-            "raw_path": path.encode(),
             "query_string": query.encode(),
-            "root_path": "",
             "headers": [(name.encode(), text.encode()) for name, text in lines],
             "client": (client, 50_000),
-            "server": ("127.0.0.1", 8080),
         }
         sent: list[Message] = []
 
@@ -129,10 +115,5 @@ class Stage:
             sent.append(message)
 
         await self.application()(scope, receive, send)
-        body = b"".join(message.get("body", b"") for message in sent[1:])
-        return Answer(sent[0]["status"], body, dict(_decoded(sent[0]["headers"])))
-
-
-def _decoded(headers: list[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
-    for name, text in headers:
-        yield name.decode(), text.decode()
+        found = {name.decode(): text.decode() for name, text in sent[0]["headers"]}
+        return Answer(sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]), found)

@@ -29,21 +29,14 @@ async def test_allowed_hosts(stage: Stage, host: str) -> None:
     assert (await stage.call("GET", TOPICS, host=(host,))).status == 200
 
 
+HOSTILE = (
+    "evil.example evil.example:8080 127.0.0.1.evil.example localhost:8080:1 localhost:x localhost@evil.example ::1"
+)
+
+
 @pytest.mark.parametrize(
     "host",
-    [
-        (),
-        ("",),
-        ("evil.example",),
-        ("evil.example:8080",),
-        ("127.0.0.1.evil.example",),
-        ("localhost:8080:1",),
-        ("localhost:x",),
-        ("localhost@evil.example",),
-        ("::1",),
-        ("localhost", "evil.example"),
-        ("evil.example", "localhost"),
-    ],
+    [(), ("",), *((one,) for one in HOSTILE.split()), ("localhost", "evil.example"), ("evil.example", "localhost")],
 )
 async def test_another_host_is_refused_before_anything_happens(stage: Stage, host: tuple[str, ...]) -> None:
     answer = await stage.call("PUT", RESET, host=host)
