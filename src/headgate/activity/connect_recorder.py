@@ -9,9 +9,8 @@ has authenticated, because any client can choose the client id `connector-produc
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import structlog
 
@@ -23,8 +22,6 @@ from headgate.activity.topic_resolver import TopicResolver
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.tasks import retry
-from headgate.config.model import Config, ConnectConfig
-from headgate.kafka.topics import client_settings
 
 log = structlog.get_logger()
 
@@ -87,22 +84,3 @@ class ConnectRecorder:
                     self.recorded += 1
                     log.info("active topic recorded", connector=connector, topic=topic.name, task=task)
             self._pending.pop((principal, connector, topic), None)
-
-
-@asynccontextmanager
-async def status_topics(config: Config) -> AsyncIterator[dict[str, list[ConnectStatusTopic]]]:
-    """The status topics to record in, by principal; they are read until the block ends."""
-    topics: dict[str, list[ConnectStatusTopic]] = {}
-    async with AsyncExitStack() as stack:
-        recorded = [one for one in config.connect.values() if is_recorded(one)]
-        settings: dict[str, Any] = await asyncio.to_thread(client_settings, config.upstream) if recorded else {}
-        for one in recorded:
-            topic = ConnectStatusTopic(settings, status_topic=one.status_topic, config_topic=one.config_topic)
-            await stack.enter_async_context(topic.running())
-            for principal in one.principals:
-                topics.setdefault(principal, []).append(topic)
-        yield topics
-
-
-def is_recorded(cluster: ConnectConfig) -> bool:
-    return cluster.record and cluster.tracking_enable and bool(cluster.principals)

@@ -60,28 +60,19 @@ class ConnectStatusTopic:
     ) -> None:
         """Without `config_topic`, resetting deleted connectors is left to Connect."""
         self._status_topic = status_topic
-        self._topics = ActiveTopics()
+        self.topics = ActiveTopics()
         self._deleted = DeletedConnectors()
         self._warnings = _SkippedRecordLog(clock or SystemClock(), status_topic)
         self._deletions_changed = asyncio.Event()
         self._writer = RecordWriter({**settings, "partitioner": _JAVA_PARTITIONER})
+        options: dict[str, Any] = {"every_partition": True, "forget": lambda _: None}
         self._status: FactReader[list[TopicStatus] | None] = FactReader(
-            settings,
-            topic=status_topic,
-            every_partition=True,
-            digest=self._decode,
-            forget=lambda _: None,
-            take=self._apply,
+            settings, topic=status_topic, digest=self._decode, take=self._apply, **options
         )
         self._configs: FactReader[list[ConnectorConfigured] | None] | None = None
         if config_topic is not None:
             self._configs = FactReader(
-                settings,
-                topic=config_topic,
-                every_partition=True,
-                digest=_decode_configs,
-                forget=lambda _: None,
-                take=self._apply_configs,
+                settings, topic=config_topic, digest=_decode_configs, take=self._apply_configs, **options
             )
 
     @asynccontextmanager
@@ -118,10 +109,6 @@ class ConnectStatusTopic:
             found = f"{self._status_topic} has not been read to its end yet"
         return found if found is not None or self._configs is None else self._configs.problem
 
-    @property
-    def topics(self) -> ActiveTopics:
-        return self._topics
-
     def is_deleted(self, connector: str) -> bool:
         """Whether the config topic says so; always False without a config topic."""
         return connector in self._deleted
@@ -133,7 +120,7 @@ class ConnectStatusTopic:
         fails: the caller retries with the next use.
         """
         self._require_ready()
-        if self._topics.has(used.topic, used.connector) or self.is_deleted(used.connector):
+        if self.topics.has(used.topic, used.connector) or self.is_deleted(used.connector):
             return False
         if not is_writable(used.topic, used.connector):
             return False
@@ -146,7 +133,7 @@ class ConnectStatusTopic:
         Not atomic: after a `ClusterError` some may be written, and a second attempt writes the rest.
         """
         self._require_ready()
-        topics = self._topics.of(connector)
+        topics = self.topics.of(connector)
         for first in range(0, len(topics), _RECORDS_PER_WRITE):
             await self._append(
                 [(status_key(topic, connector), None) for topic in topics[first : first + _RECORDS_PER_WRITE]]
@@ -179,7 +166,7 @@ class ConnectStatusTopic:
         await configs.replayed.wait()
         while True:
             self._deletions_changed.clear()
-            for connector in self._deleted.still_active(self._topics):
+            for connector in self._deleted.still_active(self.topics):
                 try:
                     topics = await self.reset(connector)
                 except ClusterError as failure:
@@ -194,10 +181,10 @@ class ConnectStatusTopic:
 
     def _apply(self, records: list[TopicStatus] | None) -> None:
         if records is None:
-            self._topics.clear()
+            self.topics.clear()
             return
         for one in records:
-            self._topics.apply(one)
+            self.topics.apply(one)
             if one.connector in self._deleted:
                 self._deletions_changed.set()
 

@@ -40,7 +40,7 @@ class _SingleTopicRequests(FastPath):
         self._interval = interval
         self._error_at = error_at + 1  # the lower byte: it is not zero in any of Kafka's error codes
         self._touch = touch
-        self.sent = 0
+        self.sent = 0  # bytes, until the response
         self.left = _SAMPLE_EVERY
 
     def on_response(self, view: memoryview, pos: int, end: int, length: int) -> None:  # noqa: ARG002
@@ -57,29 +57,35 @@ class _SingleTopicRequests(FastPath):
 
 
 class _MultiTopicRequests(FastPath):
-    """The Produce requests of one connection to several topics, most of which are skipped."""
+    """The requests of one connection with several topics, most of which are skipped."""
 
-    __slots__ = ("_left", "_now", "_until", "skipped")
+    __slots__ = ("_left", "_now", "_skipped", "_until")
 
     def __init__(self, now: Now) -> None:
         self._now = now
         self._left = 0
         self._until = 0.0
-        self.skipped = 0  # bytes
+        self._skipped = 0  # bytes
 
-    def skip_some(self, topics: int) -> None:
-        self._left = min(_MOST_SKIPPED, _SKIPPED_PER_TOPIC * topics)
+    def learn_topics(self, count: int) -> None:
+        """Skip some of the next requests, depending on the number of topics."""
+        self._left = min(_MOST_SKIPPED, _SKIPPED_PER_TOPIC * count)
         self._until = self._now() + _MOST_SKIPPED_S
+
+    def take_skipped(self) -> int:
+        """The bytes that were skipped since the last call."""
+        size, self._skipped = self._skipped, 0
+        return size
 
     def skip(self, length: int) -> "_MultiTopicRequests | None":
         """Skip a request; None if it has to be parsed."""
         if not self._left or self._now() > self._until:
             return None
         self._left -= 1
-        self.skipped += length
+        self._skipped += length
         return self
 
-    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> None:
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
         """The response is skipped."""
 
 
@@ -125,42 +131,27 @@ class ProduceFastPath(FastPath):
             self._single[prefix] = _SingleTopicRequests(interval, error_at, self._touch)
 
     def learn_multi(self, prefix: bytes, topics: int) -> None:
-        """Requests with this prefix have several topics: skip some."""
+        """Requests with this prefix have several topics."""
         if prefix not in self._multi and len(self._multi) >= _MOST_MULTI_TOPIC:
             self._multi.clear()
-        self._multi.setdefault(prefix, _MultiTopicRequests(self._now)).skip_some(topics)
+        self._multi.setdefault(prefix, _MultiTopicRequests(self._now)).learn_topics(topics)
 
     def take_skipped(self, prefix: bytes | None) -> int:
         """The bytes of requests with this prefix that were skipped since the last call."""
         known = None if prefix is None else self._multi.get(prefix)
-        if known is None:
-            return 0
-        size, known.skipped = known.skipped, 0
-        return size
+        return 0 if known is None else known.take_skipped()
 
 
-class FetchFastPath(FastPath):
+class FetchFastPath(_MultiTopicRequests):
     """The Fetch requests of one connection."""
 
-    __slots__ = (
-        "_by_id",
-        "_client_id",
-        "_count_at",
-        "_empty",
-        "_flexible",
-        "_known",
-        "_left",
-        "_now",
-        "_parse",
-        "_skipped",
-        "_touch",
-        "_until",
-    )
+    __slots__ = ("_by_id", "_client_id", "_count_at", "_empty", "_flexible", "_known", "_parse", "_touch")
 
     def __init__(
         self, form: Form, client_id: str | None, parse: "Callable[[FetchFastPath], object]", touch: Touch, now: Now
     ) -> None:
         """`parse` returns the context of a response that has to be parsed."""
+        super().__init__(now)
         text = b"" if client_id is None else client_id.encode(errors="replace")
         self._client_id = b"\xff\xff" if client_id is None else len(text).to_bytes(2, "big") + text
         self._by_id = form.by_id
@@ -168,12 +159,8 @@ class FetchFastPath(FastPath):
         self._count_at = 8 + form.flexible + form.head
         self._empty = self._count_at - 4 + (2 if form.flexible else 4)  # the length of a response without topics
         self._parse = parse
-        self._now = now
         self._touch = touch
         self._known: dict[bytes, Interval] = {}
-        self._left = 0
-        self._until = 0.0
-        self._skipped = 0
 
     def on_request(self, view: memoryview, pos: int, end: int, length: int) -> "FetchFastPath | None":  # noqa: ARG002
         begin = pos + _CLIENT_ID_AT
@@ -236,12 +223,3 @@ class FetchFastPath(FastPath):
         if len(self._known) >= _MOST_TOPICS:
             self._known.clear()
         self._known[topic] = interval
-
-    def learn_multi(self, topics: int) -> None:
-        """Responses have several topics: skip some."""
-        self._left = min(_MOST_SKIPPED, _SKIPPED_PER_TOPIC * topics)
-        self._until = self._now() + _MOST_SKIPPED_S
-
-    def take_skipped(self) -> int:
-        size, self._skipped = self._skipped, 0
-        return size

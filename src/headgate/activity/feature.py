@@ -3,17 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
-from headgate.activity.connect_recorder import ConnectRecorder, is_recorded, status_topics
+from headgate.activity.connect_recorder import ConnectRecorder
+from headgate.activity.connect_status_topic import ConnectStatusTopic
 from headgate.activity.end_offset_poller import EndOffsetPoller, read_end_offsets
 from headgate.activity.interceptors import GroupMembershipInterceptor, TopicUsageInterceptor
 from headgate.activity.model.end_offset_tracker import EndOffsets
-from headgate.activity.service import ActivityService, fact_writer_opener
-from headgate.activity.topic_resolver import TopicResolver, metadata_look_up
+from headgate.activity.service import ActivityService
+from headgate.activity.topic_resolver import TopicResolver, look_up_topics
 from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
 from headgate.config.model import Config
 from headgate.kafka.connections import dialler_of
+from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.topics import client_settings, find_origin
 from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.principals import Principals
 
@@ -36,20 +40,19 @@ class ActivityFeature(Feature):
         self._config = config
         self._worker = worker
         self._clock = SystemClock()
-        self._topics = TopicResolver(metadata_look_up(config.upstream))
+        self._topics = TopicResolver(partial(look_up_topics, config.upstream))
         connect_principals = {name for one in config.connect.values() for name in one.principals}
         self._tracker = UsageTracker(principals, self._topics, self._clock, connect_principals=connect_principals)
         self._usage = TopicUsageInterceptor(self._tracker)
         self.interceptors = (self._usage, GroupMembershipInterceptor(self._tracker))
-        self._service = ActivityService(self._tracker, self._clock, fact_writer_opener(config, worker))
+        self._service = ActivityService(self._tracker, self._clock, self._open_writer)
         self._recorder: ConnectRecorder | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            if any(map(is_recorded, self._config.connect.values())):
-                topics = await stack.enter_async_context(status_topics(self._config))
-                self._recorder = ConnectRecorder(topics, self._topics, self._clock)
+            if status_topics := await self._read_status_topics(stack):
+                self._recorder = ConnectRecorder(status_topics, self._topics, self._clock)
                 self._service.on_used = self._recorder.on_used
                 self._service.spawn(self._recorder.run)
             if self._worker == 0:
@@ -57,6 +60,30 @@ class ActivityFeature(Feature):
                 self._service.spawn(poller.run)
             await stack.enter_async_context(self._service.running())
             yield
+
+    async def _read_status_topics(self, stack: AsyncExitStack) -> dict[str, list[ConnectStatusTopic]]:
+        """The status topics of clusters with `record = true`, by the principals of their workers."""
+        topics: dict[str, list[ConnectStatusTopic]] = {}
+        for one in self._config.connect.values():
+            if one.record and one.tracking_enable and one.principals:
+                settings = await asyncio.to_thread(client_settings, self._config.upstream)
+                topic = ConnectStatusTopic(settings, status_topic=one.status_topic, config_topic=one.config_topic)
+                await stack.enter_async_context(topic.running())
+                for principal in one.principals:
+                    topics.setdefault(principal, []).append(topic)
+        return topics
+
+    async def _open_writer(self) -> FactWriter:
+        """A writer of `headgate.activity`; the topic is created if it does not exist."""
+        settings = await asyncio.to_thread(client_settings, self._config.upstream)
+        origin = await find_origin(self._config, self._worker, settings, "activity")
+        writer = FactWriter(settings, prefix=self._config.facts.prefix, origin=origin)
+        try:
+            await writer.open("activity")
+        except BaseException:
+            await writer.close()
+            raise
+        return writer
 
     async def _read_end_offsets(self) -> EndOffsets:
         dialler = await asyncio.to_thread(dialler_of, self._config.upstream)

@@ -176,7 +176,7 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
             if fast_path is not None:
                 fast_path.learn(topic, interval)
         if fast_path is not None and fetch.response.topics > 1:
-            fast_path.learn_multi(fetch.response.topics)
+            fast_path.learn_topics(fetch.response.topics)
 
     def _add(self, interval: Interval, size: int) -> None:
         interval.bytes += size

@@ -17,15 +17,12 @@ from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.tasks import TaskSet, retry, run_forever
-from headgate.config.model import Config
 from headgate.facts import ActivityObserved, Fact
 from headgate.facts.observations import Software
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import client_settings, find_origin
 
 log = structlog.get_logger()
 
-_SUFFIX: Final = "activity"
 _RETRY_S: Final = 5.0
 _SWEEP_S: Final = 1.0
 _FACTS_PER_WRITE: Final = 50  # encoding one takes about 20 microseconds of the event loop
@@ -172,20 +169,3 @@ def fact_of(report: UsageReport, at: int) -> ActivityObserved:
         software=None if software is None else Software(name=software[0], version=software[1]),
         host=report.client.host or None,
     )
-
-
-def fact_writer_opener(config: Config, worker: int) -> Callable[[], Awaitable[FactWriter]]:
-    """Opens a writer of `headgate.activity`, and creates the topic if it does not exist."""
-
-    async def open_writer() -> FactWriter:
-        settings = await asyncio.to_thread(client_settings, config.upstream)
-        origin = await find_origin(config, worker, settings, _SUFFIX)
-        writer = FactWriter(settings, prefix=config.facts.prefix, origin=origin)
-        try:
-            await writer.open(_SUFFIX)
-        except BaseException:
-            await writer.close()
-            raise
-        return writer
-
-    return open_writer

@@ -76,17 +76,13 @@ class TopicResolver:
                 del self._unresolved[carried]
 
 
-def metadata_look_up(upstream: UpstreamConfig) -> LookUp:
-    """Looks topics up with Metadata requests of the service account, which needs DESCRIBE on them."""
-
-    async def look_up(names: Sequence[str], ids: Sequence[bytes]) -> NamesAndIds:
-        dialler = await asyncio.to_thread(dialler_of, upstream)
-        topics = [MetadataRequestTopic(name=name) for name in names]
-        topics += [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
+async def look_up_topics(upstream: UpstreamConfig, names: Sequence[str], ids: Sequence[bytes]) -> NamesAndIds:
+    """Send a Metadata request as the service account, which needs DESCRIBE on the topics."""
+    dialler = await asyncio.to_thread(dialler_of, upstream)
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    topics += [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
+    async with Connections(dialler) as connections:
+        link = await connections.bootstrap()
         request = MetadataRequest(topics=tuple(topics), allow_auto_topic_creation=False)
-        async with Connections(dialler) as connections:
-            link = await connections.bootstrap()
-            answer = await link.ask(request, lowest=12, highest=13)
-        return [(one.name, one.topic_id) for one in answer.topics if not one.error_code and one.name]
-
-    return look_up
+        response = await link.ask(request, lowest=12, highest=13)
+    return [(one.name, one.topic_id) for one in response.topics if not one.error_code and one.name]
