@@ -6,7 +6,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from headgate.embedded.java import JARS, find_java
+from headgate.embedded.java import find_java, jars_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,5 +49,5 @@ def _line(file: str, name: str) -> str:
 
 
 def _kafka() -> str:
-    jars = sorted((JARS / "broker").glob("kafka-server-[0-9]*.jar"))
+    jars = sorted((jars_folder() / "broker").glob("kafka-server-[0-9]*.jar"))
     return jars[-1].stem.removeprefix("kafka-server-") if jars else "unknown"

@@ -20,7 +20,7 @@ from pathlib import Path
 from bench import machine
 from bench.processes import cpu_seconds, resident_mb
 from headgate.embedded import ClusterSpec, EmbeddedKafka
-from headgate.embedded.properties import QUICK_SETTINGS
+from headgate.embedded.spec import QUICK_SETTINGS
 from tests.support.certificates import make_certificates
 from tests.support.cluster import Cluster
 from tests.support.ports import port_block

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headgate.embedded import Access, ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
-from headgate.embedded.properties import QUICK_SETTINGS
+from headgate.embedded import ClusterAccess, ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
+from headgate.embedded.spec import QUICK_SETTINGS
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.ports import port_block
 
@@ -51,6 +51,7 @@ class Cluster:
         config: ClientConfig = {
             "bootstrap.servers": bootstrap or self.kafka.bootstrap_of(protocol),
             "security.protocol": str(protocol),
+            "log_level": 0,  # a broker that is down would flood the output of a test
         }
         if _is_sasl(protocol):
             config |= {
@@ -112,7 +113,7 @@ def full_spec(
         # Four listeners of three nodes leave too little room in one block for the cluster's own ports.
         private_port=port_block(),
         tls=TlsFiles(keystore=certificates.server_keystore, truststore=certificates.ca),
-        access=Access(users=USERS, authorizer=True, super_users=super_users),
+        access=ClusterAccess(users=USERS, authorizer=True, super_users=super_users),
         settings={**QUICK_SETTINGS, **(settings or {})},
     )
 

@@ -5,9 +5,9 @@ import re
 from typing import Any
 from zipfile import ZipFile
 
-from headgate.embedded.java import JARS
+from headgate.embedded.java import jars_folder
 
-JAR = JARS / "clients" / "kafka-clients-4.4.0.jar"
+JAR = jars_folder() / "clients" / "kafka-clients-4.4.0.jar"
 Definition = dict[str, Any]
 
 

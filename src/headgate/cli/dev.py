@@ -22,7 +22,7 @@ from headgate.cli.features import FAMILIES, check_features, make_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.cli.web import create_web, wait_until_read
 from headgate.config import Config, load
-from headgate.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, Patience, StartGivenUpError
+from headgate.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, StartGivenUpError, StartOptions
 from headgate.proxy.server import Gateway
 from headgate.sample.billing import DOWN
 from headgate.sample.programs import APPLICATION, DEMO, Sample
@@ -124,7 +124,7 @@ def _hint(config: Config, parts: Sequence[Sample | DevPipeline]) -> str:
 async def _start(kafka: EmbeddedKafka, stopped: Stopped) -> None:
     """Start Kafka on a thread, so that a signal can still end it."""
     given_up = threading.Event()
-    patience = Patience(progress=lambda text: print(f"headgate: {text}", file=sys.stderr), give_up=given_up.is_set)
+    patience = StartOptions(progress=lambda text: print(f"headgate: {text}", file=sys.stderr), give_up=given_up.is_set)
     start = asyncio.create_task(asyncio.to_thread(kafka.start, patience))
     signalled = asyncio.create_task(stopped.event.wait())
     await asyncio.wait({start, signalled}, return_when=asyncio.FIRST_COMPLETED)

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 from headgate.base.errors import ClusterError, UsageError
-from headgate.embedded import ClusterSpec, EmbeddedKafka, Patience, StartGivenUpError
-from headgate.embedded.properties import parse_setting
+from headgate.embedded import ClusterSpec, EmbeddedKafka, StartGivenUpError, StartOptions
+from headgate.embedded.spec import parse_setting
 
 _POLL_S = 0.1
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     kafka = EmbeddedKafka(spec)
     with _caught_signals() as caught:
         try:
-            kafka.start(Patience(progress=_say, give_up=lambda: bool(caught)))
+            kafka.start(StartOptions(progress=_say, give_up=lambda: bool(caught)))
             print(f"ready kafka={kafka.bootstrap}", flush=True)
             while not caught and not kafka.deaths:
                 time.sleep(_POLL_S)

@@ -3,25 +3,25 @@
     with EmbeddedKafka(ClusterSpec(data_dir=folder, port=19092)) as kafka:
         client(kafka.bootstrap)
 
-Read `spec.py` (what can be asked for), `properties.py` (what Kafka is told), `data_dir.py` (what lies on disk),
-`node.py` (one process) and `cluster.py` (all of them) in that order. Everything here is synchronous and may be
-called from any thread; nothing here is on the gateway's path.
+Read `spec.py` (what can be configured), `node.py` (one process) and `cluster.py` (the data directory and all nodes);
+`java.py` finds Java and the jars, `spawn.py` starts processes. Everything here is synchronous and may be called from
+any thread; the gateway does not use it.
 """
 
 from headgate.embedded.cluster import EmbeddedKafka
-from headgate.embedded.node import Node, NodeDeath
-from headgate.embedded.spec import Access, ClusterSpec, Listener, SecurityProtocol, TlsFiles
-from headgate.embedded.waiting import Patience, StartGivenUpError
+from headgate.embedded.node import Node, NodeDeath, StartGivenUpError, StartOptions
+from headgate.embedded.spec import QUICK_SETTINGS, ClusterAccess, ClusterSpec, Listener, SecurityProtocol, TlsFiles
 
 __all__ = [
-    "Access",
+    "QUICK_SETTINGS",
+    "ClusterAccess",
     "ClusterSpec",
     "EmbeddedKafka",
     "Listener",
     "Node",
     "NodeDeath",
-    "Patience",
     "SecurityProtocol",
     "StartGivenUpError",
+    "StartOptions",
     "TlsFiles",
 ]

@@ -1,7 +1,7 @@
-"""Java on this machine: which runtime, which class path.
+"""Java on this machine: the runtime, the jars, and the command line of a Kafka node.
 
-One rule: say what is missing before anything is started. The jars come from `make setup` (scripts/jars); a class
-path names every jar in a fixed order, never a pattern, so that the same tree always loads the same classes.
+What is missing is reported before anything is started. A class path names every jar in a fixed order, never a pattern,
+so that the same tree always loads the same classes.
 """
 
 import os
@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Literal
 
 from headgate.base.errors import PlatformError
+from headgate.base.ids import NodeId
+from headgate.embedded.spec import ClusterSpec
 
 ClassPath = Literal["broker", "clients"]  # Kafka 4.3.1 whole, or kafka-clients 4.4.0
+Command = list[str | Path]
 
 JAVA_NEEDED = 17
-JARS = Path(__file__).resolve().parents[3] / "java" / "lib"
-
+_CHECKOUT = Path(__file__).resolve().parents[3]
+_JARS_HELP = "a folder with broker/, clients/ and spark/, such as java/lib of a source checkout after `make setup`"
+_LOG4J = Path(__file__).with_name("log4j2.xml")
 _VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"(?:1\.)?(\d+)', re.MULTILINE)
 
 
@@ -38,37 +42,48 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         command = Path(home) / "bin" / "java"
         if not os.access(command, os.X_OK):
             raise PlatformError(
-                f"JAVA_HOME is {home}, but {command} cannot be run: set it to a Java {JAVA_NEEDED} or unset it"
+                f"JAVA_HOME is {home}, but {command} cannot be run: set it to Java {JAVA_NEEDED} or newer, or unset it"
             )
     else:
         found = shutil.which("java", path=environ.get("PATH"))
         if found is None:
-            raise PlatformError(f"Java is not installed: `make system` installs a Java {JAVA_NEEDED}")
+            raise PlatformError(
+                f"Java is not installed: install Java {JAVA_NEEDED} or newer (`make system` in a source checkout)"
+            )
         command = Path(found)
     version = _version_of(command)
     if version < JAVA_NEEDED:
         raise PlatformError(
             f"{command} is Java {version}, and Kafka needs {JAVA_NEEDED} or newer:"
-            " install one with `make system`, or set JAVA_HOME to it"
+            " install it (`make system` in a source checkout), or set JAVA_HOME to it"
         )
     return Java(command=command, version=version)
 
 
-def class_path(name: ClassPath, *own: str, jars: Path = JARS) -> str:
-    """The jars of `name`, after those of our own `own` ("oracle" is headgate-oracle.jar), as the -cp argument."""
-    missing = f"the Java parts are not built ({{}} is missing): run `make setup` in {jars.parents[1]}"
-    first = [jars / f"headgate-{part}.jar" for part in own]
-    for jar in first:
-        if not jar.is_file():
-            raise PlatformError(missing.format(jar))
-    rest = sorted((jars / name).glob("*.jar"))
-    if not rest:
-        raise PlatformError(missing.format(jars / name))
-    return os.pathsep.join(str(jar) for jar in (*first, *rest))
+def jars_folder(environ: Mapping[str, str] = os.environ, checkout: Path = _CHECKOUT) -> Path:
+    """HEADGATE_JARS, or else java/lib of a source checkout; `PlatformError` when Headgate runs from neither."""
+    if environ.get("HEADGATE_JARS"):
+        return Path(environ["HEADGATE_JARS"])
+    if not (checkout / "pyproject.toml").is_file():
+        raise PlatformError(f"Headgate's jars are not part of its package: set HEADGATE_JARS to {_JARS_HELP}")
+    return checkout / "java" / "lib"
+
+
+def class_path(name: ClassPath, *own: str, jars: Path | None = None) -> str:
+    """The -cp argument: the jars of `name`, after Headgate's own ("oracle" is headgate-oracle.jar)."""
+    folder = jars_folder() if jars is None else jars
+    first = [folder / f"headgate-{part}.jar" for part in own]
+    rest = sorted((folder / name).glob("*.jar"))
+    missing = next((jar for jar in first if not jar.is_file()), None if rest else folder / name)
+    if missing is None:
+        return os.pathsep.join(str(jar) for jar in (*first, *rest))
+    if os.environ.get("HEADGATE_JARS"):
+        raise PlatformError(f"{missing} does not exist: set HEADGATE_JARS to {_JARS_HELP}")
+    raise PlatformError(f"the Java parts are not built ({missing} is missing): run `make setup` in {folder.parents[1]}")
 
 
 def _version_of(command: Path) -> int:
-    """The feature version: from the runtime's `release` file, which costs no JVM, or else by asking it."""
+    """The major version: from the runtime's `release` file, which needs no JVM, or else by running it."""
     try:
         text = (command.resolve().parents[1] / "release").read_text(encoding="utf-8")
     except OSError:
@@ -78,8 +93,42 @@ def _version_of(command: Path) -> int:
         try:
             asked = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlatformError(f"{command} does not run ({error}): install a Java {JAVA_NEEDED}") from error
+            raise PlatformError(f"{command} cannot be run ({error}): install Java {JAVA_NEEDED}") from error
         found = _VERSION.search(asked.stderr)
     if found is None:
-        raise PlatformError(f"{command} does not say which Java it is: install a Java {JAVA_NEEDED}")
+        raise PlatformError(f"{command} does not print its version: install Java {JAVA_NEEDED}")
     return int(found[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaJvm:
+    """Runs a program of the broker's class path for a node of this cluster."""
+
+    java: Path
+    jars: str
+    spec: ClusterSpec
+
+    @classmethod
+    def find(cls, spec: ClusterSpec) -> "KafkaJvm":
+        """`PlatformError` when Java or the jars are missing."""
+        return cls(java=find_java().command.absolute(), jars=class_path("broker"), spec=spec)
+
+    def log(self, node: NodeId) -> Path:
+        return self.spec.logs.absolute() / f"node-{node}.log"
+
+    def command(self, node: NodeId, main_class: str, *arguments: str | Path) -> Command:
+        # The first compiler alone and the serial collector start fastest on few cores.
+        quick = [] if self.spec.full_jit else ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        return [
+            self.java,
+            *quick,
+            f"-Xmx{self.spec.heap_mb}m",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={_LOG4J}",
+            f"-Dheadgate.log={self.log(node)}",
+            "-cp",
+            self.jars,
+            main_class,
+            *arguments,
+        ]

@@ -1,35 +1,44 @@
-"""One Kafka node: a JVM that can be started, stopped, killed and started again, and whose death is noticed.
+"""One Kafka node: a JVM that can be started, stopped, killed and started again, and how to wait until it responds.
 
-One rule: an end that nobody asked for is reported once, with what the log says about it.
+Invariants: an unexpected end is reported once, with the error from its log. Every wait has a timeout, can be given up,
+and reports progress. Readiness is one small Metadata request on a new socket, so that a response means what it would
+mean to a new client: version 4 without topics is the oldest that names the cluster, and no ACL can deny it.
 """
 
 import re
 import signal
+import socket
+import struct
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headgate.base.ids import NodeId
+from headgate.base.errors import ClusterError, HeadgateError
+from headgate.base.ids import ClusterId, NodeId
 from headgate.embedded.spawn import start_tethered
 
-# Kafka writes what is wrong as an ERROR or FATAL line, with the exception's own words on the line below.
+# Kafka logs a failure as an ERROR or FATAL line, with the exception on the line below.
 _FAULT = re.compile(r"^\S+ \S+ (?:ERROR|FATAL) \[.*?\] \S+ (?P<text>.*)$")
 _EXCEPTION = re.compile(
     r"^(?:Caused by: |Exception in thread \".*?\" )?(?:\w+[.$])*(?P<kind>\w*(?:Exception|Error))(?:: (?P<text>.*))?$"
 )
-# Exceptions whose text says it all.
-_SAYS_IT_ALL = frozenset({"ConfigException", "IllegalArgumentException", "KafkaException"})
-# How Kafka's start speaks of a setting that it does not accept: by its own exception, or by a failed `require`.
+# Exceptions whose text is enough without their name.
+_TEXT_IS_ENOUGH = frozenset({"ConfigException", "IllegalArgumentException", "KafkaException"})
+# How Kafka reports an invalid setting at start: by its own exception, or by a failed `require`.
 _ABOUT_SETTINGS = ("ConfigException", "requirement failed")
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 10
+_METADATA, _VERSION, _CORRELATION_ID = 3, 4, 1
+_MOST_BYTES = 1 << 16
+_POLL_S, _SILENCE_S = 0.05, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDeath:
-    """A node ended by itself, or somebody else ended it."""
+    """A node that ended unexpectedly."""
 
     node: NodeId
     exit_code: int
@@ -72,11 +81,11 @@ class Node:
 
     @property
     def wanted(self) -> bool:
-        """Whether the node was started and nobody has ended it since: it should be running."""
+        """Whether the node should be running: it was started, and not stopped since."""
         return self._process is not None and not self._ending
 
     def start(self) -> None:
-        """Start the process; it is ready when it answers, which `EmbeddedKafka.wait_ready` waits for."""
+        """Start the process; `EmbeddedKafka.wait_ready` waits until it responds."""
         with self._lock:
             if self.running:
                 return
@@ -89,20 +98,20 @@ class Node:
 
     @property
     def output(self) -> Path:
-        """What the JVM itself prints; Kafka's own words are in `log`."""
+        """The output of the JVM itself; Kafka's log is `log`."""
         return self.log.with_suffix(".out")
 
     def terminate(self) -> None:
-        """Ask for a clean end."""
+        """Start a clean shutdown."""
         self._end_with(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a power cut would, and wait until it is gone."""
+        """Kill the process and wait until it has ended."""
         self._end_with(signal.SIGKILL)
         self.wait(10.0)
 
     def stop(self, timeout: float = 15.0) -> None:
-        """Ask for a clean end, and after `timeout` seconds insist."""
+        """Shut the node down cleanly, and kill it after `timeout` seconds."""
         self.terminate()
         if not self.wait(timeout):
             self.kill()
@@ -144,7 +153,7 @@ class Node:
 
 
 def fault(lines: Sequence[str]) -> str:
-    """The last thing that a log calls an error, in the words of its exception where there is one."""
+    """The last error of a log: the text of its exception, or else of its line."""
     for at in range(len(lines) - 1, -1, -1):
         if found := _FAULT.match(lines[at]):
             below = _EXCEPTION.match(lines[at + 1]) if at + 1 < len(lines) else None
@@ -153,17 +162,17 @@ def fault(lines: Sequence[str]) -> str:
 
 
 def setting_refused(lines: Sequence[str]) -> bool:
-    """Whether a log tells of a setting that Kafka does not accept."""
+    """Whether a log reports a setting that Kafka does not accept."""
     return any(word in line for line in lines for word in _ABOUT_SETTINGS)
 
 
 def _words(exception: re.Match[str]) -> str:
     kind, text = exception["kind"], exception["text"]
-    return text if text and kind in _SAYS_IT_ALL else f"{kind}: {text}" if text else kind
+    return text if text and kind in _TEXT_IS_ENOUGH else f"{kind}: {text}" if text else kind
 
 
 def _tail(file: Path, start: int) -> list[str]:
-    """The last lines of `file`, of those behind byte `start`."""
+    """The last lines of `file` after byte `start`."""
     try:
         with file.open("rb") as log:
             size = log.seek(0, 2)
@@ -171,3 +180,111 @@ def _tail(file: Path, start: int) -> list[str]:
             return log.read().decode(errors="replace").splitlines()
     except OSError:
         return []
+
+
+# Readiness.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """A broker's metadata: the id of the cluster, and the brokers that are up."""
+
+    cluster_id: ClusterId
+    nodes: frozenset[NodeId]
+
+
+def request_metadata(host: str, port: int, *, timeout: float) -> ClusterMetadata | None:
+    """The metadata from the broker at `host`:`port`; None when there is no broker."""
+    # Header v1: key, version, correlation id, no client id. Body: no topics, no auto-creation.
+    body = struct.pack(">hhihi?", _METADATA, _VERSION, _CORRELATION_ID, -1, 0, False)
+    try:
+        with socket.create_connection((host, port), timeout) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            (size,) = struct.unpack(">i", _exactly(connection, 4))
+            if not 0 < size <= _MOST_BYTES:
+                return None
+            return parse_metadata(_exactly(connection, size))
+    except (OSError, struct.error, IndexError, UnicodeDecodeError):
+        return None
+
+
+def parse_metadata(frame: bytes) -> ClusterMetadata | None:
+    """Decode a Metadata v4 response; None for another correlation id."""
+    # correlation_id, throttle_time_ms, then the array of brokers: node_id, host, port, rack.
+    correlation_id, _, count = struct.unpack_from(">iii", frame)
+    if correlation_id != _CORRELATION_ID:
+        return None
+    pos, nodes = 12, set()
+    for _ in range(count):
+        (node,) = struct.unpack_from(">i", frame, pos)
+        nodes.add(NodeId(node))
+        _, pos = _string(frame, pos + 4)
+        _, pos = _string(frame, pos + 4)
+    cluster_id, _ = _string(frame, pos)
+    return ClusterMetadata(cluster_id=ClusterId(cluster_id), nodes=frozenset(nodes))
+
+
+def _string(frame: bytes, pos: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from(">h", frame, pos)
+    end = pos + 2 + max(size, 0)
+    if end > len(frame):
+        raise IndexError("the response ends inside a string")
+    return frame[pos + 2 : end].decode(), end
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        more = connection.recv(size - len(got))
+        if not more:
+            raise ConnectionError("closed inside a response")
+        got += more
+    return got
+
+
+# Waiting.
+
+
+class StartGivenUpError(HeadgateError):
+    """The start was cancelled by its caller; no process is left running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """How to wait for a start: `progress` is called every two seconds, `give_up` many times a second."""
+
+    limit_s: float = 90.0
+    progress: Callable[[str], None] = lambda _: None
+    give_up: Callable[[], bool] = lambda: False
+
+    def at_most(self, limit_s: float) -> "StartOptions":
+        return replace(self, limit_s=min(self.limit_s, limit_s))
+
+
+class Wait:
+    """One wait that begins now."""
+
+    def __init__(
+        self,
+        options: StartOptions,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._began = self._told = monotonic()
+
+    def pause(self, what: str, *, look_into: str) -> None:
+        """Wait a moment longer for `what`; `ClusterError` after the timeout."""
+        if self._options.give_up():
+            raise StartGivenUpError("the start of Kafka was cancelled")
+        now = self._monotonic()
+        waited = now - self._began
+        if waited > self._options.limit_s:
+            raise ClusterError(f"Kafka did not start: still {what} after {waited:.0f} s; see {look_into}")
+        if now - self._told >= _SILENCE_S:
+            self._options.progress(f"starting Kafka: {what} ({waited:.0f} s; log {look_into})")
+            self._told = now
+        self._sleep(_POLL_S)

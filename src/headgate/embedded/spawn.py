@@ -1,9 +1,9 @@
-"""Children that cannot outlive us: started so that the kernel kills them when this process ends in any way.
+"""Child processes that the kernel kills when this process ends in any way.
 
 The kernel ties such a child to the *thread* that started it (prctl(2), PR_SET_PDEATHSIG), and a thread may end long
-before its process. All children are therefore started by one thread that lives as long as the process. The request
-itself is made by the child, in `tether.py`, before it becomes the program: code between fork and exec in this
-process would run in a copy of a threaded interpreter.
+before its process. All children are therefore started by one thread that lives as long as the process. The child itself
+makes the request, in `_TETHER`, before it becomes the program: code between fork and exec in this process would run in
+a copy of a threaded interpreter.
 """
 
 import os
@@ -17,11 +17,23 @@ from queue import SimpleQueue
 
 from headgate.base.errors import PlatformError
 
-_TETHER = Path(__file__).with_name("tether.py")
+# Arguments: the parent's pid, then the program. The program keeps the pid of this one.
+_TETHER = """
+import ctypes, os, signal, sys
+parent, command = int(sys.argv[1]), sys.argv[2:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
+if os.getppid() != parent:
+    sys.exit("tether: the parent has ended")
+try:
+    os.execv(command[0], command)
+except OSError as error:
+    sys.exit(f"tether: {command[0]}: {error}")
+"""
 
 
 class _Spawner:
-    """The one long-lived thread, made when it is first needed and anew in a forked process."""
+    """The one long-lived thread, started when it is first needed, and again in a forked process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +55,7 @@ class _Spawner:
             command, output, started = wanted.get()
             try:
                 with output.open("ab") as sink:
-                    # Its own session: Ctrl-C at the terminal is for us, and we stop our children in order.
+                    # Its own session: Ctrl-C at the terminal ends this process, which stops its children in order.
                     # A UTF-8 locale: under the C locale Java cannot open a path that is not ASCII.
                     child = subprocess.Popen(
                         command,
@@ -64,5 +76,5 @@ _SPAWNER = _Spawner()
 
 def start_tethered(command: Sequence[str | Path], *, output: Path) -> subprocess.Popen[bytes]:
     """Start `command` with stdout and stderr appended to `output`; it is killed when this process ends."""
-    tether = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid())]
+    tether = [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid())]
     return _SPAWNER.start([*tether, *map(str, command)], output)

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address, parse_address
 from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
-from headgate.embedded.java import JARS, class_path, find_java
+from headgate.embedded.java import class_path, find_java, jars_folder
 from headgate.share_groups.configs import AlterConfigsInterceptor
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
@@ -155,7 +155,7 @@ def kafka_configs(bootstrap: str, release: str, *arguments: str) -> str:
     """What `kafka-configs.sh` prints, with the Admin client of 4.3.1 or 4.4.0 below it."""
     jars = class_path("broker")
     if release == "4.4.0":
-        [newer] = (JARS / "clients").glob("kafka-clients-*.jar")
+        [newer] = (jars_folder() / "clients").glob("kafka-clients-*.jar")
         jars = f"{newer}{os.pathsep}{jars}"
     command = [str(find_java().command), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
     tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--entity-type", "groups"]

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.embedded import Access, ClusterSpec, EmbeddedKafka
-from headgate.embedded.properties import QUICK_SETTINGS
+from headgate.embedded import ClusterAccess, ClusterSpec, EmbeddedKafka
+from headgate.embedded.spec import QUICK_SETTINGS
 from tests.support.compare_across import Run, compare_across
 from tests.support.compare_calls import Conversation, Frame, frames, read
 from tests.support.compare_diff import Difference, report
@@ -142,7 +142,7 @@ def running(folder: Path, brokers: int = 1, *, more: Mapping[str, object] | None
         port=first,
         brokers=brokers,
         advertised_host=BROKER_HOST,
-        access=Access(authorizer=True, super_users=("ANONYMOUS",)),
+        access=ClusterAccess(authorizer=True, super_users=("ANONYMOUS",)),
         settings={**QUICK_SETTINGS, **_SETTINGS},
     )
     setup = GatewaySetup(

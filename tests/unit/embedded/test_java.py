@@ -1,4 +1,4 @@
-"""Which Java and which jars, and what is said when they are missing."""
+"""Which Java and which jars are used, and the errors when they are missing."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import PlatformError
-from headgate.embedded.java import class_path, find_java
+from headgate.embedded.java import class_path, find_java, jars_folder
 
 
 def runtime(home: Path, *, release: str | None = None, says: str = "") -> Path:
@@ -38,21 +38,18 @@ def test_a_runtime_without_a_release_file_is_asked(tmp_path: Path) -> None:
     [
         ('JAVA_VERSION="11.0.2"\n', "", "is Java 11, and Kafka needs 17"),
         (None, 'java version "1.8.0_392"', "is Java 8, and Kafka needs 17"),
-        (None, "hello", "does not say which Java it is"),
+        (None, "hello", "does not print its version"),
     ],
 )
-def test_an_old_or_odd_java_is_refused(tmp_path: Path, release: str | None, says: str, text: str) -> None:
+def test_an_old_or_unknown_java_is_rejected(tmp_path: Path, release: str | None, says: str, text: str) -> None:
     runtime(tmp_path, release=release, says=says)
     with pytest.raises(PlatformError, match=text):
         find_java({"JAVA_HOME": str(tmp_path)})
 
 
-def test_no_java_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(PlatformError, match="`make system`"):
+def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="install Java 17 or newer"):
         find_java({"PATH": str(tmp_path)})
-
-
-def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
     with pytest.raises(PlatformError, match=f"JAVA_HOME is {tmp_path}"):
         find_java({"JAVA_HOME": str(tmp_path)})
 
@@ -65,6 +62,18 @@ def test_our_own_jars_come_first_and_the_rest_in_order(tmp_path: Path) -> None:
     assert class_path("clients", "oracle", jars=tmp_path) == os.pathsep.join(str(tmp_path / name) for name in names)
 
 
-def test_missing_jars_say_make_setup(tmp_path: Path) -> None:
-    with pytest.raises(PlatformError, match="run `make setup`"):
+def test_jars_come_from_headgate_jars_or_from_the_source_checkout(tmp_path: Path) -> None:
+    assert jars_folder({"HEADGATE_JARS": "/jars"}, tmp_path) == Path("/jars")
+    with pytest.raises(PlatformError, match="set HEADGATE_JARS to a folder with broker/, clients/ and spark/"):
+        jars_folder({}, tmp_path)  # an installed wheel
+    (tmp_path / "pyproject.toml").touch()
+    assert jars_folder({}, tmp_path) == tmp_path / "java" / "lib"
+
+
+def test_missing_jars_are_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADGATE_JARS", raising=False)
+    with pytest.raises(PlatformError, match=r"broker is missing.*: run `make setup` in"):
         class_path("broker", jars=tmp_path)
+    monkeypatch.setenv("HEADGATE_JARS", str(tmp_path))
+    with pytest.raises(PlatformError, match="broker does not exist: set HEADGATE_JARS"):
+        class_path("broker")

@@ -22,7 +22,7 @@ def running(pid: int) -> bool:
         return False
 
 
-def test_what_a_child_says_is_kept(tmp_path: Path) -> None:
+def test_the_output_of_a_child_is_appended_to_its_log(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; print('out', flush=True); print('err', file=sys.stderr)"]
     for _ in range(2):
         assert start_tethered(command, output=tmp_path / "log").wait(20) == 0
@@ -62,17 +62,17 @@ time.sleep(60)
         time.sleep(0.01)
 
 
-def test_a_program_that_is_not_there_ends_at_once(tmp_path: Path) -> None:
+def test_a_program_that_does_not_exist_ends_at_once(tmp_path: Path) -> None:
     assert start_tethered([tmp_path / "nothing"], output=tmp_path / "log").wait(20) == 1
     assert "No such file" in (tmp_path / "log").read_text()
 
 
-def test_a_log_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_a_platform_error(tmp_path: Path) -> None:
     with pytest.raises(PlatformError, match="cannot be started"):
         start_tethered(SLEEP, output=tmp_path / "no" / "log")
 
 
-def test_a_child_whose_parent_has_ended_meanwhile_does_not_begin(tmp_path: Path) -> None:
-    tether = [sys.executable, "-I", "-S", str(spawn._TETHER), "1", *SLEEP]
+def test_a_child_whose_parent_has_ended_does_not_start(tmp_path: Path) -> None:
+    tether = [sys.executable, "-I", "-S", "-c", spawn._TETHER, "1", *SLEEP]
     done = subprocess.run(tether, capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr.strip()) == (1, "tether: the parent has ended")
