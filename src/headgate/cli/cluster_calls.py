@@ -1,6 +1,6 @@
-"""What the commands that ask a cluster have in common: how it is reached, and a word when it takes long.
+"""Shared by the commands that send requests to a cluster: the connection options, the result, and progress.
 
-One rule: what was asked for goes to standard output; everything here goes to standard error.
+Results go to standard output, messages to standard error.
 """
 
 import argparse
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is printed, and what the command ends with; `note` goes to standard error."""
+    """The output of a command and its exit code; `note` goes to standard error."""
 
     text: str
     document: dict[str, Any]
@@ -35,10 +35,17 @@ class Outcome:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of Kafka's own tools, and `--json`."""
-    parser.add_argument("--timeout", type=int, metavar="MS", help="how long to try, all in all (default 30000)")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS, login, timeouts")
-    parser.add_argument("--json", action="store_true", help="one object on standard output")
+    """Add the options of Kafka's own tools, and `--json`."""
+    parser.add_argument(
+        "--timeout", type=int, metavar="MS", help="timeout of the command in milliseconds (default: 30000)"
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="properties file with client configs, as for Kafka's own tools",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def check_timeout(args: argparse.Namespace) -> None:
@@ -47,7 +54,7 @@ def check_timeout(args: argparse.Namespace) -> None:
 
 
 def dialler_of(args: argparse.Namespace) -> Dialler:
-    """As `--bootstrap-server`, `--command-config` and `--timeout` say."""
+    """The connection settings of `--bootstrap-server`, `--command-config` and `--timeout`."""
     properties = {} if args.command_config is None else read_properties(args.command_config)
     try:
         settings = settings_of(properties, _bootstrap(args.bootstrap_server))
@@ -70,10 +77,10 @@ def _bootstrap(servers: str) -> tuple[Address, ...]:
 
 
 def show(args: argparse.Namespace, work: Coroutine[Any, Any, Outcome]) -> int:
-    """Do the work and print what came of it; the exit code. A `ClusterError` comes out with its words escaped."""
+    """Run the request, print its result and return the exit code; the text of a `ClusterError` is escaped."""
     try:
         outcome = asyncio.run(_telling(f"asking {args.bootstrap_server}", work))
-    except ClusterError as failure:  # servers choose some of these words
+    except ClusterError as failure:  # some of the text comes from servers
         raise ClusterError(escaped(str(failure))) from None
     if outcome.note and not args.json:
         tell(outcome.note)
@@ -82,7 +89,7 @@ def show(args: argparse.Namespace, work: Coroutine[Any, Any, Outcome]) -> int:
 
 
 async def _telling(what: str, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work, and say every two seconds that it still goes on."""
+    """Run the request, with a message every two seconds while it takes longer."""
     watching = asyncio.create_task(_watch(what))
     try:
         return await work

@@ -1,6 +1,6 @@
 """Tables of text as Kafka's own tools print them, and JSON on one line.
 
-One rule: pure. Names that others chose are escaped by whoever puts them into a cell.
+The caller escapes names that clients chose.
 """
 
 import json
@@ -11,7 +11,7 @@ NAME_WIDTH = 15
 
 
 def table(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
-    """One line a row; cells without a width are as long as they are."""
+    """One line a row; cells without a width are not padded."""
     lines = []
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
@@ -20,7 +20,7 @@ def table(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def widest(rows: Iterable[Sequence[str]], place: int, least: int = NAME_WIDTH) -> int:
-    """The width of a column: headings count only as far as Kafka's tools count them, that is not at all."""
+    """The width of a column by its longest cell; as in Kafka's tools the heading does not count."""
     return max([least, *(len(row[place]) for row in list(rows)[1:])])
 
 

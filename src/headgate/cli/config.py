@@ -1,6 +1,6 @@
-"""`headgate config check`: every problem of a configuration file, each with its path.
+"""`headgate config check`: lists every problem of a configuration file, each with its path.
 
-The environment counts, as it does for the gateway: what is checked is what would run.
+Environment variables are applied, as the gateway applies them.
 """
 
 import argparse
@@ -16,16 +16,16 @@ from headgate.config.rules import warnings
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("config", help="look at a configuration file")
+    parser = subparsers.add_parser("config", help="check a configuration file")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="every problem with its path")
-    check.add_argument("file", type=Path, metavar="FILE", help="the TOML file")
-    check.add_argument("--json", action="store_true", help="one object on standard output")
+    check = actions.add_parser("check", help="list every problem with the path of its key")
+    check.add_argument("file", type=Path, metavar="FILE", help="configuration file")
+    check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 without problems, 2 with; warnings go to standard error and change neither."""
+    """Return 0 without problems, 2 with; warnings go to standard error and do not count."""
     file: Path = args.file
     name = shown(str(file))
     problems: tuple[Problem, ...] = ()

@@ -1,15 +1,17 @@
-"""`headgate dev`: a real Kafka, the gateway in front of it, a sample, the pipeline and the web, in one folder, to try.
+"""`headgate dev`: a real Kafka with the gateway, sample applications, the pipeline and the REST interface, to try.
 
-One line on standard output when all of it answers, then it runs until SIGINT or SIGTERM, which end all of it. The
-folder keeps the cluster's data, so that the next start goes on where this one ended.
+It prints one line to standard output when everything is ready, and runs until SIGINT or SIGTERM, which end all of it.
+The folder keeps the cluster's data, so that the next start continues with it.
 """
 
 import argparse
 import asyncio
 import os
+import shlex
+import shutil
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,23 +26,37 @@ from headgate.cli.web import create_web, wait_until_read
 from headgate.config import Config, load
 from headgate.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, StartGivenUpError, StartOptions
 from headgate.proxy.server import Gateway
-from headgate.sample.billing import DOWN
+from headgate.sample.billing import DOWN, GROUP
 from headgate.sample.programs import APPLICATION, DEMO, Sample
 
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("dev", help="a real Kafka with the gateway in front of it, to try")
-    parser.add_argument("--gateway-port", type=int, default=9092, metavar="PORT", help="node i listens on PORT+1+i")
-    parser.add_argument("--kafka-port", type=int, default=19092, metavar="PORT", help="of the embedded Kafka")
-    parser.add_argument("--web-port", type=int, default=8080, metavar="PORT", help="of the REST interface")
-    parser.add_argument("--data-dir", type=Path, default=Path(".headgate"), metavar="DIR", help="default: .headgate")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file for everything else")
+    parser = subparsers.add_parser("dev", help="run a real Kafka with the gateway in front of it, to try Headgate")
     parser.add_argument(
-        "--no-sample", action="store_true", help="leave out the sample: a producer, two Streams members"
+        "--gateway-port",
+        type=int,
+        default=9092,
+        metavar="PORT",
+        help="port of the gateway; node i has PORT+1+i (default: 9092)",
     )
-    parser.add_argument("--no-pipeline", action="store_true", help="leave out the pipeline from facts to tables")
-    parser.add_argument("--no-web", action="store_true", help="leave out the REST interface")
+    parser.add_argument(
+        "--kafka-port", type=int, default=19092, metavar="PORT", help="port of the embedded Kafka (default: 19092)"
+    )
+    parser.add_argument(
+        "--web-port", type=int, default=8080, metavar="PORT", help="port of the REST interface (default: 8080)"
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path(".headgate"),
+        metavar="DIR",
+        help="folder for all data (default: .headgate)",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file for everything else")
+    parser.add_argument("--no-sample", action="store_true", help="do not start the sample applications")
+    parser.add_argument("--no-pipeline", action="store_true", help="do not start the pipeline that writes the tables")
+    parser.add_argument("--no-web", action="store_true", help="do not start the REST interface")
     parser.set_defaults(run=run)
 
 
@@ -78,7 +94,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
     kafka = EmbeddedKafka(spec, on_death=on_death)
     gateway = Gateway(config, features=make_features(config), families=FAMILIES)
     web = create_web(config) if has_web else None
-    # The ports first: without them there is no use in starting Kafka.
+    # Bind the ports first: without them there is no use in starting Kafka.
     async with gateway.running(), AsyncExitStack() as ports:
         if web is not None:
             ports.enter_context(web.listening())
@@ -86,14 +102,14 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
             await _start(kafka, stopped)
             if await ready_or_stopped(gateway.problems, stopped):
                 async with AsyncExitStack() as serving:
-                    told = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
+                    line = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
                     if web is not None:
                         await serving.enter_async_context(web.running())
                         await wait_until_read(web, stopped)
-                        told += f" web={web.url}"
+                        line += f" web={web.url}"
                     for part in parts:
                         await asyncio.to_thread(part.start)
-                    print(told, flush=True)
+                    print(line, flush=True)
                     if any(isinstance(part, Sample) for part in parts):
                         print(_hint(config, parts), file=sys.stderr, flush=True)
                     await stopped.event.wait()
@@ -103,22 +119,40 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
             await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
             await asyncio.to_thread(kafka.stop)
     if deaths:
-        raise ClusterError(f"the embedded Kafka ended by itself: {deaths[0]}")
+        raise ClusterError(f"the embedded Kafka ended unexpectedly: {deaths[0]}")
     return stopped.exit_code
 
 
 def _hint(config: Config, parts: Sequence[Sample | DevPipeline]) -> str:
-    groups = f"headgate streams-groups --bootstrap-server {config.gateway.listen}"
+    """Commands to try, in a form that works in another terminal in the same folder."""
+    headgate = program()
+    server = f"--bootstrap-server {config.gateway.listen}"
+    groups = f"{headgate} streams-groups {server}"
     commands = [f"{groups} --list", f"{groups} --describe --group {APPLICATION} --topology"]
     if any(isinstance(part, DevPipeline) for part in parts):
-        commands.append(f"headgate tables show app_io --path {config.tables.path}")
+        commands.append(f"{headgate} tables show app_io --path {shlex.quote(str(config.tables.path))}")
     else:
         commands.append(f"{groups} --describe --group {DEMO} --members")
-    hint = "\n  ".join(("headgate: a sample is running behind it. Try, in another terminal:", *commands))
+    hint = "\n  ".join(
+        ("headgate: sample applications are running. Try, in another terminal in this folder:", *commands)
+    )
     if config.share_groups.enable:
-        down = config.tables.path.parent / DOWN
-        hint += f"\nheadgate: to see the brake: touch {down}; README.md goes on from there"
+        down = shlex.quote(str(config.tables.path.parent / DOWN))
+        breaker = f"{headgate} share-groups {server} --describe --group {GROUP} --circuit-breaker"
+        hint += "\n  ".join(("\nheadgate: to see the circuit breaker pause a group:", f"touch {down}", breaker))
     return hint
+
+
+def program(argument: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """The command that started this program, for commands to paste: `headgate` if it is on every terminal's PATH."""
+    started = Path(sys.argv[0] if argument is None else argument)
+    if started.name != "headgate":
+        return f"{shlex.quote(sys.executable)} -m headgate.cli.main"
+    on_path = shutil.which("headgate", path=environ.get("PATH", ""))
+    if on_path and "VIRTUAL_ENV" not in environ and Path(on_path) == started.absolute():
+        return "headgate"
+    folder = Path.cwd()
+    return shlex.quote(str(started.relative_to(folder) if started.is_relative_to(folder) else started))
 
 
 async def _start(kafka: EmbeddedKafka, stopped: Stopped) -> None:

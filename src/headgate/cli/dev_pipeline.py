@@ -1,7 +1,7 @@
-"""The pipeline of `headgate dev`: `headgate pipeline run` as a process of its own, on the folder's own tables.
+"""The pipeline of `headgate dev`: `headgate pipeline run` as a process of its own, for the folder's tables.
 
-One rule: it is told its configuration by a file, as an operator would tell it. That it ends or cannot start changes
-nothing for the gateway; its words are in `logs/pipeline.log`, and those about problems are repeated here.
+It gets its configuration from a file. If it ends or cannot start, the gateway goes on; its log is `logs/pipeline.log`,
+and problems are repeated on standard error.
 """
 
 import importlib.util
@@ -24,28 +24,28 @@ _PROGRESS: Final = re.compile(r"headgate: \w+: batch \d+: ")
 
 
 def problems_in(words: str) -> list[str]:
-    """Those of the pipeline's lines that an operator should see: no progress, and nothing that Java says by itself."""
+    """The lines of the pipeline about problems: no progress, and no output of Java."""
     return [line for line in words.splitlines() if line.startswith("headgate: ") and not _PROGRESS.match(line)]
 
 
 def _whole_lines(log: Path, read_from: int) -> bytes:
-    """What was said since, up to the last line's end; a line without an end is taken when it is longer than that."""
+    """The output since then, up to the end of the last complete line, or a part of a line that is too long."""
     try:
         with log.open("rb") as words:
             words.seek(read_from)
             said = words.read(_MOST_BYTES)
     except OSError:
-        return b""  # somebody has moved it away
+        return b""  # the log was moved away
     return said[: said.rfind(b"\n") + 1] or (said if len(said) == _MOST_BYTES else b"")
 
 
 def is_installed() -> bool:
-    """Whether the extra `pipeline` is there: without it the rest of Headgate works."""
+    """Whether the extra `pipeline` is installed: without it the rest of Headgate works."""
     return all(importlib.util.find_spec(name) is not None for name in ("pyspark", "deltalake"))
 
 
 def _lines(config: Config) -> Iterator[str]:
-    """What the pipeline has to know; JSON's texts, numbers and lists are TOML's too."""
+    """The configuration of the pipeline; JSON's texts, numbers and lists are valid TOML."""
     keys = {
         "upstream.bootstrap": [str(address) for address in config.upstream.bootstrap],
         "upstream.service_mechanism": "none",
@@ -61,7 +61,7 @@ def _lines(config: Config) -> Iterator[str]:
 
 
 class DevPipeline:
-    """Started once Kafka answers, ended before it."""
+    """A process that is started when Kafka is ready, and stopped before it."""
 
     def __init__(self, config: Config, folder: Path) -> None:
         self._config = config
@@ -83,7 +83,7 @@ class DevPipeline:
         self._watching.start()
 
     def _watch(self, process: "subprocess.Popen[bytes]", log: Path, read_from: int) -> None:
-        """Repeat what is said about problems, and that the pipeline has ended by itself."""
+        """Repeat problems, and report an unexpected end of the pipeline."""
         ended = None
         while ended is None and not self._stop.wait(_LOOK_S):
             ended = process.poll()
@@ -92,7 +92,7 @@ class DevPipeline:
             for line in problems_in(said.decode("utf-8", "replace")):
                 print(f"headgate: pipeline: {line.removeprefix('headgate: ')}", file=sys.stderr, flush=True)
         if ended is not None:
-            text = f"headgate: the pipeline has ended with code {ended}; the rest goes on. Its words are in {log}"
+            text = f"headgate: the pipeline ended with code {ended}; everything else goes on. Its log is {log}"
             print(text, file=sys.stderr, flush=True)
 
     def stop(self) -> None:

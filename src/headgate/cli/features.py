@@ -1,4 +1,4 @@
-"""The features of one worker, as the configuration wants them: where the gateway's parts are put together."""
+"""Creates the features of one worker from the configuration."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def check_features(config: Config) -> None:
 
 
 def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Feature, ...]:
-    """`row` tells a worker from the one that it replaces: for a while both are there."""
+    """The features; `row` distinguishes a worker from the one that it replaces, because both run for a while."""
     principals = Principals()
     asking = (*_share_groups(config, worker, principals), *_activity(config, worker, principals))
     who = (PrincipalsFeature(principals),) if asking else ()
@@ -62,7 +62,7 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
 
 
 def _describe_as_service(config: Config) -> DescribeGroups:
-    """For the cleanup: groups described by the service account."""
+    """Describe groups as the service account, for the cleanup of topologies."""
 
     async def describe(groups: Sequence[str]) -> Mapping[str, GroupOutline]:
         dialler = await asyncio.to_thread(dialler_of, config.upstream)

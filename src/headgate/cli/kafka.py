@@ -1,6 +1,6 @@
-"""`headgate kafka`: a real cluster on this machine, until it is told to end or one of its nodes does.
+"""`headgate kafka`: runs a real cluster on this machine until a signal, or until one of its nodes ends.
 
-stdout carries the one line `ready kafka=HOST:PORT[,HOST:PORT...]`; everything said to a person goes to stderr.
+Standard output has the one line `ready kafka=HOST:PORT[,HOST:PORT...]`; messages go to standard error.
 """
 
 import argparse
@@ -26,22 +26,24 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="run a real Kafka cluster of one to three brokers on this machine",
         description="Run a real Kafka cluster on this machine. Its nodes have the ids 0, 1 and 2.",
     )
-    parser.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="where the cluster keeps its data")
-    parser.add_argument("--port", type=int, default=19092, help="port of node 0; the others follow (default 19092)")
-    parser.add_argument("--brokers", type=int, default=1, help="1 to 3 (default 1)")
+    parser.add_argument(
+        "--data-dir", type=Path, required=True, metavar="DIR", help="folder for the data of the cluster"
+    )
+    parser.add_argument("--port", type=int, default=19092, help="port of node 0; the others follow (default: 19092)")
+    parser.add_argument("--brokers", type=int, default=1, help="number of brokers, 1 to 3 (default: 1)")
     parser.add_argument(
         "--set",
         dest="settings",
         action="append",
         default=[],
         metavar="key=value",
-        help="a setting of Kafka's server.properties; may be repeated",
+        help="a setting of server.properties; may be repeated",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until SIGINT, SIGTERM or the death of a node; the exit code says which."""
+    """Run until SIGINT (exit code 130), SIGTERM (0) or the end of a node (1)."""
     spec = ClusterSpec(data_dir=args.data_dir, port=args.port, brokers=args.brokers, settings=_settings(args.settings))
     kafka = EmbeddedKafka(spec)
     with _caught_signals() as caught:
@@ -54,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
             pass
         finally:
             if spec.brokers > 1:
-                _say("stopping Kafka; its last node takes some seconds")
+                _say("stopping Kafka, which takes some seconds")
             kafka.stop()
     if caught:
         return 130 if caught[0] == signal.SIGINT else 0
     death = kafka.deaths[0]
     for line in death.tail:
         print(f"  {line}", file=sys.stderr)
-    raise ClusterError(f"{death}, whose last lines stand above")
+    raise ClusterError(f"{death}; its last lines are above")
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
@@ -79,9 +81,9 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _caught_signals() -> Iterator[list[int]]:
-    """The signals that ask for an end, in the order in which they came.
+    """SIGINT and SIGTERM in the order in which they came.
 
-    The handler only notes them: an exception out of it could leave a child half started. The loops above look often.
+    The handler only records them: an exception in it could leave a child half started.
     """
     caught: list[int] = []
 

@@ -1,7 +1,6 @@
-"""Structured logs on standard error: one line an event, a constant text, then key=value.
+"""Structured logs on standard error: one line for each event, a constant text and then key=value.
 
-Names that clients choose can hold anything, so every value is escaped: a log line never has a line break or a
-control character in it, whoever sent it.
+Every value is escaped, because clients choose names: a log line never contains a line break or a control character.
 """
 
 import logging
@@ -16,7 +15,7 @@ _LONGEST = 1000  # clients choose names of 32 KiB
 
 
 def configure(level: str = "info") -> None:
-    """For the whole process; called once, by the command line."""
+    """Configure structlog for the whole process."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -41,7 +40,7 @@ def _escape(_logger: object, _method: str, event: MutableMapping[str, Any]) -> M
 
 
 def escaped(text: str) -> str:
-    """The text with everything that is not printable written as an escape."""
+    """The text with all characters that are not printable escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

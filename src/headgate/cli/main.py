@@ -1,6 +1,6 @@
-"""`headgate`: finds the command, runs it, and turns errors into a sentence and an exit code.
+"""`headgate`: runs a command, and turns errors into a message and an exit code.
 
-Exit codes: 0 done; 1 the asked-for thing failed, differs or is not there; 2 usage or configuration; 130 interrupted.
+Exit codes: 0 success; 1 failure, difference or not found; 2 usage or configuration; 130 interrupted.
 """
 
 import argparse
@@ -30,7 +30,8 @@ from headgate.config import ConfigError
 
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
-        prog="headgate", description="A gateway in front of a Kafka cluster: a map and a brake for its operators."
+        prog="headgate",
+        description="A gateway in front of a Kafka cluster that shows what clients use, and can pause share groups.",
     )
     root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has read enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code

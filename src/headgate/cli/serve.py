@@ -1,8 +1,8 @@
 """`headgate serve`: the gateway in front of an existing cluster.
 
-One line on standard output once clients are served: `ready gateway=HOST:PORT`. Before that the ports are open and
-`/readyz` says what is missing. SIGTERM and SIGINT drain: calls under way are answered, then it ends. SIGHUP replaces
-the workers one after the other, without a client noticing more than a closed connection.
+It prints one line to standard output when it serves clients: `ready gateway=HOST:PORT`. Before that the ports are open
+and `/readyz` says what is missing. SIGTERM and SIGINT drain: pending requests are completed, then it ends. SIGHUP
+replaces the workers one after the other; clients only see a closed connection.
 """
 
 import argparse
@@ -25,8 +25,8 @@ _WORKER = (sys.executable, "-m", "headgate.cli.worker")
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("serve", help="the gateway in front of an existing cluster")
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the TOML file")
+    parser = subparsers.add_parser("serve", help="run the gateway in front of an existing cluster")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration file")
     parser.set_defaults(run=run)
 
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(config: Config) -> int:
-    """Serve until a signal; the result is the exit code."""
+    """Serve until a signal, and return the exit code."""
     stopped = Stopped()
     replace = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, replace.set)

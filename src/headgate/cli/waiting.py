@@ -1,4 +1,4 @@
-"""What the long-running commands share: signals that end them, and waiting that says what it waits for."""
+"""Shared by the long-running commands: the signals that end them, and waiting until the gateway is ready."""
 
 import asyncio
 import signal
@@ -26,12 +26,12 @@ class Stopped:
 
 
 async def ready_or_stopped(problems: Callable[[], Mapping[str, str]], stopped: Stopped) -> bool:
-    """Wait until there are no problems, saying them when it takes long; False when a signal came first."""
+    """Wait until there are no problems, and print them every two seconds; False when a signal came first."""
     loop = asyncio.get_running_loop()
-    told = loop.time()
+    printed = loop.time()
     while (reasons := problems()) and not stopped.event.is_set():
-        if loop.time() - told >= _PROGRESS_SECONDS:
-            told = loop.time()
+        if loop.time() - printed >= _PROGRESS_SECONDS:
+            printed = loop.time()
             text = "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items()))
             print(f"headgate: waiting for the cluster: {text}", file=sys.stderr)
         try:

@@ -1,7 +1,7 @@
 """One worker of `headgate serve`: started by the supervisor, never by hand.
 
-Reads its `Inheritance` from standard input, serves on the listeners that it was given, reports twice a second, and
-drains on SIGTERM, or when its supervisor is gone.
+It reads its `Inheritance` from standard input, serves on the listeners in it, reports twice a second, and drains on
+SIGTERM, or when its supervisor has ended.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _LAST_WORD_SECONDS = 1.0
 
 
 def main() -> int:
-    # A terminal's Ctrl-C reaches the whole process group: the supervisor decides what it means.
+    # A terminal's Ctrl-C reaches the whole process group, and the supervisor handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logs.configure()
-    inheritance: Inheritance = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    inheritance: Inheritance = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent process
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(inheritance))
@@ -52,7 +52,9 @@ async def _serve(inheritance: Inheritance) -> int:
     gateway = Gateway(config, features=features, ports=ports, caps=caps)
     reports = socket.socket(fileno=inheritance.reports)
     reports.setblocking(False)
-    loop.add_reader(reports, stopped.set)  # a supervisor says nothing: this is its end, and its ports must go with it
+    loop.add_reader(
+        reports, stopped.set
+    )  # a supervisor sends nothing, so this is its end, and the ports must be closed
     freeze()
     drained = asyncio.Event()
     reporting = asyncio.create_task(_report(gateway, reports, drained))
@@ -68,7 +70,7 @@ async def _serve(inheritance: Inheritance) -> int:
 
 
 async def _report(gateway: Gateway, reports: socket.socket, drained: asyncio.Event) -> None:
-    """Tell the supervisor, sooner while there are problems; the last word comes when all connections have ended."""
+    """Report to the supervisor, more often while there are problems, and once more when all connections have ended."""
     loop = asyncio.get_running_loop()
     is_last = False
     while not is_last:
@@ -77,14 +79,14 @@ async def _report(gateway: Gateway, reports: socket.socket, drained: asyncio.Eve
         try:
             await loop.sock_sendall(reports, encode_report(gateway.snapshot(), problems))
         except OSError:
-            return  # the supervisor is gone
+            return  # the supervisor has ended
         with suppress(TimeoutError):
             async with asyncio.timeout(_REPORT_SECONDS / 10 if problems else _REPORT_SECONDS):
                 await drained.wait()
 
 
 def freeze() -> None:
-    """What is loaded now stays for ever: the collector need not walk it again with every generation."""
+    """Exclude all objects that exist now from garbage collection: they stay for the life of the process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

@@ -1,9 +1,7 @@
-"""The share group of the sample: it bills orders, rejects some, and all of them while its downstream is "broken".
+"""The share group of the sample: it bills orders, rejects some of them, and all while its downstream is "down".
 
-`touch .headgate/billing-is-down` breaks it, so that the circuit breaker can be seen at work; without the file it works.
-
-One rule: it is an ordinary client of the gateway. Its configs are set as an operator would set them, and what it
-rejects is the gateway's to dead-letter.
+While the file `.headgate/billing-is-down` exists all records are rejected, and the circuit breaker pauses the group. It
+is an ordinary client of the gateway: its configs are set as an operator would set them.
 """
 
 import asyncio
@@ -39,7 +37,7 @@ _END_S: Final = 3.0
 
 
 class Billing:
-    """`topic` is where orders come from; `folder` has the file that says that billing is down."""
+    """Consumes orders from `topic`; `folder` is where the file that makes billing fail is looked for."""
 
     def __init__(self, bootstrap: str, topic: str, folder: Path) -> None:
         self._bootstrap = bootstrap
@@ -64,7 +62,7 @@ class Billing:
             self._bill()
         except (ClusterError, KafkaException) as failure:
             if not self._stop.is_set():
-                print(f"headgate: the sample's share group has ended: {failure}", file=sys.stderr)
+                print(f"headgate: the share group of the sample ended: {failure}", file=sys.stderr)
 
     async def _configure(self) -> None:
         host, _, port = self._bootstrap.rpartition(":")

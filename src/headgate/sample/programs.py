@@ -1,10 +1,8 @@
-"""The sample of `headgate dev`: something alive behind the gateway, so that there is something to look at.
+"""The sample applications of `headgate dev`: clients of the gateway, so that there is something to see.
 
-A producer in Python, a Streams member on kafka-clients 4.4.0 (`java/.../members`), which is asked for its topology, the
-stock WordCountDemo of Kafka 4.3.1, which is too old to be asked, and a share group with a circuit breaker
-(`sample_billing`). Their logs are in the folder's `logs/`.
-
-One rule: it is only a sample. If a part of it cannot be started or ends, that is said once and nothing else happens.
+A producer in Python, a Streams member on kafka-clients 4.4.0 (`java/.../members`), which sends its topology, the
+WordCountDemo of Kafka 4.3.1, which is too old to send one, and a share group with a circuit breaker (`billing.py`).
+Their logs are in the folder's `logs/`. If one of them cannot be started or ends, that is reported once.
 """
 
 import json
@@ -44,7 +42,7 @@ def _node(name: str, kind: int, *, to: tuple[str, ...] = (), **more: Any) -> dic
 
 
 def topology() -> dict[str, Any]:
-    """What the application says that it computes: large orders picked out, orders counted by customer."""
+    """The topology of the application: large orders filtered, orders counted by customer."""
     store = f"{APPLICATION}-counts"
     return {
         "subtopologies": [
@@ -69,7 +67,7 @@ def topology() -> dict[str, Any]:
 
 
 class Sample:
-    """Started once the gateway answers, ended before it; `bootstrap` is the gateway's."""
+    """Applications that are started when the gateway is ready, and stopped before it."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self._bootstrap = bootstrap
@@ -80,14 +78,14 @@ class Sample:
         self._billing = Billing(bootstrap, ORDERS, folder)
 
     def start(self) -> None:
-        """Blocks for about a second; what could not be started is said on standard error."""
+        """Start all of them; it blocks for about a second. A failure is reported on standard error."""
         try:
             self._make_topics()
             self._start_member()
             self._start_demo()
             self._billing.start()
         except (PlatformError, KafkaException, OSError) as failure:
-            print(f"headgate: the sample is not whole: {failure}", file=sys.stderr)
+            print(f"headgate: not all sample applications could be started: {failure}", file=sys.stderr)
         self._producer = threading.Thread(target=self._produce, name="headgate-sample", daemon=True)
         self._producer.start()
 
@@ -152,7 +150,7 @@ class Sample:
         self._children.append(start_tethered(command, output=logs / f"{name}.out"))
 
     def _produce(self) -> None:
-        """Two orders and a sentence a second, until the end; a cluster that is away is waited for by librdkafka."""
+        """Produce two orders and a sentence a second; librdkafka waits for a cluster that is down."""
         settings = {"bootstrap.servers": self._bootstrap, "queue.buffering.max.messages": 1000}
         producer = Producer(quiet(settings, client__id="sample-producer"))
         chance = random.Random(1)  # noqa: S311 - a sample
@@ -166,6 +164,6 @@ class Sample:
                 if number % 2:
                     producer.produce(WORDS_IN, value=f"{customer} orders number {number}")
             except BufferError:
-                pass  # nothing is taken at the moment
+                pass  # the cluster accepts nothing at the moment
             producer.poll(0)
         producer.flush(1)
