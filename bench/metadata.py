@@ -41,9 +41,9 @@ def large_answer() -> bytes:
 def main() -> dict[str, float]:
     """Print the figure and give the median by name, in microseconds."""
     body = large_answer()
-    addresses = [splice.Address.of("kafka.example.org", 9093 + node) for node in range(BROKERS)]
+    addresses = [splice.EncodedAddress.of("kafka.example.org", 9093 + node) for node in range(BROKERS)]
 
-    def lookup(node: NodeId) -> splice.Address:
+    def lookup(node: NodeId) -> splice.EncodedAddress:
         return addresses[node]
 
     best, median = microseconds(lambda: splice.metadata(body, VERSION, lookup), _CALLS)

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
-from headgate.wire.frames import RequestHeader, answer_header
+from headgate.wire.frames import RequestHeader, response_header
 from headgate.wire.schema import Message, Request
 from tests.support.messages import MESSAGES, random_message
 from tests.support.oracle import Oracle, decode_item
@@ -77,7 +77,7 @@ def test_frames_of_every_call_are_decoded_with_their_headers(oracle: Oracle) -> 
             whole = header.encode() + body
             frames.append(decode_item("request", 0, 0, whole, header=True))
         else:
-            whole = answer_header(pack(">i", 5), flexible=has_flexible_response(key, version)) + body
+            whole = response_header(pack(">i", 5), flexible=has_flexible_response(key, version)) + body
             frames.append(decode_item("response", key, version, whole, header=True))
     for item, answer in zip(every, oracle.ask("decode", frames), strict=True):
         assert "error" not in answer, (item, answer["error"])

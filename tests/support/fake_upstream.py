@@ -302,7 +302,7 @@ def answer(key: int, version: int, correlation_id: int, body: bytes | Message, *
 
 def body_of(frame: bytes, key: int, version: int) -> bytes:
     """The body of an answer."""
-    return frame[4 + frames.answer_body(frame[4:], flexible=has_flexible_response(key, version)) :]
+    return frame[4 + frames.response_body(frame[4:], flexible=has_flexible_response(key, version)) :]
 
 
 @asynccontextmanager

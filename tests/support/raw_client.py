@@ -12,8 +12,9 @@ from typing import Self, TypeVar
 from headgate.wire import frames
 from headgate.wire.apis import has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
-from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from headgate.wire.messages.sasl import (
+from headgate.wire.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
@@ -87,7 +88,7 @@ class RawClient:
 
     def receive(self, key: int, version: int) -> bytes:
         content = self.frame()
-        return content[frames.answer_body(content, flexible=has_flexible_response(key, version)) :]
+        return content[frames.response_body(content, flexible=has_flexible_response(key, version)) :]
 
     def frame(self) -> bytes:
         """The next frame, without its size."""

@@ -24,8 +24,8 @@ from headgate.wire.messages.cluster import (
     FindCoordinatorResponse,
     MetadataBroker,
     MetadataResponse,
+    SaslHandshakeResponse,
 )
-from headgate.wire.messages.sasl import SaslHandshakeResponse
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import BROKER_VERSIONS, answer
 from tests.support.messages import REQUESTS

@@ -27,7 +27,7 @@ from headgate.config.addresses import Address
 from headgate.facts import ActivityObserved, Actor, Fact
 from headgate.kafka.connections import Connections, Dialler
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
-from headgate.wire.messages.offsets import (
+from headgate.wire.messages.data import (
     LATEST,
     ListOffsetsPartition,
     ListOffsetsRequest,

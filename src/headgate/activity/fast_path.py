@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.activity.model.intervals import Interval
 from headgate.proxy.interceptor import FastPath
-from headgate.wire.topic_use import Form
+from headgate.wire.topic_use import TopicLayout
 
 _CLIENT_ID_AT: Final = 12  # in a request: after size, key, version and correlation id
 _SAMPLE_EVERY: Final = 1024  # requests
@@ -148,7 +148,12 @@ class FetchFastPath(_MultiTopicRequests):
     __slots__ = ("_by_id", "_client_id", "_count_at", "_empty", "_flexible", "_known", "_parse", "_touch")
 
     def __init__(
-        self, form: Form, client_id: str | None, parse: "Callable[[FetchFastPath], object]", touch: Touch, now: Now
+        self,
+        form: TopicLayout,
+        client_id: str | None,
+        parse: "Callable[[FetchFastPath], object]",
+        touch: Touch,
+        now: Now,
     ) -> None:
         """`parse` returns the context of a response that has to be parsed."""
         super().__init__(now)

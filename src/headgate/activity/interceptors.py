@@ -19,11 +19,11 @@ from headgate.activity.model.intervals import Interval
 from headgate.activity.usage_tracker import LONGEST_NAME, ConnectionUsage, UsageTracker
 from headgate.base.errors import WireError
 from headgate.base.ids import ApiKey
-from headgate.proxy.answer_codes import AnswerCode
 from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
 from headgate.wire.apis import has_flexible_request, has_flexible_response
+from headgate.wire.frames import ErrorCodeReader
 from headgate.wire.primitives import Buffer, read_uvarint
-from headgate.wire.topic_use import FETCH, PRODUCE, AnswerUse, Form, form, produce_start
+from headgate.wire.topic_use import FETCH, PRODUCE, ResponseUsage, TopicLayout, produce_start, topic_layout
 
 _GROUP_KINDS: Final[dict[int, GroupKind]] = {
     ApiKey.JOIN_GROUP: "consumer_group",
@@ -41,8 +41,8 @@ class ParsedProduce:
     """A Produce whose response is still to be parsed."""
 
     usage: ConnectionUsage
-    form: Form
-    response: AnswerUse
+    form: TopicLayout
+    response: ResponseUsage
     fast_path: ProduceFastPath
     size: int
     transactional_id: str | None
@@ -55,8 +55,8 @@ class ParsedFetch:
     """A Fetch or ShareFetch whose response is being parsed."""
 
     usage: ConnectionUsage
-    form: Form
-    response: AnswerUse
+    form: TopicLayout
+    response: ResponseUsage
     group: GroupRef | None = None
     fast_path: FetchFastPath | None = None
 
@@ -72,26 +72,26 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
         self.unreadable = 0  # requests and responses
 
     def on_request(self, request: RequestFrame, session: Session) -> Forward[ParsedProduce | ParsedFetch]:
-        the_form = form(request.api_key, request.api_version)
+        layout = topic_layout(request.api_key, request.api_version)
         usage = self._tracker.connection(session, request.client_id)
         if request.api_key == PRODUCE:
-            return self._on_produce(request, session, usage, the_form)
+            return self._on_produce(request, session, usage, layout)
         if request.api_key == FETCH:
             fast_path = FetchFastPath(
-                the_form,
+                layout,
                 request.client_id,
-                lambda known: ParsedFetch(usage, the_form, AnswerUse(the_form), fast_path=known),
+                lambda known: ParsedFetch(usage, layout, ResponseUsage(layout), fast_path=known),
                 self._tracker.touch,
                 self._now,
             )
             session.use_fast_path(request.api_key, request.api_version, fast_path)
-            return Forward(ParsedFetch(usage, the_form, AnswerUse(the_form), fast_path=fast_path))
+            return Forward(ParsedFetch(usage, layout, ResponseUsage(layout), fast_path=fast_path))
         name = _first_string(request.body, flexible=True)
         group = GroupRef("share_group", name) if name else None
-        return Forward(ParsedFetch(usage, the_form, AnswerUse(the_form), group))
+        return Forward(ParsedFetch(usage, layout, ResponseUsage(layout), group))
 
     def _on_produce(
-        self, request: RequestFrame, session: Session, usage: ConnectionUsage, the_form: Form
+        self, request: RequestFrame, session: Session, usage: ConnectionUsage, layout: TopicLayout
     ) -> Forward[ParsedProduce | ParsedFetch]:
         start = produce_start(request.body, request.api_version)
         if start is None:
@@ -104,12 +104,12 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
         transactional_id = None
         if start.transactional_id is not None:
             transactional_id = start.transactional_id.decode(errors="replace")[:LONGEST_NAME]
-        client_id = _encoded_client_id(request.client_id, flexible=the_form.flexible)
+        client_id = _encoded_client_id(request.client_id, flexible=layout.flexible)
         can_learn = client_id is not None and request.is_answered
         produce = ParsedProduce(
             usage,
-            the_form,
-            AnswerUse(the_form),
+            layout,
+            ResponseUsage(layout),
             fast_path,
             size=request.size,
             transactional_id=transactional_id,
@@ -190,7 +190,7 @@ class Heartbeat:
 
     client_id: str | None
     group: GroupRef
-    error_code: AnswerCode
+    error_code: ErrorCodeReader
 
 
 class GroupMembershipInterceptor(Interceptor[Heartbeat]):
@@ -214,7 +214,7 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
         if not name:
             return Forward()
         skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
-        error_code = AnswerCode(flexible=has_flexible_response(key, version), skipped=skipped)
+        error_code = ErrorCodeReader(flexible=has_flexible_response(key, version), skipped=skipped)
         return Forward(Heartbeat(request.client_id, GroupRef(_GROUP_KINDS[key], name), error_code))
 
     def on_chunk(self, view: memoryview, context: Heartbeat, session: Session) -> None:
@@ -232,11 +232,11 @@ def _first_string(body: Buffer, *, flexible: bool) -> str | None:
     return text.decode(errors="replace") if len(text) == size - 1 else None
 
 
-def _error_offset(the_form: Form, topic: bytes) -> int:
+def _error_offset(layout: TopicLayout, topic: bytes) -> int:
     """The distance from the count of topics in a Produce response to the error code of the first partition."""
-    if the_form.by_id:
+    if layout.by_id:
         return 1 + 16 + 1 + 4
-    return 1 + 1 + len(topic) + 1 + 4 if the_form.flexible else 4 + 2 + len(topic) + 4 + 4
+    return 1 + 1 + len(topic) + 1 + 4 if layout.flexible else 4 + 2 + len(topic) + 4 + 4
 
 
 def _encoded_client_id(client_id: str | None, *, flexible: bool) -> bytes | None:

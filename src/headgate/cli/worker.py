@@ -18,8 +18,7 @@ import uvloop
 from headgate.base.errors import HeadgateError
 from headgate.cli import logs
 from headgate.cli.features import make_features
-from headgate.proxy.caps import Caps
-from headgate.proxy.ports import Ports
+from headgate.proxy.listeners import ConnectionLimits, Ports
 from headgate.proxy.server import Gateway
 from headgate.proxy.supervisor import Inheritance, encode_report
 
@@ -47,7 +46,7 @@ async def _serve(inheritance: Inheritance) -> int:
     config = inheritance.config
     listeners = {node: socket.socket(fileno=number) for node, number in inheritance.listeners.items()}
     ports = Ports(config.gateway, listeners, inheritance.worker)
-    caps = Caps(config.gateway, memory=memoryview(mmap(inheritance.caps, 0)), row=inheritance.caps_row)
+    caps = ConnectionLimits(config.gateway, memory=memoryview(mmap(inheritance.caps, 0)), row=inheritance.caps_row)
     features = make_features(config, worker=inheritance.worker, row=inheritance.caps_row)
     gateway = Gateway(config, features=features, ports=ports, caps=caps)
     reports = socket.socket(fileno=inheritance.reports)

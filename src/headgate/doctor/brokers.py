@@ -26,8 +26,12 @@ from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, ok, probl
 from headgate.kafka.connections import BrokerConnection, authenticate, credentials_of
 from headgate.wire.apis import api_name
 from headgate.wire.errors import ErrorCode
-from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
-from headgate.wire.messages.sasl import SaslHandshakeRequest
+from headgate.wire.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    SaslHandshakeRequest,
+)
 from headgate.wire.schema import Message, Request
 
 M = TypeVar("M", bound=Message)

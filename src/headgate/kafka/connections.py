@@ -24,8 +24,8 @@ from headgate.wire import frames
 from headgate.wire.apis import api_name, has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
-from headgate.wire.messages.cluster import ApiVersionsRequest
-from headgate.wire.messages.sasl import (
+from headgate.wire.messages.cluster import (
+    ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -94,7 +94,7 @@ class BrokerConnection:
             (correlation_id,) = frames.CORRELATION_ID.unpack_from(content, 0)
             if correlation_id != self._correlation_id:
                 raise WireError(f"correlation id {correlation_id} instead of {self._correlation_id}")  # noqa: TRY301
-            return decode(answer_class, version, content, frames.answer_body(content, flexible=flexible))
+            return decode(answer_class, version, content, frames.response_body(content, flexible=flexible))
         except TimeoutError:
             self.close()
             raise ClusterError(f"no response to {api_name(request.api_key)} within {self._timeout:g} s") from None
@@ -131,7 +131,7 @@ class BrokerConnection:
 
 
 def _bounded(size: int) -> int:
-    if not frames.SMALLEST_ANSWER <= size <= _LARGEST_ANSWER:
+    if not frames.SMALLEST_RESPONSE <= size <= _LARGEST_ANSWER:
         raise WireError(f"a response of {size} bytes")
     return size
 

@@ -6,6 +6,7 @@ interceptor holds, nearly all, never leave the wake-up in which they came.
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar, assert_never
 
 import structlog
@@ -13,6 +14,7 @@ import structlog
 from headgate.base.errors import HeadgateError
 from headgate.proxy.interceptor import (
     Answer,
+    FastPath,
     Forward,
     Hold,
     Interceptor,
@@ -24,6 +26,7 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
+from headgate.proxy.routes import Route
 
 log = structlog.get_logger()
 
@@ -217,3 +220,51 @@ class ResponseChain:
                 self.response = ResponseFrame(api_key=was.api_key, api_version=version, body=body)
             case _:
                 raise TypeError(f"{type(outcome).__name__} cannot be the outcome of an answer")
+
+
+# Pending requests.
+
+
+@dataclass(slots=True)
+class Opened:
+    """The answer is gathered and shown to the interceptors; `asked` is the route that the client used.
+
+    `watchers` see its bytes as the broker sent them.
+    """
+
+    asked: Route
+    contexts: Contexts
+    watchers: Contexts
+
+
+@dataclass(slots=True)
+class Watched:
+    """The answer passes, and these interceptors see its bytes."""
+
+    watchers: Contexts
+
+
+@dataclass(slots=True)
+class Private:
+    """The answer to a call of our own; the client does not see it."""
+
+    body: asyncio.Future[bytes]
+
+
+@dataclass(slots=True)
+class Local:
+    """An answer of our own that waits for those in front of it."""
+
+    route: Route
+    head: bytes
+    body: bytes
+    contexts: Contexts
+
+
+# A client that has so much open waits until some of it is answered: a call of 14 bytes costs us far more than that.
+MOST_PENDING: Final = 1024
+# With so much open a call that is opened waits. All answers may come at once, and each is work for the event loop.
+MOST_BEFORE_OPENED: Final = 16
+
+Purpose = Opened | Watched | FastPath | Private | Local | None
+Entry = tuple[Route | None, int, Purpose]

@@ -15,11 +15,10 @@ import structlog
 
 from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
-from headgate.proxy.chain import discard
+from headgate.proxy.chain import MOST_PENDING, Entry, Private, discard
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
-from headgate.proxy.ends import End
+from headgate.proxy.endpoints import Endpoint
 from headgate.proxy.interceptor import CloseCause, FastPath, M, Versions
-from headgate.proxy.pending import MOST_PENDING, Entry, Private
 from headgate.proxy.requests import RequestStream
 from headgate.proxy.responses import ResponseStream
 from headgate.proxy.routes import Route
@@ -44,8 +43,8 @@ class Connection:
     def __init__(
         self,
         gateway: "Gateway",
-        client: End,
-        upstream: End,
+        client: Endpoint,
+        upstream: Endpoint,
         *,
         node_id: NodeId | None,
         versions: Versions,
@@ -259,7 +258,7 @@ class Connection:
         self.close(CloseCause.INTERNAL)
 
     def close(self, cause: CloseCause, detail: str = "") -> None:
-        """End it; the first cause counts."""
+        """Endpoint it; the first cause counts."""
         if self.closed is not None:
             return
         if self._closing is not None:

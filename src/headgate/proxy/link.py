@@ -9,13 +9,13 @@ One rule: the received view is valid only during the call. A link must never par
 """
 
 import asyncio
+import select
 import socket
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final, Protocol
 
-from headgate.proxy.hangups import Hangups
 from headgate.wire.primitives import Buffer
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -23,6 +23,42 @@ _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read
 # One buffer for the process: a wake-up reads, walks and sends before the next one begins.
 _BUFFER: Final = bytearray(BUFFER_BYTES)
 _SHARED: Final = memoryview(_BUFFER)
+_EVENTS_A_WAKE_UP = 256
+
+
+class HangupWatcher:
+    """Calls back, once, when the peer of a watched socket has closed or reset its side.
+
+    uvloop stops watching a socket for which the kernel reports an error, after one last call of its reader. That call
+    may see only the bytes that the peer had sent before it reset the connection; the reset would then go unnoticed, and
+    the connection would stay for ever. So the links' sockets are in a second epoll too, which asks only for hang-ups
+    and also reports a peer whose link is not read at the moment.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        loop.add_reader(self._epoll.fileno(), self._on_events)
+
+    def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
+        self._callbacks[fd] = on_hangup
+        # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
+        self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
+
+    def forget(self, fd: int) -> None:
+        """Before the socket is closed: its number may be another's at once."""
+        del self._callbacks[fd]
+        self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _on_events(self) -> None:
+        for fd, _ in self._epoll.poll(0, _EVENTS_A_WAKE_UP):
+            if (on_hangup := self._callbacks.get(fd)) is not None:
+                on_hangup()
 
 
 class LinkOwner(Protocol):
@@ -95,7 +131,7 @@ class Link:
         self.backlog = 0  # bytes that the socket has not taken yet
         self.ended = False  # the peer has said all that it will say, and it has been read
         self.peer_has_left = False  # the same, though some of it may still be to be read
-        self._hangups: Hangups | None = None
+        self._hangups: HangupWatcher | None = None
         self.closed = False
 
     def write(self, data: Buffer) -> None:
@@ -136,7 +172,7 @@ class Link:
         self.is_reading = False
         self._loop.remove_reader(self._fd)
 
-    def watch_for_hangup(self, hangups: Hangups) -> None:
+    def watch_for_hangup(self, hangups: HangupWatcher) -> None:
         """Let `peer_has_left` be right at any time; without this, only reading finds out, and not always."""
         self._hangups = hangups
         hangups.watch(self._fd, self._on_hangup)

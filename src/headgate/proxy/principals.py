@@ -15,11 +15,11 @@ from typing import Final
 
 from headgate.base.errors import WireError
 from headgate.base.ids import ApiKey
-from headgate.proxy.answer_codes import AnswerCode
 from headgate.proxy.features import Feature
 from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
 from headgate.wire.apis import has_flexible_response
 from headgate.wire.errors import ErrorCode
+from headgate.wire.frames import ErrorCodeReader
 from headgate.wire.primitives import Buffer, read_uvarint
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -60,7 +60,7 @@ class _Awaited:
 
     __slots__ = ("code", "log_in", "mechanism")
 
-    def __init__(self, log_in: _LogIn, code: AnswerCode, mechanism: str | None = None) -> None:
+    def __init__(self, log_in: _LogIn, code: ErrorCodeReader, mechanism: str | None = None) -> None:
         self.log_in = log_in
         self.code = code
         self.mechanism = mechanism  # of a handshake
@@ -102,7 +102,7 @@ class Principals(Interceptor[_Awaited]):
             log_in.is_tangled = True
         log_in.awaits = True
         flexible = has_flexible_response(request.api_key, request.api_version)
-        code = AnswerCode(flexible=flexible)
+        code = ErrorCodeReader(flexible=flexible)
         if request.api_key == ApiKey.SASL_HANDSHAKE:
             return Forward(_Awaited(log_in, code, _mechanism(request.body)))
         if log_in.rounds == 0 and log_in.mechanism in _ROUNDS:

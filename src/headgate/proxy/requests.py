@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.proxy.chain import Contexts, RequestChain, watch
+from headgate.proxy.chain import (
+    MOST_BEFORE_OPENED,
+    MOST_PENDING,
+    Contexts,
+    Opened,
+    Private,
+    Purpose,
+    RequestChain,
+    Watched,
+    watch,
+)
 from headgate.proxy.interceptor import CloseCause, Hold, RequestFrame
-from headgate.proxy.pending import MOST_BEFORE_OPENED, MOST_PENDING, Opened, Private, Purpose, Watched
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
 from headgate.wire.primitives import Buffer

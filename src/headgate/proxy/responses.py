@@ -5,13 +5,14 @@ broker addresses may stand, is held back. Answers for interceptors are gathered 
 in the order of its requests: while an answer is held, what comes after it waits in `Behind`.
 """
 
+from collections import deque
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
-from headgate.proxy.chain import Contexts, ResponseChain
+from headgate.proxy.chain import Contexts, Local, Opened, Private, Purpose, ResponseChain, Watched
 from headgate.proxy.interceptor import CloseCause, FastPath, Hold, ResponseFrame
-from headgate.proxy.pending import Behind, Local, Opened, Private, Purpose, Slot, Watched
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
 from headgate.wire.primitives import Buffer
@@ -25,6 +26,22 @@ _SMALL_ANSWER: Final = 64 * 1024  # a split answer up to here is gathered: then 
 _LARGEST_TAIL: Final = 1024 * 1024
 _LARGEST_BEHIND: Final = 1024 * 1024  # then the broker is not read until the held answer is decided
 _HELD_ANSWER: Final = 1024  # what holding an answer costs beside its body
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place in the client's output whose bytes are still being decided; `size` is of what the broker sent."""
+
+    size: int
+    frame: bytes | None = None
+
+
+@dataclass(slots=True)
+class Behind:
+    """A held answer and the output that waits behind it."""
+
+    pieces: deque[bytes | Slot] = field(default_factory=deque)
+    size: int = 0
 
 
 class ResponseStream:
@@ -123,15 +140,15 @@ class ResponseStream:
                 self._emit(view[begin:pos])
                 begin = pos
                 self._answer_local()
-            if size - pos < frames.ANSWER_START.size:
+            if size - pos < frames.RESPONSE_START.size:
                 break
-            length, correlation_id = frames.ANSWER_START.unpack_from(view, pos)
+            length, correlation_id = frames.RESPONSE_START.unpack_from(view, pos)
             if not pending:
                 raise WireError("the broker sent an answer that nobody waits for")
             route, expected, purpose = pending[0]
             if correlation_id != expected or route is None:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
-            if length < frames.SMALLEST_ANSWER:
+            if length < frames.SMALLEST_RESPONSE:
                 raise WireError(f"an answer of {length} bytes")
             pending.popleft()
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
@@ -272,21 +289,23 @@ class ResponseStream:
         if isinstance(purpose, Private):
             if not purpose.body.done():
                 content = frame[4:]
-                purpose.body.set_result(bytes(content[frames.answer_body(content, flexible=route.flexible_answer) :]))
+                purpose.body.set_result(
+                    bytes(content[frames.response_body(content, flexible=route.flexible_response) :])
+                )
         else:
             self._show(frame)
             changed = self._splice(frame) if route.tail_program is not None else None
             frame = frame if changed is None else memoryview(changed)
             if isinstance(purpose, Opened):
                 content = frame[4:]
-                body_at = frames.answer_body(content, flexible=route.flexible_answer)
+                body_at = frames.response_body(content, flexible=route.flexible_response)
                 head = bytes(content[:body_at])
                 body: Buffer = content[body_at:].toreadonly()
                 if len(frame) <= _SMALL_ANSWER:
                     body = bytes(body)  # read quicker
                 as_it_came: Buffer | None = frame
-                if route.flexible_answer != purpose.asked.flexible_answer:
-                    head = frames.answer_header(head[:4], flexible=purpose.asked.flexible_answer)
+                if route.flexible_response != purpose.asked.flexible_response:
+                    head = frames.response_header(head[:4], flexible=purpose.asked.flexible_response)
                     as_it_came = None
                 self._open(route, head, body, purpose.contexts, as_it_came)
             else:
@@ -297,7 +316,7 @@ class ResponseStream:
         """An answer of our own, behind those that are still to come from the broker."""
         pending = self._connection.pending
         idle = not pending and self._is_between_answers()
-        head = frames.answer_header(_SIZE.pack(correlation_id), flexible=route.flexible_answer)
+        head = frames.response_header(_SIZE.pack(correlation_id), flexible=route.flexible_response)
         pending.append((None, correlation_id, Local(route, head, body, contexts)))
         if idle:
             self._answer_local()

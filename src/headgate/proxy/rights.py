@@ -24,7 +24,7 @@ from headgate.wire.messages.groups import HeartbeatRequest, OffsetDeleteRequest
 
 GROUP_AUTHORIZATION_FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 # The coordinator says something about itself and nothing about the right, so there is no verdict to keep.
-ABOUT_ITSELF: Final = frozenset(
+COORDINATOR_ERRORS: Final = frozenset(
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 )
 _KEPT_SECONDS: Final = 5.0
@@ -34,16 +34,16 @@ _METADATA_VERSION: Final = ApiVersion(13)
 _WRITE: Final = 1 << 4  # of authorized operations; what they are when nothing is told does not have it
 
 
-class Right(Enum):
+class GroupRight(Enum):
     """A right on a group."""
 
     READ = "read"
     DELETE = "delete"
 
 
-async def _probe(session: Session, right: Right, group: str) -> int:
+async def _probe(session: Session, right: GroupRight, group: str) -> int:
     """The error code of a request that needs the right and changes nothing."""
-    if right is Right.READ:
+    if right is GroupRight.READ:
         beat = HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe")
         return (await session.call(beat, ApiVersion(4))).error_code
     return (await session.call(OffsetDeleteRequest(group_id=group), ApiVersion(0))).error_code
@@ -54,9 +54,11 @@ class Rights:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: WeakKeyDictionary[Session, OrderedDict[tuple[Right, str], tuple[float, int]]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Session, OrderedDict[tuple[GroupRight, str], tuple[float, int]]] = (
+            WeakKeyDictionary()
+        )
 
-    async def ask(self, session: Session, right: Right, group: str) -> int:
+    async def ask(self, session: Session, right: GroupRight, group: str) -> int:
         """The broker's error code: 30 when the client lacks the right. `ClusterError` when the broker did not say."""
         kept = self._kept.setdefault(session, OrderedDict())
         now = self._clock.monotonic()
@@ -64,7 +66,7 @@ class Rights:
         if found is not None and now - found[0] < _KEPT_SECONDS:
             return found[1]
         code = await _probe(session, right, group)
-        if code in ABOUT_ITSELF or len(group) > _LONGEST_NAME:
+        if code in COORDINATOR_ERRORS or len(group) > _LONGEST_NAME:
             return code
         kept[right, group] = (now, code)
         kept.move_to_end((right, group))

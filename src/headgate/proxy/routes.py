@@ -26,8 +26,8 @@ class Route:
         "api_key",
         "api_version",
         "calls",
-        "flexible_answer",
         "flexible_request",
+        "flexible_response",
         "interceptors",
         "max_bytes",
         "max_response_bytes",
@@ -46,7 +46,7 @@ class Route:
         self.api_version = api_version
         self.name = APIS[api_key].name
         self.flexible_request = has_flexible_request(api_key, api_version)
-        self.flexible_answer = has_flexible_response(api_key, api_version)
+        self.flexible_response = has_flexible_response(api_key, api_version)
         self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
         self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
         self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)

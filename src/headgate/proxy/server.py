@@ -14,17 +14,15 @@ import structlog
 
 from headgate.base.ids import NodeId
 from headgate.config.model import Config
-from headgate.proxy.addresses import AddressInterceptor, AddressMap
-from headgate.proxy.api_versions import ApiVersionsInterceptor
-from headgate.proxy.caps import ANYBODY, Caps
+from headgate.proxy.advertising import AddressInterceptor, AddressMap, ApiVersionsInterceptor
 from headgate.proxy.cluster import Cluster
 from headgate.proxy.connection import Connection
-from headgate.proxy.ends import ARRIVAL_FAILURES, Ends, prepare
+from headgate.proxy.endpoints import ARRIVAL_FAILURES, EndpointFactory, prepare
 from headgate.proxy.features import Feature, MetricFamily
-from headgate.proxy.hangups import Hangups
 from headgate.proxy.interceptor import CloseCause, Interceptor
+from headgate.proxy.link import HangupWatcher
+from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, bind_all
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
-from headgate.proxy.ports import Ports, bind_all
 from headgate.proxy.routes import Routes
 from headgate.proxy.status import StatusPages
 
@@ -48,7 +46,7 @@ class Gateway:
         features: Sequence[Feature] = (),
         families: Sequence[MetricFamily] = (),
         ports: Ports | None = None,
-        caps: Caps | None = None,
+        caps: ConnectionLimits | None = None,
     ) -> None:
         self.config = config
         self._features = features
@@ -62,10 +60,10 @@ class Gateway:
         theirs = [one for feature in features for one in feature.interceptors]
         self.routes = Routes((*ours, *interceptors, *theirs), denied=config.gateway.deny_api_keys)
         versions.attach(self.routes)
-        self._ends = Ends(config, self.loop)
+        self._ends = EndpointFactory(config, self.loop)
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
         self._ports = ports
-        self._caps = caps or Caps(config.gateway)
+        self._caps = caps or ConnectionLimits(config.gateway)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -75,7 +73,7 @@ class Gateway:
     async def running(self) -> AsyncIterator[None]:
         """Bind, serve, and drain at the end."""
         async with AsyncExitStack() as stack:
-            self.hangups = Hangups(self.loop)
+            self.hangups = HangupWatcher(self.loop)
             stack.callback(self.hangups.close)
             if self._ports is None:
                 self._ports = Ports(self.config.gateway, bind_all(self.config.gateway))
@@ -178,7 +176,7 @@ class Gateway:
     def _admit(self, node: NodeId | None, client: socket.socket, peer: str) -> None:
         self.metrics.accepted += 1
         # Behind a balancer the peer is the balancer: who the client is, and so its own cap, is known on arrival.
-        host = ANYBODY if self.config.gateway.proxy_protocol else peer
+        host = UNKNOWN_HOST if self.config.gateway.proxy_protocol else peer
         if self._caps.admit(host):
             self._spawn(self._connect(node, client, peer, host))
         else:
@@ -192,7 +190,7 @@ class Gateway:
         try:
             prepare(client, patience_ms=self.config.gateway.idle_ms)
             arrived = await self._ends.arrive(client, peer)
-            if counted == ANYBODY:
+            if counted == UNKNOWN_HOST:
                 self._caps.leave(counted)
                 counted = arrived.host if self._caps.admit(arrived.host) else ""
             addresses = await self.cluster.addresses(node) if counted else ()

@@ -21,11 +21,10 @@ import structlog
 
 from headgate.base.ids import NodeId
 from headgate.config.model import Config
-from headgate.proxy.caps import Caps, table_bytes
-from headgate.proxy.ends import Ends
+from headgate.proxy.endpoints import EndpointFactory
 from headgate.proxy.features import MetricFamily
+from headgate.proxy.listeners import ConnectionLimits, belongs, bind_all, table_bytes
 from headgate.proxy.metrics import MetricsPage, Snapshot
-from headgate.proxy.ports import belongs, bind_all
 from headgate.proxy.status import StatusPages
 
 log = structlog.get_logger()
@@ -128,7 +127,9 @@ class Supervisor:
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
-        Ends(self._config, self._loop)  # certificates that no worker could use are refused before anything starts
+        EndpointFactory(
+            self._config, self._loop
+        )  # certificates that no worker could use are refused before anything starts
         async with AsyncExitStack() as stack:
             self._listeners = bind_all(self._config.gateway)
             stack.callback(self._let_go)
@@ -244,7 +245,7 @@ class Supervisor:
             await worker.process.wait()
             self._workers.discard(worker)
             self._retired = self._page.add([self._retired, self._page.counters_of(worker.samples)])
-            Caps(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
+            ConnectionLimits(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
             self._free_rows.add(worker.caps_row)
 
     async def _end(self, worker: _Worker) -> None:

@@ -11,7 +11,7 @@ from headgate.share_groups.share_interceptor import INVALID_REQUEST, LAST_EPOCH,
 from headgate.wire.codec import encode
 from headgate.wire.messages.share import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from headgate.wire.primitives import Buffer
-from headgate.wire.share_calls import ShareRequest, read_acknowledge, read_acknowledge_answer
+from headgate.wire.share_calls import ShareRequest, read_acknowledge, read_acknowledge_response
 
 
 class AcknowledgeInterceptor(ShareInterceptor):
@@ -31,7 +31,7 @@ class AcknowledgeInterceptor(ShareInterceptor):
 
     def on_response(self, response: ResponseFrame, context: Sent, session: Session) -> OnResponse:
         self._answered(context, session)
-        answer = read_acknowledge_answer(response.body, response.api_version)
+        answer = read_acknowledge_response(response.body, response.api_version)
         work, service = context.work, self._service
         codes = {(topic_id, partition): code for topic_id, partition, code in answer.partitions}
         service.acks.settle(work, codes, answer.error_code)

@@ -28,10 +28,10 @@ from headgate.wire.messages.share import ShareFetchRequest, ShareFetchResponse
 from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_calls import (
     Acquired,
-    FetchAnswer,
+    ShareFetchSummary,
     ShareRequest,
     read_fetch,
-    read_fetch_answer,
+    read_fetch_response,
     stripped,
 )
 
@@ -55,7 +55,7 @@ class FetchInterceptor(ShareInterceptor):
 
     def on_response(self, response: ResponseFrame, context: Sent, session: Session) -> OnResponse:
         self._answered(context, session)
-        answer = read_fetch_answer(response.body, response.api_version)
+        answer = read_fetch_response(response.body, response.api_version)
         work, service = context.work, self._service
         if work.partitions:
             codes = {(one.topic_id, one.partition): one.acknowledge_error_code for one in answer.partitions}
@@ -69,7 +69,7 @@ class FetchInterceptor(ShareInterceptor):
             return Hold(service.resumed_within(work.group, wait_s, outcome), wait_s + _MARGIN_S)
         return outcome
 
-    def _acquired(self, body: Buffer, answer: FetchAnswer, sent: Sent, session: Session) -> bytes | None:
+    def _acquired(self, body: Buffer, answer: ShareFetchSummary, sent: Sent, session: Session) -> bytes | None:
         """Note what the member holds now; the answer without what it must not get, None when it may have all."""
         service, work, generation = self._service, sent.work, sent.generation
         state = service.states.of(work.group)

@@ -21,9 +21,9 @@ from headgate.proxy.interceptor import (
     RequestFrame,
     Session,
 )
-from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
+from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, GroupRight, Rights
 from headgate.share_groups.steering import Steering
-from headgate.wire import heads
+from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
@@ -42,7 +42,7 @@ class IsolationInterceptor(Interceptor[None]):
         self._rights = rights
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002
-        return heads.joins  # it begins as the heartbeat of Streams groups does
+        return group_requests.is_join  # it begins as the heartbeat of Streams groups does
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
         message = decode(ShareGroupHeartbeatRequest, request.api_version, request.body)
@@ -56,7 +56,7 @@ class IsolationInterceptor(Interceptor[None]):
 
     async def _refuse(self, group: str, conflict: str, version: ApiVersion, session: Session) -> Outcome[None]:
         try:
-            if await self._rights.ask(session, Right.READ, group) == GROUP_AUTHORIZATION_FAILED:
+            if await self._rights.ask(session, GroupRight.READ, group) == GROUP_AUTHORIZATION_FAILED:
                 return Forward()
         except ClusterError:
             return Forward()

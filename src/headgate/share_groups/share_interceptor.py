@@ -22,7 +22,7 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
-from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, Right, Rights
+from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, GroupRight, Rights
 from headgate.share_groups.acks import Work
 from headgate.share_groups.dead_letter_delivery import Fate, Wanted
 from headgate.share_groups.deferred_acks import Debt
@@ -171,7 +171,7 @@ class ShareInterceptor(Interceptor[Sent]):
         if wanted:
             try:
                 async with asyncio.timeout_at(until):
-                    code = await self._rights.ask(session, Right.READ, work.group)
+                    code = await self._rights.ask(session, GroupRight.READ, work.group)
             except (ClusterError, TimeoutError):
                 for one in wanted:
                     letters.give_up(one, _NOT_KNOWN)

@@ -25,11 +25,11 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
-from headgate.proxy.rights import Right, Rights
+from headgate.proxy.rights import GroupRight, Rights
 from headgate.topologies.model.streams_groups import ClassicJoin
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.topologies.streams_api import broker_version, describe_group
-from headgate.wire import heads
+from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.groups import (
@@ -96,7 +96,7 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
     async def _delete_one(self, group: str, version: int, session: Session) -> DeletedGroup | None:
         """Delete the description of a group; a result when the group must not be deleted for now."""
         try:
-            if await self._rights.ask(session, Right.DELETE, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            if await self._rights.ask(session, GroupRight.DELETE, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return None
             found = await describe_group(session, group)
         except ClusterError:
@@ -149,7 +149,7 @@ class ClassicJoinInterceptor(Interceptor[None]):
 
         def is_stored(view: Buffer, pos: int, end: int) -> bool:
             try:
-                group = heads.joined_group(view[pos : min(end, pos + _MAX_GROUP_BYTES)], api_version)
+                group = group_requests.joining_group(view[pos : min(end, pos + _MAX_GROUP_BYTES)], api_version)
             except WireError:
                 return False  # too long a name, or an invalid request, which the broker rejects
             return self._service.must_delete(group)
@@ -157,7 +157,7 @@ class ClassicJoinInterceptor(Interceptor[None]):
         return is_stored
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
-        group = heads.joined_group(request.body, request.api_version)
+        group = group_requests.joining_group(request.body, request.api_version)
         if not self._service.must_delete(group):
             return Forward()
         return Hold(self._join(group, request, session), _TIMEOUT_S)
@@ -165,7 +165,7 @@ class ClassicJoinInterceptor(Interceptor[None]):
     async def _join(self, group: str, request: RequestFrame, session: Session) -> Outcome[None]:
         service = self._service
         try:
-            if await self._rights.ask(session, Right.READ, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            if await self._rights.ask(session, GroupRight.READ, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return Forward()
             found = await describe_group(session, group)
         except ClusterError:

@@ -14,7 +14,7 @@ from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
 from headgate.kafka.group_admin import GroupError, group_error, on_coordinators
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
-from headgate.wire.messages.offsets import (
+from headgate.wire.messages.data import (
     EARLIEST,
     LATEST,
     ListOffsetsPartition,

@@ -37,7 +37,7 @@ from headgate.topologies.streams_api import (
     upgrade_heartbeat,
     upgrade_plain_heartbeat,
 )
-from headgate.wire import heads
+from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from headgate.wire.primitives import Buffer
@@ -66,14 +66,14 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
         self._service.on_close(session)
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
-        return heads.joins if api_version == 0 else None
+        return group_requests.is_join if api_version == 0 else None
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[MemberHeartbeat]:
         version = request.api_version
         to_broker = broker_version(session.broker_versions(), ApiKey.STREAMS_GROUP_HEARTBEAT, version)
         if to_broker != version:
             body = bytes(request.body)
-            beat = heads.beat(body)
+            beat = group_requests.idle_heartbeat(body)
             if beat is not None:
                 context = MemberHeartbeat(
                     api_version=version, group=beat.group, member=beat.member, member_epoch=beat.epoch
@@ -86,7 +86,7 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
     def on_response(self, response: ResponseFrame, context: MemberHeartbeat, session: Session) -> OnResponse:
         if response.api_version == 0 and context.api_version == 1:
             body = bytes(response.body)
-            beaten = heads.beaten(body)
+            beaten = group_requests.idle_heartbeat_response(body)
             if beaten is not None:
                 result = HeartbeatResult(error_code=beaten.error_code)
                 handled = self._service.on_heartbeat(session, context, result)

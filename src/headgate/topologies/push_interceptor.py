@@ -13,13 +13,13 @@ from headgate.facts import topology
 from headgate.facts.topology import Description, content_hash
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
-from headgate.proxy.rights import ABOUT_ITSELF, Right, Rights
+from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.model import push_gate
 from headgate.topologies.model.group_state import NONE
 from headgate.topologies.model.push_gate import Push, PushRejection
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import describe_group
-from headgate.wire import heads
+from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.streams import (
@@ -45,7 +45,7 @@ class PushInterceptor(Interceptor[None]):
         self.max_bytes = max_bytes
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
-        group, member, epoch = heads.streams_member(request.body)
+        group, member, epoch = group_requests.streams_member(request.body)
         push = Push(group=group, member=member, topology_epoch=epoch)
         return Answer(self._respond(push, request, session))
 
@@ -79,10 +79,10 @@ class PushInterceptor(Interceptor[None]):
 
     async def _check_read(self, push: Push, session: Session) -> PushRejection | None:
         try:
-            code = await self._rights.ask(session, Right.READ, push.group)
+            code = await self._rights.ask(session, GroupRight.READ, push.group)
         except ClusterError as problem:
             return PushRejection(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem))
-        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED or code in ABOUT_ITSELF:
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED or code in COORDINATOR_ERRORS:
             return PushRejection(code, "")
         return None
 

@@ -13,7 +13,7 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.kafka.group_admin import GroupOutline
 from headgate.proxy.interceptor import Session, Versions
-from headgate.wire import heads
+from headgate.wire import group_requests
 from headgate.wire.messages.streams import (
     DescribedStreamsGroup,
     StreamsGroupDescribeRequest,
@@ -67,13 +67,13 @@ def upgrade_heartbeat(response: StreamsGroupHeartbeatResponse, *, solicit: bool)
     )
 
 
-def downgrade_plain_heartbeat(body: bytes, beat: heads.Beat) -> bytes:
+def downgrade_plain_heartbeat(body: bytes, beat: group_requests.IdleHeartbeat) -> bytes:
     """`downgrade_heartbeat` for a heartbeat that changes nothing, without decoding the rest of it."""
     begin, end = beat.offsets
     return body[:begin] + _NULL_OFFSETS + body[end:]
 
 
-def upgrade_plain_heartbeat(body: bytes, beaten: heads.Beaten, *, solicit: bool) -> bytes:
+def upgrade_plain_heartbeat(body: bytes, beaten: group_requests.IdleHeartbeatResponse, *, solicit: bool) -> bytes:
     """`upgrade_heartbeat` for its response: the wider lag follows the interval, and the flag follows the tasks."""
     lag, flag = beaten.lag_at, beaten.question_at
     interval, rest = body[lag + 4 : lag + 8], body[lag + 8 : flag]

@@ -11,11 +11,11 @@ from headgate.base.errors import WireError
 from headgate.wire.primitives import Buffer, read_uvarint, skip_tags
 
 REQUEST_START = Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
-ANSWER_START = Struct(">ii")  # size, correlation id
+RESPONSE_START = Struct(">ii")  # size, correlation id
 CORRELATION_ID = Struct(">i")
 CORRELATION_ID_AT = 8  # in a request, its size included
 SMALLEST_REQUEST = 10  # what the size of a request covers at least
-SMALLEST_ANSWER = 4
+SMALLEST_RESPONSE = 4
 LONGEST_ACKS_PREFIX = 128 * 1024  # client id and transactional id have int16 lengths
 MOST_HEADER_TAGS = 100  # Kafka's own headers have none; millions of them would keep the event loop
 
@@ -79,12 +79,12 @@ def frame(*parts: Buffer) -> bytes:
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
 
 
-def answer_header(correlation_id: bytes, *, flexible: bool) -> bytes:
+def response_header(correlation_id: bytes, *, flexible: bool) -> bytes:
     """The header of an answer of our own."""
     return correlation_id + b"\x00" if flexible else correlation_id
 
 
-def answer_body(content: Buffer, *, flexible: bool) -> int:
+def response_body(content: Buffer, *, flexible: bool) -> int:
     """Where the body of an answer begins, counted from its correlation id."""
     return skip_tags(content, 4, len(content), most=MOST_HEADER_TAGS) if flexible else 4
 
@@ -118,3 +118,31 @@ def _skip_string(view: Buffer, pos: int, end: int) -> int:
         raise WireError("the request ends inside a length")
     (length,) = _I16(view, pos)
     return pos + 2 + max(0, int(length))
+
+
+class ErrorCodeReader:
+    """Reads the error code at the beginning of a passing response from its pieces, size and header included.
+
+    `skipped` is how many bytes of the body precede the code: 4 behind ThrottleTimeMs. Only a few bytes are kept.
+    """
+
+    __slots__ = ("_at", "_flexible", "_kept")
+
+    def __init__(self, *, flexible: bool, skipped: int = 0) -> None:
+        self._flexible = flexible
+        self._at = RESPONSE_START.size + flexible + skipped
+        self._kept: bytes | None = b""
+
+    def feed(self, piece: memoryview) -> int | None:
+        """The code, once, with the piece that completes it; None before and after, and if the header has tags."""
+        if self._kept is None or not len(piece):
+            return None
+        needed = self._at + 2
+        start = self._kept + bytes(piece[: needed - len(self._kept)])
+        if len(start) < needed:
+            self._kept = start
+            return None
+        self._kept = None
+        if self._flexible and start[RESPONSE_START.size]:
+            return None
+        return int.from_bytes(start[self._at :], "big", signed=True)

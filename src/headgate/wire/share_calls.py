@@ -69,13 +69,13 @@ class Fetched(NamedTuple):
     acquired: tuple[Acquired, ...]
 
 
-class FetchAnswer(NamedTuple):
+class ShareFetchSummary(NamedTuple):
     error_code: int
     lock_timeout_ms: int
     partitions: tuple[Fetched, ...]
 
 
-class AckAnswer(NamedTuple):
+class ShareAcknowledgeSummary(NamedTuple):
     """`partitions` pairs (topic id, partition) with the error code."""
 
     error_code: int
@@ -94,7 +94,7 @@ def group_bytes(view: Buffer, pos: int, end: int) -> bytes | None:
 
 def read_fetch(body: Buffer, version: int) -> ShareRequest:
     """A ShareFetch request of version 1 or 2."""
-    reader = _Reader(body)
+    reader = _Cursor(body)
     group, member = reader.string(), reader.string()
     epoch, max_wait_ms, _, _ = reader.unpack(_HEAD)
     max_bytes_at = reader.pos - _I32.size
@@ -104,7 +104,7 @@ def read_fetch(body: Buffer, version: int) -> ShareRequest:
 
 def read_acknowledge(body: Buffer, version: int) -> ShareRequest:
     """A ShareAcknowledge request of version 1 or 2."""
-    reader = _Reader(body)
+    reader = _Cursor(body)
     group, member = reader.string(), reader.string()
     (epoch,) = reader.unpack(_I32)
     if version >= 2:
@@ -118,9 +118,9 @@ def without_bytes(body: Buffer, request: ShareRequest) -> bytes:
     return b"".join((body[:at], bytes(_I32.size), body[at + _I32.size :]))
 
 
-def read_fetch_answer(body: Buffer, version: int) -> FetchAnswer:
+def read_fetch_response(body: Buffer, version: int) -> ShareFetchSummary:
     """The answer to a ShareFetch of version 1 or 2."""
-    reader = _Reader(body)
+    reader = _Cursor(body)
     reader.skip(4)  # ThrottleTimeMs
     (error_code,) = reader.unpack(_I16)
     reader.skip_text()
@@ -130,10 +130,10 @@ def read_fetch_answer(body: Buffer, version: int) -> FetchAnswer:
         topic_id = reader.take(16)
         partitions.extend(_fetched(reader, topic_id) for _ in range(reader.count(_LEAST_PARTITION)))
         reader.tags()
-    return FetchAnswer(error_code, lock_ms, tuple(partitions))
+    return ShareFetchSummary(error_code, lock_ms, tuple(partitions))
 
 
-def _fetched(reader: "_Reader", topic_id: bytes) -> Fetched:
+def _fetched(reader: "_Cursor", topic_id: bytes) -> Fetched:
     (partition,) = reader.unpack(_I32)
     (error_code,) = reader.unpack(_I16)
     reader.skip_text()
@@ -154,7 +154,7 @@ def _fetched(reader: "_Reader", topic_id: bytes) -> Fetched:
     return Fetched(topic_id, partition, error_code, acknowledge_error_code, records, ranges, tuple(acquired))
 
 
-def stripped(body: Buffer, kept: Mapping[int, Sequence[Acquired]], answer: FetchAnswer) -> bytes:
+def stripped(body: Buffer, kept: Mapping[int, Sequence[Acquired]], answer: ShareFetchSummary) -> bytes:
     """The answer with other acquired ranges; `kept` has them by the index of their partition in the answer.
 
     A partition that keeps none has no records either: the client is not to see what it does not hold.
@@ -174,9 +174,9 @@ def stripped(body: Buffer, kept: Mapping[int, Sequence[Acquired]], answer: Fetch
     return b"".join(parts)
 
 
-def read_acknowledge_answer(body: Buffer, version: int) -> AckAnswer:
+def read_acknowledge_response(body: Buffer, version: int) -> ShareAcknowledgeSummary:
     """The answer to a ShareAcknowledge of version 1 or 2."""
-    reader = _Reader(body)
+    reader = _Cursor(body)
     reader.skip(4)  # ThrottleTimeMs
     (error_code,) = reader.unpack(_I16)
     reader.skip_text()
@@ -194,10 +194,10 @@ def read_acknowledge_answer(body: Buffer, version: int) -> AckAnswer:
             reader.tags()
             partitions.append((topic_id, partition, code))
         reader.tags()
-    return AckAnswer(error_code, tuple(partitions))
+    return ShareAcknowledgeSummary(error_code, tuple(partitions))
 
 
-class _Reader:
+class _Cursor:
     """A cursor over a flexible message."""
 
     __slots__ = ("buf", "end", "pos")

@@ -25,20 +25,20 @@ MOST_PARTS: Final = 30_000  # nodes and their tagged fields in one answer; a cli
 MOST_LAST_FIELDS: Final = 1000  # of the tag section that ends an answer
 
 
-class Address(NamedTuple):
+class EncodedAddress(NamedTuple):
     """Host and port, ready to be written: `classic` with an int16 length, `compact` with a varint one."""
 
     classic: bytes
     compact: bytes
 
     @classmethod
-    def of(cls, host: str, port: int) -> "Address":
+    def of(cls, host: str, port: int) -> "EncodedAddress":
         name = host.encode()
         number = Struct(">i").pack(port)
         return cls(Struct(">h").pack(len(name)) + name + number, write_uvarint(len(name) + 1) + name + number)
 
 
-Lookup = Callable[[NodeId], Address]
+Lookup = Callable[[NodeId], EncodedAddress]
 
 
 class TailSplice(Protocol):

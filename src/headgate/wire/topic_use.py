@@ -1,6 +1,6 @@
 """Which topics a Produce, Fetch or ShareFetch used: read from the beginning of the request and from the answer.
 
-`AnswerUse` is fed the pieces of an answer while they pass and adds up, by topic, what it says was used: bytes of
+`ResponseUsage` is fed the pieces of an answer while they pass and adds up, by topic, what it says was used: bytes of
 records that are no control batches, or partitions that took what was produced. Records are jumped over by their length.
 
 One rule: memory does not depend on the frame. What must be seen at once (a partition's fixed fields, a name, a batch's
@@ -112,7 +112,7 @@ def _count(body: Buffer, at: int, *, flexible: bool) -> tuple[int, int]:
     return int(_I32(body, at)[0]), at + 4
 
 
-class Form(NamedTuple):
+class TopicLayout(NamedTuple):
     """How one version of an answer lies on the wire."""
 
     api_key: int
@@ -125,27 +125,27 @@ class Form(NamedTuple):
 
 
 @cache
-def form(api_key: int, version: int) -> Form:
+def topic_layout(api_key: int, version: int) -> TopicLayout:
     if api_key == PRODUCE:
         # Index, ErrorCode, BaseOffset, LogAppendTimeMs, LogStartOffset; RecordErrors and ErrorMessage.
         fixed = 4 + 2 + 8 + (8 if version >= 2 else 0) + (8 if version >= 5 else 0)
-        return Form(api_key, version >= 9, version >= 13, 0, fixed, 0, version >= 8)
+        return TopicLayout(api_key, version >= 9, version >= 13, 0, fixed, 0, version >= 8)
     if api_key == FETCH:
         # PartitionIndex, ErrorCode, HighWatermark, LastStableOffset, LogStartOffset; PreferredReadReplica.
         head = (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
         fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
-        return Form(api_key, version >= 12, version >= 13, head, fixed, 4 if version >= 11 else 0, version >= 4)
+        return TopicLayout(api_key, version >= 12, version >= 13, head, fixed, 4 if version >= 11 else 0, version >= 4)
     # ThrottleTimeMs, ErrorCode; AcquisitionLockTimeoutMs; PartitionIndex, ErrorCode.
-    return Form(api_key, True, True, 6, 6, 4 if version >= 1 else 0, False)
+    return TopicLayout(api_key, True, True, 6, 6, 4 if version >= 1 else 0, False)
 
 
-class AnswerUse:
+class ResponseUsage:
     """One answer's walk; `used` is by topic name or id, `topics` how many the answer lists, used or not."""
 
     __slots__ = ("_buf", "_end", "_form", "_left", "_partitions", "_pos", "_walk", "is_done", "topics", "used")
 
-    def __init__(self, the_form: Form) -> None:
-        self._form = the_form
+    def __init__(self, layout: TopicLayout) -> None:
+        self._form = layout
         self._buf: Buffer = b""  # what is here and not walked
         self._pos = self._end = 0
         self._left = 8  # of the frame behind `_pos`, once its size is known

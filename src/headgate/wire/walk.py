@@ -1,11 +1,10 @@
-"""Walking through a Produce, Fetch or ShareFetch frame while it passes, without storing it.
+"""Walks through a Produce, Fetch or ShareFetch response while it passes, without storing it.
 
-A `Walker` is fed the pieces of one frame as they arrive and says up to where they may go on: everything but an
-incomplete length or name (a few bytes, fed again with the next piece), and the *tail*, which begins where broker
-addresses may stand. Records are jumped over by their length and never read.
+A `Walker` is fed the pieces of one frame as they arrive and returns up to where they may be sent on: everything but an
+incomplete length (a few bytes, fed again with the next piece), and the *tail*, which begins where broker addresses may
+be. Records are skipped by their length and never read.
 
-One rule: the walker's own memory does not depend on the frame. It must never decode a record, and never let the
-first byte of the tail out.
+Invariant: the walker's own memory does not depend on the frame, and the first byte of the tail is never sent on.
 """
 
 from functools import cache
@@ -20,24 +19,19 @@ _SKIP: Final = 0  # the argument is a number of bytes
 _END: Final = 1  # of an array's element; the argument is where the element begins
 _TAIL: Final = 2
 _TAG: Final = 3  # one tagged field
-_TOPIC_ID: Final = 4
-_ARRAY_I32: Final = 5  # the argument of the arrays is where the program goes on behind them
-_ARRAY_COMPACT: Final = 6
-_ARRAY_TAGS: Final = 7  # a tag section is an array of tagged fields
-_STRING: Final = 8
-_BYTES: Final = 9
-_COMPACT: Final = 10  # string or bytes with a compact length
-_TOPIC_STRING: Final = 11
-_TOPIC_COMPACT: Final = 12
+_ARRAY_I32: Final = 4  # the argument of the arrays is where the program goes on behind them
+_ARRAY_COMPACT: Final = 5
+_ARRAY_TAGS: Final = 6  # a tag section is an array of tagged fields
+_STRING: Final = 7
+_BYTES: Final = 8
+_COMPACT: Final = 9  # string or bytes with a compact length
 
 Step = tuple[int, int]
 Program = tuple[Step, ...]
 
 _ARRAYS = frozenset((_ARRAY_I32, _ARRAY_COMPACT, _ARRAY_TAGS))
-_TOPICS = frozenset((_TOPIC_STRING, _TOPIC_COMPACT))
 _I16 = Struct(">h").unpack_from
 _I32 = Struct(">i").unpack_from
-_LONGEST_NAME = 4096  # Kafka's topic names have 249 bytes at most
 _LONGEST_FIELD_START = 10  # two varints
 _INCOMPLETE = (0, -1)
 
@@ -45,16 +39,15 @@ _INCOMPLETE = (0, -1)
 class Walker:
     """One frame's walk: `left` counts the bytes not yet walked; `at_tail` is set once only the tail is left."""
 
-    __slots__ = ("_counts", "_pc", "_program", "_skip", "at_tail", "left", "topics")
+    __slots__ = ("_counts", "_pc", "_program", "_skip", "at_tail", "left")
 
-    def __init__(self, program: Program, size: int, *, topics: list[bytes] | None = None) -> None:
+    def __init__(self, program: Program, size: int) -> None:
         self._program = program
         self._pc = 0
         self._skip = 0
         self._counts: list[int] = []  # elements still to come of each open array, the innermost last
         self.left = size
         self.at_tail = False
-        self.topics = topics  # names or ids are appended here, when somebody wants them
 
     def feed(self, buf: Buffer, pos: int, end: int) -> int:
         """Walk `buf[pos:end]`, bytes of this frame; the result is from where they must be kept and fed again."""
@@ -100,14 +93,6 @@ class Walker:
                 pos += argument
                 pc += 1
                 continue
-            if operation == _TOPIC_ID:
-                if end - pos < 16:
-                    break
-                if self.topics is not None:
-                    self.topics.append(bytes(buf[pos : pos + 16]))
-                pos += 16
-                pc += 1
-                continue
             if operation == _TAG:
                 counts[-1], pos = _skip_fields(counts[-1], buf, pos, end)
                 if not counts[-1]:
@@ -128,13 +113,6 @@ class Walker:
                 else:
                     pc = argument
                 continue
-            if operation in _TOPICS:
-                if length > _LONGEST_NAME:
-                    raise WireError(f"a topic name of {length} bytes")
-                if after + length > end:
-                    break
-                if self.topics is not None:
-                    self.topics.append(bytes(buf[after : after + length]))
             pos = after + max(0, length)
             pc += 1
         self._pc = pc
@@ -158,7 +136,7 @@ def _skip_fields(count: int, buf: Buffer, pos: int, end: int) -> tuple[int, int]
 
 def _length(operation: int, buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """The length or count at `pos`, -1 for null, and the position behind it: -1 when it is not all there yet."""
-    if operation in (_STRING, _TOPIC_STRING):
+    if operation == _STRING:
         if end - pos < 2:
             return _INCOMPLETE
         (length,) = _I16(buf, pos)
@@ -209,8 +187,10 @@ class _Layout:
         self.steps.append((_COMPACT if self.flexible else _BYTES, 0))
 
     def topic(self, *, by_id: bool) -> None:
-        named = _TOPIC_COMPACT if self.flexible else _TOPIC_STRING
-        self.steps.append((_TOPIC_ID if by_id else named, 0))
+        if by_id:
+            self.skip(16)
+        else:
+            self.string()
 
     def array(self) -> int:
         """Open an array; the result is handed to `end`."""
@@ -236,22 +216,6 @@ class _Layout:
     def tail(self) -> Program:
         self.steps.append((_TAIL, 0))
         return tuple(self.steps)
-
-
-@cache
-def produce_request(version: int) -> Program:
-    """ProduceRequest behind its header; the tail is its tag section."""
-    layout = _Layout(flexible=version >= 9)
-    layout.string()  # TransactionalId
-    layout.skip(2 + 4)  # Acks, TimeoutMs
-    topics = layout.array()
-    layout.topic(by_id=version >= 13)
-    partitions = layout.array()
-    layout.skip(4)  # Index
-    layout.records()
-    layout.end(partitions)
-    layout.end(topics)
-    return layout.tail()
 
 
 @cache

@@ -23,8 +23,8 @@ from headgate.embedded import EmbeddedKafka, SecurityProtocol
 from headgate.embedded.java import class_path, find_java
 from headgate.proxy.interceptor import Forward, Hold, Interceptor, OnRequest, Outcome, RequestFrame, Session
 from headgate.wire.codec import encode
+from headgate.wire.messages.cluster import SaslAuthenticateRequest
 from headgate.wire.messages.groups import HeartbeatRequest
-from headgate.wire.messages.sasl import SaslAuthenticateRequest
 from tests.integration.gateway.exercise import new_topic, round_trip, until
 from tests.support.certificates import make_certificates
 from tests.support.cluster import USERS, Cluster, full_spec

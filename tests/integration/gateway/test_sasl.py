@@ -7,7 +7,7 @@ import pytest
 
 from headgate.embedded import SecurityProtocol
 from headgate.wire.codec import encode
-from headgate.wire.messages.sasl import SaslHandshakeRequest
+from headgate.wire.messages.cluster import SaslHandshakeRequest
 from tests.integration.gateway.exercise import new_topic, round_trip, until
 from tests.support.cluster import MECHANISMS, USERS, Cluster
 from tests.support.gateway import GatewayProcess

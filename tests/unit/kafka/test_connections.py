@@ -7,8 +7,8 @@ import pytest
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
 from headgate.kafka.connections import Connections, Dialler, UnsupportedError
+from headgate.wire.messages.cluster import SaslHandshakeResponse
 from headgate.wire.messages.groups import ListGroupsRequest, ListGroupsResponse
-from headgate.wire.messages.sasl import SaslHandshakeResponse
 from tests.support.scripted_cluster import Answer, ScriptedCluster
 
 LIST_GROUPS = 16

@@ -9,7 +9,7 @@ from scramp import ScramMechanism  # type: ignore[import-untyped]
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.connections import BrokerConnection, Credentials, authenticate
-from headgate.wire.messages.sasl import (
+from headgate.wire.messages.cluster import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

@@ -8,10 +8,10 @@ import pytest
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
-from headgate.proxy.addresses import AddressMap
+from headgate.proxy.advertising import AddressMap
 from headgate.wire.codec import decode
 from headgate.wire.messages.cluster import MetadataBroker, MetadataResponse
-from headgate.wire.splice import Address as Spliced
+from headgate.wire.splice import EncodedAddress
 from tests.support.fake_upstream import HOST, Client, FakeUpstream, body_of, request
 from tests.unit.proxy.stage import GATEWAY_HOST, Stage, base_port, stage, until
 from tests.unit.proxy.test_order import heartbeat, metadata
@@ -125,13 +125,13 @@ def test_nodes_that_a_broker_makes_up_are_not_kept_for_ever() -> None:
     for node in range(5000):
         addresses.lookup(NodeId(node))
     assert len(opened) == len(addresses._addresses) - 1 < 2000
-    assert addresses.lookup(NodeId(0)) == Spliced.of(GATEWAY_HOST, 9093)
-    assert addresses.lookup(NodeId(4999)) == Spliced.of(GATEWAY_HOST, NOBODY)
+    assert addresses.lookup(NodeId(0)) == EncodedAddress.of(GATEWAY_HOST, 9093)
+    assert addresses.lookup(NodeId(4999)) == EncodedAddress.of(GATEWAY_HOST, NOBODY)
 
 
 @pytest.mark.parametrize("node", [56_443, 2**31 - 1])
 def test_a_port_over_65535_is_nobodys(node: int) -> None:
     config = GatewayConfig(listen=Address(GATEWAY_HOST, 9092), nodes=(NodeId(0),))
     addresses = AddressMap(config, lambda _: True)
-    assert addresses.lookup(NodeId(56_442)) == Spliced.of(GATEWAY_HOST, 65_535)
-    assert addresses.lookup(NodeId(node)) == Spliced.of(GATEWAY_HOST, NOBODY)
+    assert addresses.lookup(NodeId(56_442)) == EncodedAddress.of(GATEWAY_HOST, 65_535)
+    assert addresses.lookup(NodeId(node)) == EncodedAddress.of(GATEWAY_HOST, NOBODY)

@@ -8,10 +8,10 @@ from struct import pack
 from typing import Any
 
 from headgate.base.ids import ApiKey
+from headgate.proxy.chain import MOST_PENDING
 from headgate.proxy.connection import _LARGEST_BACKLOG
 from headgate.proxy.interceptor import Answer, Forward, Hold, Interceptor, OnRequest, RequestFrame, Session
 from headgate.proxy.link import BUFFER_BYTES
-from headgate.proxy.pending import MOST_PENDING
 from headgate.wire.codec import encode
 from headgate.wire.messages.data import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse

@@ -6,24 +6,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.config.model import GatewayConfig
-from headgate.proxy.caps import ANYBODY, Caps, table_bytes
+from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, table_bytes
 
 ROWS, MOST, MOST_FROM_ONE = 3, 7, 3
-HOSTS = ("192.0.2.1", "192.0.2.2", "2001:db8::1", ANYBODY)
+HOSTS = ("192.0.2.1", "192.0.2.2", "2001:db8::1", UNKNOWN_HOST)
 
 
 def config(most: int = MOST, most_from_one: int | None = MOST_FROM_ONE) -> GatewayConfig:
     return GatewayConfig(max_connections=most, max_connections_per_address=most_from_one)
 
 
-def rows(count: int, limits: GatewayConfig) -> list[Caps]:
+def rows(count: int, limits: GatewayConfig) -> list[ConnectionLimits]:
     """The caps of several workers over one table."""
     memory = memoryview(bytearray(table_bytes(limits, rows=count)))
-    return [Caps(limits, memory=memory, row=row) for row in range(count)]
+    return [ConnectionLimits(limits, memory=memory, row=row) for row in range(count)]
 
 
 def test_one_more_than_the_cap_is_not_admitted_and_one_that_leaves_makes_room() -> None:
-    caps = Caps(config(2, None))
+    caps = ConnectionLimits(config(2, None))
     assert [caps.admit("a"), caps.admit("b"), caps.admit("c")] == [True, True, False]
     caps.leave("a")
     assert caps.admit("c")
@@ -51,16 +51,16 @@ def test_a_worker_that_is_gone_counts_no_more() -> None:
 
 def test_without_a_cap_for_one_address_the_table_is_one_number_a_worker() -> None:
     assert table_bytes(config(10, None), rows=4) == 16
-    caps = Caps(config(10, None))
+    caps = ConnectionLimits(config(10, None))
     assert all(caps.admit("a") for _ in range(10))
     assert not caps.admit("a")
 
 
 def test_somebody_unknown_counts_for_all_and_for_no_address() -> None:
-    caps = Caps(config(3, 1))
-    assert all(caps.admit(ANYBODY) for _ in range(2))
+    caps = ConnectionLimits(config(3, 1))
+    assert all(caps.admit(UNKNOWN_HOST) for _ in range(2))
     assert caps.admit("a")
-    assert not caps.admit(ANYBODY)
+    assert not caps.admit(UNKNOWN_HOST)
 
 
 @pytest.mark.parametrize("row", range(ROWS))
@@ -86,7 +86,7 @@ class Crowd(RuleBasedStateMachine):
     @rule(row=st.integers(0, ROWS - 1), host=st.sampled_from(HOSTS))
     def comes(self, row: int, host: str) -> None:
         room = len(self.inside) < MOST
-        if host != ANYBODY:
+        if host != UNKNOWN_HOST:
             room = room and sum(other == host for _, other in self.inside) < MOST_FROM_ONE
         assert self.caps[row].admit(host) is room
         if room:

@@ -6,12 +6,12 @@ import socket
 from structlog.typing import EventDict
 
 from headgate.config.addresses import Address
-from headgate.proxy.ends import Ends
+from headgate.proxy.endpoints import EndpointFactory
 from tests.unit.proxy.stage import config
 
 
 async def test_a_broker_that_is_away_is_said_once_and_again_after_it_was_there(logs: list[EventDict]) -> None:
-    ends = Ends(config(1), asyncio.get_running_loop())
+    ends = EndpointFactory(config(1), asyncio.get_running_loop())
     failures: list[int] = []
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -30,7 +30,7 @@ async def test_a_broker_that_is_away_is_said_once_and_again_after_it_was_there(l
 
 
 async def test_the_next_broker_is_dialled_when_one_is_away() -> None:
-    ends = Ends(config(1), asyncio.get_running_loop())
+    ends = EndpointFactory(config(1), asyncio.get_running_loop())
     with socket.socket() as away, socket.create_server(("127.0.0.1", 0)) as there:
         away.bind(("127.0.0.1", 0))
         addresses = [Address(*one.getsockname()) for one in (away, there)]

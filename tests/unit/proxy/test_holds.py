@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
+from headgate.proxy.chain import MOST_BEFORE_OPENED
 from headgate.proxy.interceptor import (
     Answer,
     CloseCause,
@@ -15,7 +16,6 @@ from headgate.proxy.interceptor import (
     Hold,
     Rewritten,
 )
-from headgate.proxy.pending import MOST_BEFORE_OPENED
 from headgate.wire.codec import encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.unit.proxy.scripted import Scripted, after, at_once

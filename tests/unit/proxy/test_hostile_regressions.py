@@ -11,8 +11,8 @@ import pytest
 from headgate.base.errors import WireError
 from headgate.base.ids import NodeId
 from headgate.proxy import server
+from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.pending import MOST_BEFORE_OPENED, MOST_PENDING
 from headgate.wire import frames, splice, walk
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataRequest
 from headgate.wire.messages.groups import HeartbeatRequest
@@ -174,8 +174,8 @@ async def test_nodes_that_never_answer_delay_the_others_once_and_not_each_for_it
 # Answers of a hostile broker: small numbers of bytes, large numbers in them.
 
 
-def lookup(_node: NodeId) -> splice.Address:
-    return splice.Address.of("gateway.example", 9092)
+def lookup(_node: NodeId) -> splice.EncodedAddress:
+    return splice.EncodedAddress.of("gateway.example", 9092)
 
 
 NODE = pack(">i", 1) + b"\x01" + pack(">i", 9092) + b"\x00\x00"
@@ -192,7 +192,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "Metadata with too many tagged fields": lambda: splice.metadata(
         bytes(4) + write_uvarint(2) + NODE[:-1] + TAGS, 12, lookup
     ),
-    "a header of tagged fields": lambda: frames.answer_body(bytes(4) + TAGS, flexible=True),
+    "a header of tagged fields": lambda: frames.response_body(bytes(4) + TAGS, flexible=True),
 }
 
 

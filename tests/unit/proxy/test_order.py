@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from struct import unpack_from
 
-from headgate.proxy.pending import MOST_BEFORE_OPENED
+from headgate.proxy.chain import MOST_BEFORE_OPENED
 from headgate.wire.codec import decode
 from headgate.wire.messages.cluster import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceTopic

@@ -10,7 +10,7 @@ from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
-from headgate.proxy.ports import Ports, belongs, bind_all
+from headgate.proxy.listeners import Ports, belongs, bind_all
 from tests.unit.proxy.stage import base_port
 
 NODE_2 = NodeId(2)

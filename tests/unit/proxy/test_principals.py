@@ -10,8 +10,8 @@ from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
 from headgate.proxy.interceptor import Forward, RequestFrame
 from headgate.proxy.principals import ANONYMOUS, ClientSoftware, Principals
 from headgate.wire.codec import encode
-from headgate.wire.messages.cluster import ApiVersionsRequest
-from headgate.wire.messages.sasl import (
+from headgate.wire.messages.cluster import (
+    ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

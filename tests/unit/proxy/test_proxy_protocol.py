@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import WireError
+from headgate.proxy.endpoints import read_source
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.proxy_protocol import read_source
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import Stage, stage, until
 

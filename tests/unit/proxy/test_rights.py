@@ -6,7 +6,7 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey
-from headgate.proxy.rights import Right, Rights, TopicRight, topic_rights
+from headgate.proxy.rights import GroupRight, Rights, TopicRight, topic_rights
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from headgate.wire.schema import Request
 
@@ -36,9 +36,13 @@ class Time:
         return 0
 
 
-@pytest.mark.parametrize(("right", "key"), [(Right.READ, ApiKey.HEARTBEAT), (Right.DELETE, ApiKey.OFFSET_DELETE)])
+@pytest.mark.parametrize(
+    ("right", "key"), [(GroupRight.READ, ApiKey.HEARTBEAT), (GroupRight.DELETE, ApiKey.OFFSET_DELETE)]
+)
 @pytest.mark.parametrize("code", [0, 25, 30, 69])
-async def test_each_right_has_its_probe_and_the_brokers_code_is_the_answer(right: Right, key: int, code: int) -> None:
+async def test_each_right_has_its_probe_and_the_brokers_code_is_the_answer(
+    right: GroupRight, key: int, code: int
+) -> None:
     connection: Any = Connection(code)
     assert await Rights(Time()).ask(connection, right, "g") == code
     assert [call.api_key for call in connection.calls] == [key]
@@ -46,7 +50,7 @@ async def test_each_right_has_its_probe_and_the_brokers_code_is_the_answer(right
 
 async def test_the_probe_for_read_names_no_real_member() -> None:
     connection: Any = Connection(25)
-    await Rights(Time()).ask(connection, Right.READ, "g")
+    await Rights(Time()).ask(connection, GroupRight.READ, "g")
     [asked] = connection.calls
     assert (asked.group_id, asked.generation_id, asked.member_id) == ("g", -1, "headgate-probe")
 
@@ -57,14 +61,14 @@ async def test_a_verdict_is_kept_for_seconds_for_its_connection_right_and_group(
     one: Any = Connection(30)
     other: Any = Connection(0)
     for _ in range(3):
-        assert await rights.ask(one, Right.READ, "g") == 30
+        assert await rights.ask(one, GroupRight.READ, "g") == 30
     assert len(one.calls) == 1
-    assert await rights.ask(other, Right.READ, "g") == 0
-    await rights.ask(one, Right.DELETE, "g")
-    await rights.ask(one, Right.READ, "h")
+    assert await rights.ask(other, GroupRight.READ, "g") == 0
+    await rights.ask(one, GroupRight.DELETE, "g")
+    await rights.ask(one, GroupRight.READ, "h")
     assert len(one.calls) == 3
     clock.now += 5.0
-    await rights.ask(one, Right.READ, "g")
+    await rights.ask(one, GroupRight.READ, "g")
     assert len(one.calls) == 4
 
 
@@ -72,28 +76,28 @@ async def test_a_verdict_is_kept_for_seconds_for_its_connection_right_and_group(
 async def test_what_a_coordinator_says_about_itself_is_no_verdict(code: int) -> None:
     rights, connection = Rights(Time()), Connection(code)
     session: Any = connection
-    assert await rights.ask(session, Right.READ, "g") == code
+    assert await rights.ask(session, GroupRight.READ, "g") == code
     connection.code = 25
-    assert await rights.ask(session, Right.READ, "g") == 25
+    assert await rights.ask(session, GroupRight.READ, "g") == 25
 
 
 async def test_no_answer_is_no_verdict() -> None:
     rights, connection = Rights(Time()), Connection(-1)
     session: Any = connection
     with pytest.raises(ClusterError):
-        await rights.ask(session, Right.READ, "g")
+        await rights.ask(session, GroupRight.READ, "g")
     connection.code = 0
-    assert await rights.ask(session, Right.READ, "g") == 0
+    assert await rights.ask(session, GroupRight.READ, "g") == 0
 
 
 async def test_what_is_kept_of_a_connection_is_bounded() -> None:
     rights, connection = Rights(Time()), Connection(0)
     session: Any = connection
     for number in range(100):
-        await rights.ask(session, Right.READ, f"g{number}")
-    await rights.ask(session, Right.READ, "g0")
+        await rights.ask(session, GroupRight.READ, f"g{number}")
+    await rights.ask(session, GroupRight.READ, "g0")
     assert len(connection.calls) == 101
-    await rights.ask(session, Right.READ, "g99")
+    await rights.ask(session, GroupRight.READ, "g99")
     assert len(connection.calls) == 101
 
 

@@ -10,10 +10,9 @@ from headgate.base.errors import ClusterError
 from headgate.proxy.interceptor import Forward, Hold, RequestFrame, Rewritten, Session
 from headgate.wire import frames
 from headgate.wire.codec import encode
-from headgate.wire.messages.cluster import ApiVersionsRequest
+from headgate.wire.messages.cluster import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from headgate.wire.messages.data import FetchRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
-from headgate.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest
 from headgate.wire.schema import Request
 from tests.support.fake_upstream import request

@@ -18,10 +18,9 @@ from structlog.typing import EventDict
 from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
 from headgate.config.model import Config, UpstreamConfig
-from headgate.proxy.ends import Ends
-from headgate.proxy.hangups import Hangups
+from headgate.proxy.endpoints import EndpointFactory
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.link import BUFFER_BYTES, LinkMeter
+from headgate.proxy.link import BUFFER_BYTES, HangupWatcher, LinkMeter
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
 from tests.support.certificates import Certificates as Files
 from tests.support.certificates import make_certificates
@@ -271,7 +270,7 @@ async def test_what_came_before_a_spoiled_record_is_shown_before_the_error(
 @pytest.mark.parametrize("reads_first", [True, False])
 async def test_a_reset_behind_half_a_record_is_noticed(files: Files, reads_first: bool) -> None:
     owner = Owner()
-    hangups = Hangups(asyncio.get_running_loop())
+    hangups = HangupWatcher(asyncio.get_running_loop())
     async with linked(files, owner) as (link, peer):
         link.watch_for_hangup(hangups)
         if reads_first:
@@ -437,7 +436,7 @@ async def test_a_broker_is_told_the_name_that_is_dialled(files: Files) -> None:
     context.sni_callback = lambda _sock, name, _context: names.append(name)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    ends = Ends(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
+    ends = EndpointFactory(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
     for host in ("localhost", "127.0.0.1"):  # an address is no name: it is verified and not told (RFC 6066, 3)
         end = await ends.dial([Address(host, port)], lambda: None)
         assert end is not None
@@ -452,7 +451,7 @@ async def test_a_broker_with_a_certificate_for_another_name_is_not_dialled(files
     context.load_cert_chain(files.server_cert, files.server_key)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.4", 0, ssl=context)
     address = Address("127.0.0.4", server.sockets[0].getsockname()[1])
-    ends = Ends(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
+    ends = EndpointFactory(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
     assert await ends.dial([address], lambda: None) is None
     [event] = logs
     assert event["event"] == "broker cannot be reached"

@@ -14,7 +14,7 @@ from headgate.share_groups.outbox import Outbox
 from headgate.share_groups.record_copies import TOO_LARGE, Copies, Copy, Unpacked, unpack
 from headgate.wire.compression import Compression
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from headgate.wire.records import Record, write_batch
+from headgate.wire.records import BatchRecord, write_batch
 from tests.unit.proxy.stage import turns, until
 from tests.unit.share_groups.share_scene import (
     ACCEPT,
@@ -29,7 +29,7 @@ from tests.unit.share_groups.share_scene import (
 
 
 def batch(first: int, values: Sequence[bytes], packed: Compression = Compression.NONE) -> bytes:
-    records = [Record(offset=first + at, timestamp=1, key=None, value=value) for at, value in enumerate(values)]
+    records = [BatchRecord(offset=first + at, timestamp=1, key=None, value=value) for at, value in enumerate(values)]
     return write_batch(records, compression=packed)
 
 

@@ -9,7 +9,7 @@ from headgate.base.errors import ClusterError
 from headgate.kafka.connections import Connections
 from headgate.topologies.group_offsets import Partition, PartitionOffsets, active_partitions, group_offsets
 from headgate.wire.messages.cluster import MetadataPartition, MetadataRequest, MetadataTopic
-from headgate.wire.messages.offsets import (
+from headgate.wire.messages.data import (
     EARLIEST,
     LIST_OFFSETS,
     OFFSET_FETCH,

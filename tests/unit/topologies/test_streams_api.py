@@ -11,7 +11,7 @@ from headgate.topologies.streams_api import (
     upgrade_heartbeat,
     upgrade_plain_heartbeat,
 )
-from headgate.wire import heads
+from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     Endpoint,
@@ -82,7 +82,7 @@ answers = st.builds(
 @given(requests)
 def test_a_heartbeat_goes_down_by_either_way_alike(message: StreamsGroupHeartbeatRequest) -> None:
     body = encode(message, 1)
-    beat = heads.beat(body)
+    beat = group_requests.idle_heartbeat(body)
     if beat is not None:
         assert (beat.group, beat.member, beat.epoch) == (message.group_id, message.member_id, message.member_epoch)
         assert message.topology is None
@@ -95,16 +95,18 @@ def test_the_usual_heartbeat_takes_the_quick_way() -> None:
     message = StreamsGroupHeartbeatRequest(
         group_id="g", member_id="m" * 22, member_epoch=4, task_offsets=offsets, task_end_offsets=()
     )
-    assert heads.beat(encode(message, 1)) is not None
-    assert heads.beaten(encode(StreamsGroupHeartbeatResponse(member_id="m" * 22, member_epoch=4, status=()), 0))
-    assert heads.beaten(encode(StreamsGroupHeartbeatResponse(member_id="m", status=None), 0))
+    assert group_requests.idle_heartbeat(encode(message, 1)) is not None
+    assert group_requests.idle_heartbeat_response(
+        encode(StreamsGroupHeartbeatResponse(member_id="m" * 22, member_epoch=4, status=()), 0)
+    )
+    assert group_requests.idle_heartbeat_response(encode(StreamsGroupHeartbeatResponse(member_id="m", status=None), 0))
 
 
 @given(requests, st.integers(0, 400))
 def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGroupHeartbeatRequest, most: int) -> None:
     body = encode(replace(message, unknown_tags=()), 1)
     if most < len(body):
-        beat = heads.beat(body[:most])
+        beat = group_requests.idle_heartbeat(body[:most])
         # What is missing can only be tags, of which it knows nothing: then the broker finds out.
         assert beat is None or most == len(body) - 1
 
@@ -113,7 +115,7 @@ def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGr
 def test_who_joins_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is_padded: bool) -> None:
     body = encode(replace(message, task_offsets=None, task_end_offsets=None), 0)
     view = memoryview(b"xyz" + body + b"\x07" * 9 * is_padded)
-    opened = heads.joins(view, 3, 3 + len(body))
+    opened = group_requests.is_join(view, 3, 3 + len(body))
     assert opened or message.member_epoch != 0
     if 0 < len(message.group_id.encode()) < 127 and 0 < len(message.member_id.encode()) < 127:
         assert opened == (message.member_epoch == 0)
@@ -121,16 +123,16 @@ def test_who_joins_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is
 
 @given(st.binary(max_size=40))
 def test_whatever_bytes_there_are_nothing_is_raised(body: bytes) -> None:
-    heads.beat(body)
-    heads.beaten(body)
+    group_requests.idle_heartbeat(body)
+    group_requests.idle_heartbeat_response(body)
     if body:
-        heads.joins(memoryview(body), 0, len(body))
+        group_requests.is_join(memoryview(body), 0, len(body))
 
 
 @given(answers, st.booleans())
 def test_an_answer_goes_up_by_either_way_alike(message: StreamsGroupHeartbeatResponse, ask: bool) -> None:
     body = encode(message, 0)
-    beaten = heads.beaten(body)
+    beaten = group_requests.idle_heartbeat_response(body)
     if beaten is not None:
         assert not message.status
         assert beaten.error_code == message.error_code

@@ -135,7 +135,7 @@ def test_hostile_headers_are_read_or_refused(hostile: bytes, flexible: bool) -> 
     else:
         assert frame[4:body_at] == header.encode()
     with suppress(WireError):
-        assert 4 <= frames.answer_body(hostile, flexible=flexible) <= len(hostile)
+        assert 4 <= frames.response_body(hostile, flexible=flexible) <= len(hostile)
     acks = frames.produce_acks(frame, 0, len(frame), flexible=flexible)
     assert acks is None or -(2**15) <= acks < 2**15
 
@@ -147,8 +147,8 @@ def test_a_client_id_that_is_not_there_is_refused(length: int) -> None:
 
 
 def test_the_header_of_an_answer() -> None:
-    assert frames.answer_header(b"\x00\x00\x00\x07", flexible=False) == b"\x00\x00\x00\x07"
-    flexible = frames.answer_header(b"\x00\x00\x00\x07", flexible=True)
+    assert frames.response_header(b"\x00\x00\x00\x07", flexible=False) == b"\x00\x00\x00\x07"
+    flexible = frames.response_header(b"\x00\x00\x00\x07", flexible=True)
     assert flexible == b"\x00\x00\x00\x07\x00"
-    assert frames.answer_body(flexible + b"body", flexible=True) == 5
-    assert frames.answer_body(b"\x00\x00\x00\x07body", flexible=False) == 4
+    assert frames.response_body(flexible + b"body", flexible=True) == 5
+    assert frames.response_body(b"\x00\x00\x00\x07body", flexible=False) == 4

@@ -180,7 +180,7 @@ def test_an_acknowledge_is_read_as_the_codec_reads_it(version: int, message: Sha
 @given(message=fetch_answers)
 def test_an_answer_to_a_fetch_is_read_as_the_codec_reads_it(version: int, message: ShareFetchResponse) -> None:
     body = encode(message, version)
-    read = share_calls.read_fetch_answer(body, version)
+    read = share_calls.read_fetch_response(body, version)
     assert (read.error_code, read.lock_timeout_ms) == (message.error_code, message.acquisition_lock_timeout_ms)
     assert [
         (one.topic_id, one.partition, one.error_code, one.acknowledge_error_code, list(one.acquired))
@@ -204,7 +204,7 @@ def test_stripping_takes_the_ranges_out_and_the_records_of_partitions_that_keep_
     version: int, message: ShareFetchResponse, most: int
 ) -> None:
     body = encode(message, version)
-    answer = share_calls.read_fetch_answer(body, version)
+    answer = share_calls.read_fetch_response(body, version)
     kept = {
         index: [one for one in fetched.acquired if one.delivery_count <= most]
         for index, fetched in enumerate(answer.partitions)
@@ -229,7 +229,7 @@ def test_stripping_takes_the_ranges_out_and_the_records_of_partitions_that_keep_
 def test_an_answer_to_an_acknowledge_is_read_as_the_codec_reads_it(
     version: int, message: ShareAcknowledgeResponse
 ) -> None:
-    read = share_calls.read_acknowledge_answer(encode(message, version), version)
+    read = share_calls.read_acknowledge_response(encode(message, version), version)
     assert read.error_code == message.error_code
     assert list(read.partitions) == [
         (topic.topic_id, one.partition_index, one.error_code) for topic in message.responses for one in topic.partitions
@@ -241,8 +241,8 @@ def test_whatever_the_bytes_are_reading_ends_in_an_answer_or_a_wire_error(data: 
     for read in (
         share_calls.read_fetch,
         share_calls.read_acknowledge,
-        share_calls.read_fetch_answer,
-        share_calls.read_acknowledge_answer,
+        share_calls.read_fetch_response,
+        share_calls.read_acknowledge_response,
     ):
         with contextlib.suppress(WireError):
             read(data, version)

@@ -47,11 +47,11 @@ def port_of(node: int) -> int:
     return 9000 + node % 1000
 
 
-def lookup(node: NodeId) -> splice.Address:
-    return splice.Address.of(HOST, port_of(node))
+def lookup(node: NodeId) -> splice.EncodedAddress:
+    return splice.EncodedAddress.of(HOST, port_of(node))
 
 
-def refused(node: NodeId) -> splice.Address:
+def refused(node: NodeId) -> splice.EncodedAddress:
     raise AssertionError(f"node {node} was looked up")
 
 

@@ -24,7 +24,7 @@ from headgate.wire.messages.data import (
 )
 from headgate.wire.messages.share import ShareFetchResponse
 from headgate.wire.schema import Message
-from headgate.wire.topic_use import FETCH, PRODUCE, SHARE_FETCH, AnswerUse, form, produce_start
+from headgate.wire.topic_use import FETCH, PRODUCE, SHARE_FETCH, ResponseUsage, produce_start, topic_layout
 from tests.support.fake_upstream import answer
 from tests.support.messages import instances
 
@@ -43,8 +43,8 @@ def batch(records: int = 3, *, control: bool = False, size: int = 80) -> bytes:
     return head + bytes(size - len(head))
 
 
-def walked(key: int, version: int, frame: bytes, step: int = 0) -> AnswerUse:
-    use = AnswerUse(form(key, version))
+def walked(key: int, version: int, frame: bytes, step: int = 0) -> ResponseUsage:
+    use = ResponseUsage(topic_layout(key, version))
     for at in range(0, len(frame), step or len(frame)):
         use.feed(memoryview(frame)[at : at + (step or len(frame))])
     use.feed(memoryview(b""))

@@ -1,7 +1,4 @@
-"""Calls about the cluster itself: what it speaks, which brokers and topics it has, where a coordinator lives.
-
-The gateway rewrites the addresses in these answers, so they are the messages that it always opens.
-"""
+"""Cluster and connection apis: versions, SASL, brokers, topics and coordinators."""
 
 from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
@@ -12,6 +9,7 @@ from headgate.wire.schema import (
     Request,
     Struct,
     array,
+    binary,
     boolean,
     int8,
     int16,
@@ -179,3 +177,27 @@ class DescribeClusterResponse(Message):
     controller_id: int = int32("0+", default=-1)
     brokers: tuple[DescribeClusterBroker, ...] = array(DescribeClusterBroker, "0+")
     cluster_authorized_operations: int = int32("0+", default=NOT_ASKED)
+
+
+@request(ApiKey.SASL_HANDSHAKE)
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
+    mechanism: str = string("0+")
+
+
+@response(SaslHandshakeRequest)
+class SaslHandshakeResponse(Message):
+    error_code: int = int16("0+")
+    mechanisms: tuple[str, ...] = array(STRING, "0+")
+
+
+@request(ApiKey.SASL_AUTHENTICATE)
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
+    auth_bytes: bytes = binary("0+")
+
+
+@response(SaslAuthenticateRequest)
+class SaslAuthenticateResponse(Message):
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    auth_bytes: bytes = binary("0+")
+    session_lifetime_ms: int = int64("1+", ignorable=True)

@@ -2,7 +2,6 @@
 
 from headgate.base.ids import ApiKey
 from headgate.wire.schema import (
-    NOT_ASKED,
     STRING,
     Message,
     Request,
@@ -126,40 +125,6 @@ class ListGroupsResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")
     groups: tuple[ListedGroup, ...] = array(ListedGroup, "0+")
-
-
-@request(ApiKey.DESCRIBE_GROUPS)
-class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
-    groups: tuple[str, ...] = array(STRING, "0+")
-    include_authorized_operations: bool = boolean("3+")
-
-
-@struct
-class DescribedGroupMember(Struct):
-    member_id: str = string("0+")
-    group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
-    client_id: str = string("0+")
-    client_host: str = string("0+")
-    member_metadata: bytes = binary("0+")
-    member_assignment: bytes = binary("0+")
-
-
-@struct
-class DescribedGroup(Struct):
-    error_code: int = int16("0+")
-    error_message: str | None = string("6+", nullable="6+", default=None)
-    group_id: str = string("0+")
-    group_state: str = string("0+")
-    protocol_type: str = string("0+")
-    protocol_data: str = string("0+")
-    members: tuple[DescribedGroupMember, ...] = array(DescribedGroupMember, "0+")
-    authorized_operations: int = int32("3+", default=NOT_ASKED)
-
-
-@response(DescribeGroupsRequest)
-class DescribeGroupsResponse(Message):
-    throttle_time_ms: int = int32("1+", ignorable=True)
-    groups: tuple[DescribedGroup, ...] = array(DescribedGroup, "0+")
 
 
 @request(ApiKey.DELETE_GROUPS)

@@ -1,13 +1,16 @@
-"""The two ends of a connection before it is one: a client that has arrived, a broker that has been dialled.
+"""The two sockets of a connection before they are linked: an accepted client, a dialled broker.
 
-Arriving is the PROXY protocol's header, if one is expected, and the TLS handshake; dialling is the broker's address
-and its handshake. Both have one deadline, and an end that fails leaves no socket behind.
+A client sends the PROXY protocol's header, if one is expected, and does the TLS handshake; a broker is dialled at its
+address, with its handshake. Both have one deadline, and an endpoint that fails leaves no socket behind.
 """
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from struct import Struct
+from typing import Final
 
 import structlog
 
@@ -15,7 +18,6 @@ from headgate.base.errors import WireError
 from headgate.config.addresses import Address
 from headgate.config.model import Config
 from headgate.proxy.link import Link, LinkMeter, LinkOwner
-from headgate.proxy.proxy_protocol import read_source
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
 
 log = structlog.get_logger()
@@ -24,7 +26,7 @@ _MOST_COMPLAINTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Endpoint:
     """A connected socket, encrypted when it has a TLS session."""
 
     sock: socket.socket
@@ -37,7 +39,7 @@ class End:
         return TlsLink(loop, self.sock, owner, meter, self.tls)
 
 
-class Ends:
+class EndpointFactory:
     """Makes ends, with the certificates of both sides."""
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
@@ -61,20 +63,20 @@ class Ends:
             if certificates is not None:
                 certificates.refresh()
 
-    async def arrive(self, client: socket.socket, host: str) -> End:
+    async def arrive(self, client: socket.socket, host: str) -> Endpoint:
         """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
         if not self._proxy_protocol and self.listener_tls is None:
-            return End(client, host)
+            return Endpoint(client, host)
         async with asyncio.timeout(self._timeout):
             if self._proxy_protocol:
                 host = await read_source(client, self._loop) or host
             if self.listener_tls is None:
-                return End(client, host)
+                return Endpoint(client, host)
             tls = TlsSession(self.listener_tls.context, server_hostname=None)
             await tls.handshake(client, self._loop)
-            return End(client, host, tls)
+            return Endpoint(client, host, tls)
 
-    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> End | None:
+    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> Endpoint | None:
         """The first of these brokers that can be reached."""
         for address in addresses:
             try:
@@ -96,17 +98,17 @@ class Ends:
             self._complaints[address] = problem
             log.warning("broker cannot be reached", address=str(address), problem=problem)
 
-    async def _dial_one(self, address: Address) -> End:
+    async def _dial_one(self, address: Address) -> Endpoint:
         upstream = await self._connect(address)
         try:
             if self.upstream_tls is None:
-                return End(upstream, address.host)
+                return Endpoint(upstream, address.host)
             tls = TlsSession(self.upstream_tls.context, server_hostname=address.host)
             await tls.handshake(upstream, self._loop)
         except BaseException:
             upstream.close()
             raise
-        return End(upstream, address.host, tls)
+        return Endpoint(upstream, address.host, tls)
 
     async def _connect(self, address: Address) -> socket.socket:
         """A connected socket: a name may have several addresses, and the broker listen on one of them."""
@@ -139,3 +141,41 @@ def prepare(sock: socket.socket, *, patience_ms: int) -> None:
 ARRIVAL_FAILURES = (OSError, TimeoutError, WireError)
 # A broker may advertise a name that no resolver takes, or a port that is none: ValueError and OverflowError.
 UNREACHABLE = (OSError, TimeoutError, ValueError, OverflowError)
+
+
+_SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
+_START: Final = Struct(">12sBBH")  # signature, version and command, family and transport, length of the rest
+_LOCAL, _PROXY = 0x20, 0x21
+_TCP4, _TCP6 = 0x11, 0x21
+_LARGEST_REST: Final = 4096
+
+
+async def read_source(client: socket.socket, loop: asyncio.AbstractEventLoop) -> str | None:
+    """The client's address as the header says it; None for the balancer's own health checks (LOCAL).
+
+    Reads exactly the header and not a byte more. Raises `WireError` for anything that is not one.
+    """
+    signature, command, family, length = _START.unpack(await _exactly(client, loop, _START.size))
+    if signature != _SIGNATURE or command not in {_LOCAL, _PROXY}:
+        raise WireError("no PROXY protocol v2 header, although gateway.proxy_protocol is on")
+    if length > _LARGEST_REST:
+        raise WireError(f"a PROXY protocol header of {length} bytes")
+    rest = await _exactly(client, loop, length)
+    if command == _LOCAL:
+        return None
+    if family == _TCP4 and length >= 12:
+        return str(ipaddress.IPv4Address(rest[:4]))
+    if family == _TCP6 and length >= 36:
+        address = ipaddress.IPv6Address(rest[:16])
+        return str(address.ipv4_mapped or address)
+    raise WireError("a PROXY protocol header that is not about TCP over IP")
+
+
+async def _exactly(client: socket.socket, loop: asyncio.AbstractEventLoop, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        piece = await loop.sock_recv(client, size - len(received))
+        if not piece:
+            raise WireError("the connection ended inside the PROXY protocol header")
+        received += piece
+    return received

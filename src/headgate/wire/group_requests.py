@@ -28,7 +28,7 @@ def streams_member(body: Buffer) -> tuple[str, str, int]:
     return group, member, _INT32.unpack_from(body, pos)[0]
 
 
-def joins(view: Buffer, pos: int, end: int) -> bool:
+def is_join(view: Buffer, pos: int, end: int) -> bool:
     """Whether the StreamsGroupHeartbeat request there has member epoch 0; True too when that takes a closer look."""
     if pos >= end:
         return True
@@ -40,7 +40,7 @@ def joins(view: Buffer, pos: int, end: int) -> bool:
     return view[at : at + 4] == _ZERO
 
 
-class Beat(NamedTuple):
+class IdleHeartbeat(NamedTuple):
     """A StreamsGroupHeartbeat request that says nothing new but where its tasks are; `offsets` is that part of it."""
 
     group: str
@@ -49,7 +49,7 @@ class Beat(NamedTuple):
     offsets: tuple[int, int]
 
 
-def beat(body: bytes) -> Beat | None:
+def idle_heartbeat(body: bytes) -> IdleHeartbeat | None:
     """The request, if it is such a heartbeat; None for every other, and for what is no request at all.
 
     Between joins a member sends null for everything that has not changed, so this is nearly every heartbeat.
@@ -67,7 +67,7 @@ def beat(body: bytes) -> Beat | None:
         end = _behind_offsets(body, _behind_offsets(body, offsets_at))
         if body[at:offsets_at] != _NOTHING_NEW or not 0 < end < len(body) - 1:
             return None
-        return Beat(
+        return IdleHeartbeat(
             str(body[1:group_size], "utf-8"),
             str(body[group_size + 1 : epochs_at], "utf-8"),
             _INT32.unpack_from(body, epochs_at)[0],
@@ -92,7 +92,7 @@ def _behind_offsets(body: bytes, at: int) -> int:
     return at
 
 
-class Beaten(NamedTuple):
+class IdleHeartbeatResponse(NamedTuple):
     """The answer of version 0 to such a heartbeat: where the lag stands, and where version 1 has its question."""
 
     error_code: int
@@ -100,19 +100,19 @@ class Beaten(NamedTuple):
     question_at: int
 
 
-def beaten(body: bytes) -> Beaten | None:
+def idle_heartbeat_response(body: bytes) -> IdleHeartbeatResponse | None:
     """The answer, if it has no text, no status and no tasks, as nearly every one; None for every other."""
     try:
         member_size = body[7]
         at = 7 + member_size
         if body[6] or not 0 < member_size <= _SHORT or body[at + 16] > 1 or body[at + 17 : at + 20] != _ZERO[:3]:
             return None
-        return Beaten(_INT16.unpack_from(body, 4)[0], at + 8, at + 20)
+        return IdleHeartbeatResponse(_INT16.unpack_from(body, 4)[0], at + 8, at + 20)
     except (IndexError, StructError):
         return None
 
 
-def joined_group(body: Buffer, version: int) -> str:
+def joining_group(body: Buffer, version: int) -> str:
     """GroupId of a JoinGroup request."""
     if version >= _JOIN_GROUP_FLEXIBLE:
         return _compact_string(body, 0)[0]
