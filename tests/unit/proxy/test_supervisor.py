@@ -259,7 +259,7 @@ async def test_a_new_worker_that_dies_while_the_old_one_drains_is_started_again(
         [old] = bench.pids
         bench.manner("serves")
         bench.replace.set()
-        await until(lambda: bench.workers[0].leaves)
+        await until(lambda: any(worker.leaves for worker in bench.workers))
         [new] = [worker for worker in bench.workers if not worker.leaves]
         os.kill(new.process.pid, signal.SIGKILL)
         await until(lambda: any(worker is not new and not worker.leaves for worker in bench.workers))

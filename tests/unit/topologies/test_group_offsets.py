@@ -6,13 +6,12 @@ from typing import cast
 import pytest
 
 from headgate.base.errors import ClusterError
+from headgate.base.ids import ApiKey
 from headgate.kafka.connections import Connections
 from headgate.topologies.group_offsets import Partition, PartitionOffsets, active_partitions, group_offsets
 from headgate.wire.messages.cluster import MetadataPartition, MetadataRequest, MetadataTopic
 from headgate.wire.messages.data import (
     EARLIEST,
-    LIST_OFFSETS,
-    OFFSET_FETCH,
     ListedPartition,
     ListedTopic,
     ListOffsetsRequest,
@@ -78,8 +77,8 @@ class Offsets(ScriptedCluster):
         fetched = OffsetFetchResponseGroup(group_id="g", topics=commits, error_code=error_code)
         self.answers = {
             METADATA: self._led,
-            LIST_OFFSETS: self._listed,
-            OFFSET_FETCH: lambda _node, _request: OffsetFetchResponse(groups=(fetched,)),
+            ApiKey.LIST_OFFSETS: self._listed,
+            ApiKey.OFFSET_FETCH: lambda _node, _request: OffsetFetchResponse(groups=(fetched,)),
         }
         return self
 
@@ -138,7 +137,7 @@ async def test_a_commit_counts_for_source_topics_only() -> None:
 async def test_all_topics_are_asked_for_in_one_call() -> None:
     cluster = Offsets().serve()
     await read(cluster)
-    [asked] = cluster.requests(OFFSET_FETCH)
+    [asked] = cluster.requests(ApiKey.OFFSET_FETCH)
     [group] = cast(OffsetFetchRequest, asked.request).groups
     assert (asked.version, group.group_id, group.topics) == (9, "g", None)
 
@@ -149,7 +148,7 @@ async def test_each_partition_is_asked_for_at_its_leader() -> None:
     await read(cluster)
     asked = {
         (one.node, topic.name, partition.partition_index)
-        for one in cluster.requests(LIST_OFFSETS)
+        for one in cluster.requests(ApiKey.LIST_OFFSETS)
         for topic in cast(ListOffsetsRequest, one.request).topics
         for partition in topic.partitions
     }

@@ -190,7 +190,6 @@ class FetchResponse(Message):
     node_endpoints: tuple[NodeEndpoint, ...] = array(NodeEndpoint, "16+", tag=0)
 
 
-LIST_OFFSETS, OFFSET_FETCH = 2, 9
 EARLIEST, LATEST = -2, -1  # as timestamps of ListOffsets
 
 
