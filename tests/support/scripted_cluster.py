@@ -15,7 +15,6 @@ from headgate.kafka.connections import Dialler
 from headgate.wire import frames
 from headgate.wire.apis import has_flexible_request
 from headgate.wire.codec import decode
-from headgate.wire.messages import offsets as offset_messages
 from headgate.wire.messages.cluster import (
     ApiVersionRange,
     ApiVersionsResponse,
@@ -34,11 +33,6 @@ HOST = "127.0.0.1"
 NEWEST = {**BROKER_VERSIONS, 42: (0, 3), 89: (0, 1)}  # what Kafka 4.4 has of the calls that matter here
 
 Answer = Callable[[int, Message], Message | None]  # node and request to an answer; None hangs up
-_REQUESTS: dict[int, type[Message]] = {
-    **REQUESTS,
-    offset_messages.LIST_OFFSETS: offset_messages.ListOffsetsRequest,
-    offset_messages.OFFSET_FETCH: offset_messages.OffsetFetchRequest,
-}
 
 
 class Asked(NamedTuple):
@@ -103,7 +97,7 @@ class ScriptedCluster:
         if not low <= version <= high:
             return None  # as a real broker does
         _, body_at = frames.request_header(frame, flexible=has_flexible_request(key, version))
-        request: Message = decode(_REQUESTS[key], version, frame, body_at)
+        request: Message = decode(REQUESTS[key], version, frame, body_at)
         self.asked.append(Asked(node, key, version, request))
         said = self.answers.get(key, self._by_itself)(node, request)
         return None if said is None else answer(key, version, correlation_id, said)
