@@ -27,8 +27,8 @@ from headgate.facts.topics import message_limit
 from headgate.facts.topology import Description, ProcessorNode, SourceNode, Subtopology
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
+from headgate.tables.definitions import table_named
 from headgate.tables.reader import Condition, TableReader
-from headgate.tables.registry import table_named
 from headgate.topologies.describe_interceptor import on_the_wire
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,

@@ -28,10 +28,9 @@ from headgate.facts import ActivityObserved, TopologyDescribed, encode
 from headgate.facts.observations import Actor, Software
 from headgate.facts.topology import Description, SourceNode, Subtopology
 from headgate.kafka.topics import ensure_topics, quiet
-from headgate.tables import engine
+from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
-from headgate.tables.registry import table_named
-from headgate.tables.storage import StoredTable
+from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
 from headgate.tables.writer import TableWriter
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
@@ -178,10 +177,9 @@ def stored_bytes(place: Path) -> int:
 
 def noop_floors(bootstrap: str) -> dict[str, float]:
     """Spark's own cost of the same records: read and dropped, and read, parsed and dropped."""
-    from headgate.pipeline.parsing import Reading, parse  # noqa: PLC0415 - Spark, only where it is measured
-    from headgate.pipeline.queries import APPEND  # noqa: PLC0415
+    from headgate.pipeline.fact_rows import ReadSettings, read_facts  # noqa: PLC0415 - Spark, only where it is measured
+    from headgate.pipeline.queries import APPEND, read_options  # noqa: PLC0415
     from headgate.pipeline.session import end_session, start_session  # noqa: PLC0415
-    from headgate.pipeline.source import read_options  # noqa: PLC0415
 
     overrides = {"upstream.bootstrap": [bootstrap], "upstream.service_mechanism": "none", "facts.prefix": _PREFIX}
     config = load(None, {}, overrides)
@@ -190,9 +188,9 @@ def noop_floors(bootstrap: str) -> dict[str, float]:
     try:
         records = session.read.format("kafka").options(**options).load()
         records.limit(1000).write.format("noop").mode("overwrite").save()  # what is slow once
-        reading = Reading(prefix=_PREFIX, cluster="c", largest={})
+        settings = ReadSettings(prefix=_PREFIX, cluster="c", max_bytes={})
         found = {}
-        for name, frame in (("read", records), ("read and parsed", parse(records, reading))):
+        for name, frame in (("read", records), ("read and parsed", read_facts(records, settings))):
             began = time.perf_counter()
             frame.write.format("noop").mode("overwrite").save()
             found[f"Spark, {name}, into its noop sink"] = time.perf_counter() - began
@@ -204,11 +202,11 @@ def noop_floors(bootstrap: str) -> dict[str, float]:
 def duckdb_floor(place: Path) -> dict[str, float]:
     stored = StoredTable(place / "tables", table_named("activity_intervals"))
     stored.checked()
-    files = engine.paths(stored.files())
-    with engine.connect(1024) as duckdb, tempfile.TemporaryDirectory() as name:
+    files = file_paths(stored.files())
+    with connect_duckdb(1024) as duckdb, tempfile.TemporaryDirectory() as name:
         began = time.perf_counter()
         target = str(Path(name) / "copy.parquet")
-        duckdb.sql(f"SELECT * FROM {engine.FILES}", params=[files]).write_parquet(target)
+        duckdb.sql(f"SELECT * FROM {FILES}", params=[files]).write_parquet(target)
         written = time.perf_counter() - began
     reader = TableReader(place / "tables")
     try:

@@ -19,13 +19,13 @@ from headgate.facts import Ended, Fact
 from headgate.facts.topics import message_limit, topic_specs
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, TopicIdReader, list_topics, quiet
-from headgate.pipeline.batches import OnMoment, no_moment
-from headgate.pipeline.health import Health
+from headgate.pipeline.batches import OnMoment, ignore_moment
 from headgate.pipeline.queries import FACTS, Query
-from headgate.pipeline.rebuilding import Rebuild
-from headgate.pipeline.runner import Pipeline
+from headgate.pipeline.rebuild import Rebuild
+from headgate.pipeline.run_log import PipelineHealth
+from headgate.pipeline.runner import PipelineRunner
+from headgate.tables.definitions import table_named
 from headgate.tables.reader import Summary, TableReader
-from headgate.tables.registry import table_named
 from headgate.tables.writer import TableWriter
 from tests.pipeline.oracle import Record, Rows
 
@@ -41,7 +41,7 @@ class Estate:
     prefix: str
     about: str = "c"  # the cluster that the facts are about
     boots: int = 0
-    health: Health = field(default_factory=Health)  # as the last run left it
+    health: PipelineHealth = field(default_factory=PipelineHealth)  # as the last run left it
     upstream: dict[str, Any] = field(default_factory=dict)  # instead of the plaintext listener
 
     @property
@@ -146,10 +146,10 @@ class Estate:
             consumer.close()
         return found
 
-    def run(self, *queries: Query, on_moment: OnMoment = no_moment) -> bool:
+    def run(self, *queries: Query, on_moment: OnMoment = ignore_moment) -> bool:
         """`headgate pipeline run --once`, on the session that the tests share; the facts query unless told."""
-        self.health = Health(query.name for query in queries or (FACTS,))
-        pipeline = Pipeline(
+        self.health = PipelineHealth(query.name for query in queries or (FACTS,))
+        pipeline = PipelineRunner(
             self.config,
             self.spark,
             SystemClock(),

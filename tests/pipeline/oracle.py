@@ -1,6 +1,6 @@
-"""The tables as they must be, worked out in plain Python from all records at once.
+"""The tables as they must be, computed in plain Python from all records at once.
 
-It shares the rules for one description with the product (`domain/`, which has oracles of its own) and nothing else: no
+It shares only the rules for one description with the product (`topologies/model`, which has oracles of its own): no
 batches, no windows, no merges.
 """
 
@@ -20,21 +20,14 @@ from headgate.facts import (
     decode,
 )
 from headgate.facts.topics import message_limit
-from headgate.pipeline.parsing import description_text
-from headgate.tables.registry import table_named
+from headgate.pipeline.fact_rows import description_text
+from headgate.tables.definitions import table_named
 from headgate.topologies.model.topology_graph import app_io, edge_rows, element_changes, node_rows
 
 Row = dict[str, Any]
 Rows = Mapping[tuple[Any, ...], Row]
-TABLES = (
-    "app_io",
-    "applications",
-    "changes",
-    "rejected_facts",
-    "topology_edges",
-    "topology_nodes",
-    "topology_versions",
-)
+TOPOLOGIES = ("app_io", "applications", "topology_edges", "topology_nodes", "topology_versions")
+TABLES = ("changes", "rejected_facts", *TOPOLOGIES)
 APPENDED = ("activity_intervals", "dispositions")
 
 
@@ -95,13 +88,14 @@ def in_table(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
+def place(record: Record) -> Row:
+    return {"topic": record.topic, "topic_id": None, "partition": record.partition, "offset": record.offset}
+
+
 def rejected(record: Record, reason: str, cluster: str) -> Row:
     return {
+        **place(record),
         "cluster_id": cluster,
-        "topic": record.topic,
-        "topic_id": None,
-        "partition": record.partition,
-        "offset": record.offset,
         "at": record.timestamp,
         "reason": reason,
         "key": None if record.key is None else record.key.decode("utf-8", "backslashreplace")[:1000],
@@ -110,76 +104,44 @@ def rejected(record: Record, reason: str, cluster: str) -> Row:
     }
 
 
+def attributes(fact: Any, names: str) -> Row:
+    return {name: getattr(fact, name) for name in names.split()}
+
+
 def happened(record: Record, event: EventHappened, own_cluster: str) -> Row:
     return {
+        **attributes(event, "event subject_kind subject by at"),
+        **place(record),
         "cluster_id": event.cluster or own_cluster,
         "event_id": event.id,
-        "event": event.event,
-        "subject_kind": event.subject_kind,
-        "subject": event.subject,
-        "by": event.by,
         "detail": event.detail.text,
-        "topic": record.topic,
-        "topic_id": None,
-        "partition": record.partition,
-        "offset": record.offset,
-        "at": event.at,
         "is_historic": False,
     }
 
 
 def activity(seen: ActivityObserved, own_cluster: str) -> Row:
-    actor, software = seen.actor, seen.software
+    software = seen.software
     return {
+        **attributes(seen, "writer boot seq topic topic_id direction since until bytes records at"),
+        **attributes(seen, "principal client_id group transactional_id host"),
+        **attributes(seen.actor, "rule confidence"),
         "cluster_id": seen.cluster or own_cluster,
-        "writer": seen.writer,
-        "boot": seen.boot,
-        "seq": seen.seq,
-        "actor_kind": actor.kind,
-        "actor": actor.name,
-        "rule": actor.rule,
-        "confidence": actor.confidence,
-        "topic": seen.topic,
-        "topic_id": seen.topic_id,
-        "direction": seen.direction,
-        "since": seen.since,
-        "until": seen.until,
-        "bytes": seen.bytes,
-        "records": seen.records,
-        "principal": seen.principal,
-        "client_id": seen.client_id,
-        "group": seen.group,
-        "transactional_id": seen.transactional_id,
+        "actor_kind": seen.actor.kind,
+        "actor": seen.actor.name,
         "software": None if software is None else software.name,
         "software_version": None if software is None else software.version,
-        "host": seen.host,
-        "at": seen.at,
         "is_historic": False,
     }
 
 
 def disposed(record: Record, counted: DispositionsCounted, own_cluster: str) -> Row:
-    has_origin = counted.writer is not None
+    unknown = {"writer": "", "boot": f"{record.topic}/{record.partition}", "seq": record.offset}
     return {
+        **(unknown if counted.writer is None else attributes(counted, "writer boot seq")),
+        **attributes(counted, "group member topic topic_id partition second generation at"),
+        **attributes(counted, "accepted released rejected over_limit dead_lettered write_timeouts"),
         "cluster_id": counted.cluster or own_cluster,
-        "writer": counted.writer if has_origin else "",
-        "boot": counted.boot if has_origin else f"{record.topic}/{record.partition}",
-        "seq": counted.seq if has_origin else record.offset,
-        "group": counted.group,
-        "member": counted.member,
-        "topic": counted.topic,
-        "topic_id": counted.topic_id,
-        "partition": counted.partition,
-        "second": counted.second,
-        "generation": counted.generation,
-        "accepted": counted.accepted,
-        "released": counted.released,
-        "rejected": counted.rejected,
-        "over_limit": counted.over_limit,
-        "dead_lettered": counted.dead_lettered,
-        "write_timeouts": counted.write_timeouts,
         "by_delivery_count": json.dumps(dict(counted.by_delivery_count), separators=(",", ":")),
-        "at": counted.at,
         "is_historic": False,
     }
 
@@ -198,14 +160,8 @@ def of_application(
         if after is None:
             continue
         then = history[number + 1] if number + 1 < len(history) else None
-        version = {
-            "cluster_id": cluster,
-            "app_id": app,
-            "incarnation": after.incarnation,
-            "epoch": after.epoch,
-            "hash": after.hash,
-            "provenance": after.provenance,
-        }
+        own = attributes(after, "incarnation epoch hash provenance")
+        version = {"cluster_id": cluster, "app_id": app, **own}
         shared = {
             **version,
             "valid_from": record.offset,
@@ -241,10 +197,7 @@ def changed(
         "subject": told.group,
         "by": None,
         "detail": json.dumps(detail, separators=(",", ":")),
-        "topic": record.topic,
-        "topic_id": None,
-        "partition": record.partition,
-        "offset": record.offset,
+        **place(record),
         "at": told.at,
         "is_historic": False,
     }

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 from headgate.base.errors import UsageError
-from headgate.pipeline import queries
-from headgate.pipeline.builds import all_builds
-from headgate.pipeline.parsing import SCHEMA
-from headgate.pipeline.reduction import reduced
+from headgate.pipeline.builds import BUILDS
+from headgate.pipeline.fact_rows import SCHEMA
 from headgate.pipeline.runner import only_pipeline
-from headgate.tables.registry import table_named
+from headgate.pipeline.topology_builds import add_validity
+from headgate.tables.definitions import table_named
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
@@ -27,7 +26,7 @@ def test_a_lost_checkpoint_is_told_and_everything_is_read_again(estate: Estate) 
     assert estate.run()
     ((table, problem),) = estate.problems()
     assert table is None
-    assert "is gone: all that the topics retain is read again" in problem
+    assert "is missing: all records that the topics retain are read again" in problem
     assert_tables_are_right(estate, cluster_of(estate))
 
 
@@ -37,7 +36,7 @@ def test_a_topic_that_is_not_there_is_told_and_read_when_it_comes(estate: Estate
     estate.write(described("g", POOL[1], at=1))
     assert estate.run()
     ((_, problem),) = estate.problems()
-    assert f"{estate.prefix}events is not there" in problem
+    assert f"{estate.prefix}events does not exist yet" in problem
     assert_tables_are_right(estate, cluster_of(estate))
     estate.make_topics("events")
     estate.write_raw("events", b"[]", b"{}")
@@ -46,7 +45,7 @@ def test_a_topic_that_is_not_there_is_told_and_read_when_it_comes(estate: Estate
     assert_tables_are_right(estate, cluster_of(estate))
 
 
-def test_a_table_of_another_version_is_set_aside_until_it_is_rebuilt(estate: Estate) -> None:
+def test_a_table_of_another_version_is_disabled_until_it_is_rebuilt(estate: Estate) -> None:
     estate.write(described("g", POOL[0], at=0))
     assert estate.run()
     estate.store_version("topology_nodes", 99)
@@ -70,23 +69,20 @@ def test_a_build_that_fails_takes_only_its_own_table_away(estate: Estate, monkey
         yield from batches
         raise ValueError("a mistake in the build")
 
-    builds = dict(all_builds())
-    changes = builds["changes"]
-    builds["changes"] = replace(
-        changes, build=lambda facts: changes.build(facts).mapInArrow(fails, changes.build(facts).schema)
-    )
-    monkeypatch.setattr(queries, "all_builds", lambda: builds)
+    changes = BUILDS["changes"]
+    broken = replace(changes, build=lambda facts: changes.build(facts).mapInArrow(fails, changes.build(facts).schema))
+    monkeypatch.setitem(BUILDS, "changes", broken)
     estate.write(described("g", POOL[1], at=1))
     assert not estate.run()
     ((table, problem),) = estate.problems()
     assert table == "changes"
-    assert problem.startswith("ValueError: a mistake in the build. The table changes is set aside")
+    assert problem.startswith("ValueError: a mistake in the build. The table changes is disabled")
     assert len(estate.rows("applications")) == 1
 
 
 def test_one_pipeline_at_a_time(estate: Estate) -> None:
     config = estate.config
-    taken = pytest.raises(UsageError, match="another pipeline works with")
+    taken = pytest.raises(UsageError, match="another pipeline uses")
     with only_pipeline(config), taken, only_pipeline(config):
         pass
     with only_pipeline(config):
@@ -95,7 +91,7 @@ def test_one_pipeline_at_a_time(estate: Estate) -> None:
 
 def test_rows_of_every_build_fit_their_table(estate: Estate) -> None:
     """A table without facts yet has a definition, and its build its columns."""
-    nothing = reduced(estate.spark.createDataFrame([], SCHEMA))
-    for name, build in all_builds().items():
+    nothing = add_validity(estate.spark.createDataFrame([], SCHEMA))
+    for name, build in BUILDS.items():
         rows = build.rows(nothing).toArrow()
         assert rows.cast(pa.schema(table_named(name).columns)).num_rows == 0

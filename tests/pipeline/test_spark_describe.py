@@ -18,12 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headgate.facts import TopologyDescribed, decode, encode
 from headgate.facts.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology, content_hash
 from headgate.kafka.topics import quiet
-from headgate.pipeline import source as facts_source
-from headgate.pipeline.queries import FACTS
-from headgate.spark import plan
-from headgate.spark.describe import DescribedQuery, Output, describe, listen
-from headgate.spark.plan import plain_place
-from headgate.spark.topology_facts import TopologyFacts
+from headgate.pipeline.queries import FACTS, read_options
+from headgate.spark import DescribedQuery, Output, TopologyFacts, describe, listen, plan
+from headgate.spark.plan import without_credentials
 from tests.pipeline.estate import Estate
 from tests.support.cluster import Cluster
 
@@ -213,7 +210,7 @@ def test_the_facts_query_is_a_version_among_the_others(estate: Estate) -> None:
     fact = decode("topologies", record.key, record.value)
     assert isinstance(fact, TopologyDescribed)
     sinks = [f"delta-sink-{number}:{place}" for number, place in enumerate(tables.values(), 3)]
-    pattern = facts_source.read_options(estate.config, FACTS)["subscribePattern"]
+    pattern = read_options(estate.config, FACTS)["subscribePattern"]
     assert fact.description == of(
         SourceNode(name="kafka-source-1", pattern=pattern, successors=("foreach-batch-2",)),
         ProcessorNode(name="foreach-batch-2", successors=tuple(sinks)),
@@ -286,7 +283,7 @@ def test_a_sink_that_fails_is_a_warning_and_the_query_runs(job: Job, caplog: pyt
     assert job.spark.table("hardy").count() == 3
     assert "the query 'hardy' is not described and runs on: RuntimeError" in caplog.text
     assert SECRET not in caplog.text
-    assert "nobody-made-this.topologies: the topic is not there" in caplog.text
+    assert "nobody-made-this.topologies: the topic does not exist" in caplog.text
 
 
 def test_a_plan_that_grows_without_end_is_not_walked(
@@ -310,4 +307,4 @@ def test_a_plan_that_grows_without_end_is_not_walked(
     ],
 )
 def test_a_place_is_told_without_what_lets_somebody_in(place: str, told: str) -> None:
-    assert plain_place(place) == told
+    assert without_credentials(place) == told

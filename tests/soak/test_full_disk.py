@@ -24,8 +24,8 @@ from headgate.facts import ActivityObserved, Ended, Fact
 from headgate.facts.topics import message_limit
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
+from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
-from headgate.tables.registry import table_named
 from tests.pipeline.histories import POOL, described
 from tests.soak.page import write_section
 from tests.support.activity_facts import USE

@@ -27,11 +27,11 @@ from headgate.facts import Ended, Fact
 from headgate.facts.topics import message_limit, topic_specs
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, quiet
-from headgate.pipeline.builds import all_builds
+from headgate.pipeline.builds import BUILDS
 from headgate.pipeline.queries import QUERIES
-from headgate.pipeline.session import JARS
+from headgate.pipeline.session import jars_folder
+from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
-from headgate.tables.registry import table_named
 from tests.pipeline.histories import history
 from tests.pipeline.test_append_query import activity, dispositions
 from tests.soak.page import write_section
@@ -72,7 +72,7 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
     alone_s = time.monotonic() - began
 
     with _standalone(tmp_path) as (master, logs):
-        jars = ",".join(map(str, sorted(JARS.glob("*.jar"))))
+        jars = ",".join(map(str, sorted(jars_folder(os.environ).glob("*.jar"))))
         together = _config(tmp_path / "together", settings, prefix, {})
         subprocess.run([sys.executable, ROOT / "scripts" / "pipeline-zip", tmp_path / "dist"], check=True)
         flags = {"--master": master, "--jars": jars, "--py-files": str(tmp_path / "dist" / "headgate-pipeline.zip")}
@@ -94,7 +94,7 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
         ran = [log for log in logs if _executors(log)]
 
     assert len(ran) == len(logs), "both workers have run an executor"
-    rows = {name: (_rows(tmp_path / "alone", name), _rows(tmp_path / "together", name)) for name in all_builds()}
+    rows = {name: (_rows(tmp_path / "alone", name), _rows(tmp_path / "together", name)) for name in BUILDS}
     counts = {name: len(one) for name, (one, _) in rows.items()}
     what = (
         f"{FACTS + 2 * LARGE} facts by `headgate pipeline run --once` on one machine and by `spark-submit` on a "

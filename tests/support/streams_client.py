@@ -1,7 +1,7 @@
 """Streams clients call by call: what they send is what a test says, and what comes back is shown as it came."""
 
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +13,6 @@ from scramp import ScramClient  # type: ignore[import-untyped]
 from headgate.embedded import SecurityProtocol
 from headgate.facts import TopologyDeleted, TopologyDescribed, decode
 from headgate.facts.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology
-from headgate.topologies.describe_interceptor import on_the_wire
 from headgate.wire.codec import decode as decode_message
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
@@ -42,6 +41,7 @@ from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess
 from tests.support.raw_client import RawClient
+from tests.unit.cli.test_streams_groups import wire
 
 JOIN_GROUP, DELETE_GROUPS, ALTER_CONFIGS, HEARTBEAT, DESCRIBE, PUSH = 11, 42, 44, 88, 89, 93
 GROUP_RESOURCE = 32
@@ -100,7 +100,7 @@ class StreamsClient:
 
     def push(self, group: str, member: str, description: Description, *, epoch: int = 0) -> Push:
         request = StreamsGroupTopologyDescriptionUpdateRequest(
-            group_id=group, member_id=member, topology_epoch=epoch, topology_description=on_the_wire(description)
+            group_id=group, member_id=member, topology_epoch=epoch, topology_description=wire(description)
         )
         return self.raw.call(PUSH, 0, request, Push)
 
@@ -176,23 +176,6 @@ class Member:
         until(answered)
         self.epoch = answers[-1].member_epoch
         return answers[-1]
-
-    def join_and_take_tasks(self, *, version: int = 1) -> None:
-        """Until the group is stable, and the member has said that it has all tasks."""
-        tasks = self.join(version=version).active_tasks
-
-        def is_stable() -> bool:
-            nonlocal tasks
-            request = replace(self._short(self.epoch), active_tasks=tasks or (), standby_tasks=(), warmup_tasks=())
-            answer = self.client.beat(request, version=version)
-            assert answer.error_code == 0, answer
-            self.epoch = answer.member_epoch
-            if answer.active_tasks is None and tasks:
-                return True
-            tasks = answer.active_tasks or tasks
-            return False
-
-        until(is_stable)
 
     def beat(self, *, version: int = 1) -> Heartbeat:
         """The next heartbeat; a member that was fenced, because its answer was lost, is none of ours."""

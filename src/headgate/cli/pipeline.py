@@ -1,44 +1,51 @@
-"""`headgate pipeline`: facts in Kafka become tables.
+"""`headgate pipeline`: turns facts in Kafka into tables.
 
-`run` goes on until SIGTERM or SIGINT, which let the batch under way end; `run --once` ends when what is there now is
-read. `rebuild` makes one table anew. Progress and problems are sentences on standard error; `run --status` serves them
-over HTTP too, on an address of its own, because `[metrics] listen` is the gateway's.
+`run` ends at SIGTERM or SIGINT, after the running batch; `run --once` ends when all existing records are read.
+`rebuild` makes one table anew. Progress and problems are sentences on standard error; `run --status` serves them over
+HTTP too, on its own address, because `[metrics] listen` belongs to the gateway.
 """
 
 import argparse
+import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.base.clock import SystemClock
 from headgate.cli import logs
-from headgate.cli.pipeline_status import status_pages
 from headgate.cli.waiting import INTERRUPTED
 from headgate.config import Config, load
 from headgate.config.addresses import Address, parse_address
 from headgate.kafka.topics import client_settings
+from headgate.proxy.status import StatusPages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headgate.spark.describe import Listening
+    from headgate.pipeline.run_log import PipelineHealth
+    from headgate.spark import TopologyListener
+
+_PAGES_WITHIN_S = 10.0
 
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("pipeline", help="facts in Kafka become tables, on Spark")
+    parser = subparsers.add_parser("pipeline", help="turn facts in Kafka into tables, on Spark")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    running = actions.add_parser("run", help="read facts and write tables until a signal")
-    running.add_argument("--once", action="store_true", help="end when what is there now is read")
+    running = actions.add_parser("run", help="read facts and write tables until SIGTERM or SIGINT")
+    running.add_argument("--once", action="store_true", help="end when all existing records are read")
     running.add_argument(
-        "--status", type=_address, metavar="HOST:PORT", help="serve /readyz, /healthz and /metrics of the pipeline here"
+        "--status", type=_address, metavar="HOST:PORT", help="serve /readyz, /healthz and /metrics on this address"
     )
-    rebuilding = actions.add_parser("rebuild", help="make one table anew from what the topics retain")
-    rebuilding.add_argument("table", metavar="TABLE", help="its name")
+    rebuilding = actions.add_parser("rebuild", help="make one table anew from the records that the topics retain")
+    rebuilding.add_argument("table", metavar="TABLE", help="the table")
     for action in (running, rebuilding):
-        action.add_argument("--config", type=Path, required=True, metavar="FILE", help="the TOML file")
+        action.add_argument("--config", type=Path, required=True, metavar="FILE", help="the configuration file")
         action.set_defaults(run=run)
 
 
@@ -50,14 +57,14 @@ def _address(text: str) -> Address:
 
 
 class _Signals:
-    """SIGTERM (exit code 0) and SIGINT (130) set `stop`; Spark takes SIGINT for itself when a session starts."""
+    """SIGTERM (exit code 0) and SIGINT (130) set `stop`. Spark replaces the handler of SIGINT when a session starts."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.exit_code: int | None = None
-        self.take()
+        self.install()
 
-    def take(self) -> None:
+    def install(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: self._on_signal(0))
         signal.signal(signal.SIGINT, lambda *_: self._on_signal(INTERRUPTED))
 
@@ -78,19 +85,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
     # Spark takes a second to import, and no other command needs it.
-    from headgate.pipeline.health import Health  # noqa: PLC0415
     from headgate.pipeline.queries import QUERIES  # noqa: PLC0415
-    from headgate.pipeline.rebuilding import Rebuild, check_rebuildable  # noqa: PLC0415
-    from headgate.pipeline.runner import Pipeline, only_pipeline  # noqa: PLC0415
+    from headgate.pipeline.rebuild import Rebuild, check_rebuildable  # noqa: PLC0415
+    from headgate.pipeline.run_log import PipelineHealth  # noqa: PLC0415
+    from headgate.pipeline.runner import PipelineRunner, only_pipeline  # noqa: PLC0415
     from headgate.pipeline.session import end_session, start_session  # noqa: PLC0415
 
     is_rebuild = args.action == "rebuild"
     if is_rebuild:
         check_rebuildable(args.table)
-    health = Health(query.name for query in QUERIES)
+    health = PipelineHealth(query.name for query in QUERIES)
     with only_pipeline(config), status_pages(None if is_rebuild else args.status, health):
         session = start_session(config.pipeline.spark)
-        signals.take()
+        signals.install()
         try:
             if is_rebuild:
                 rebuild = Rebuild(config, session, SystemClock(), signals.stop, args.table)
@@ -98,8 +105,8 @@ def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
                     return rebuild.run()
                 finally:
                     rebuild.close()
-            pipeline = Pipeline(config, session, SystemClock(), signals.stop, health=health)
-            listening = _describe_ourselves(config, session)
+            pipeline = PipelineRunner(config, session, SystemClock(), signals.stop, health=health)
+            listening = _describe_own_queries(config, session)
             try:
                 return pipeline.run(once=args.once)
             finally:
@@ -109,11 +116,10 @@ def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
             end_session(session)
 
 
-def _describe_ourselves(config: Config, session: "SparkSession") -> "Listening":
-    """The pipeline is an application too: its queries are in the tables that they write."""
+def _describe_own_queries(config: Config, session: "SparkSession") -> "TopologyListener":
+    """Describe the pipeline's own queries, so that they appear among the applications."""
     from headgate.pipeline.queries import QUERIES  # noqa: PLC0415
-    from headgate.spark.describe import Output, listen  # noqa: PLC0415
-    from headgate.spark.topology_facts import TopologyFacts  # noqa: PLC0415
+    from headgate.spark import Output, TopologyFacts, listen  # noqa: PLC0415
 
     outputs = {
         query.name: [Output(format="delta", place=str(config.tables.path / name)) for name in query.builds()]
@@ -121,3 +127,40 @@ def _describe_ourselves(config: Config, session: "SparkSession") -> "Listening":
     }
     facts = TopologyFacts(client_settings(config.upstream), prefix=config.facts.prefix)
     return listen(session, facts, outputs=outputs)
+
+
+@contextmanager
+def status_pages(listen: Address | None, health: "PipelineHealth") -> Iterator[None]:
+    """Serve the status pages during the block, if there is an address; `PlatformError` when it is in use.
+
+    The queries are blocking calls on other threads, so the pages have a thread and an event loop of their own.
+    """
+    if listen is None:
+        yield
+        return
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    listening: Future[None] = Future()
+
+    async def serve() -> None:
+        pages = StatusPages(health.metrics_page, health.problems)
+        async with pages.serving(listen, named="--status"):
+            listening.set_result(None)
+            await stop.wait()
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(serve())
+        except Exception as failure:  # noqa: BLE001 - raised where it is waited for
+            listening.set_exception(failure)
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=run, name="headgate-status", daemon=True)
+    thread.start()
+    listening.result(_PAGES_WITHIN_S)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(_PAGES_WITHIN_S)

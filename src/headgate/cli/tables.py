@@ -1,7 +1,6 @@
-"""`headgate tables`: what the pipeline has made of the facts, without Spark.
+"""`headgate tables`: the parser of the commands that list, show and optimize the pipeline's tables, without Spark.
 
-One rule: the libraries that read tables are loaded when a table is read, so that no other command pays for them. What
-the command does is in `tables_answers.py`.
+The commands are in `tables_commands.py`, which is imported when one runs: no other command loads the table libraries.
 """
 
 import argparse
@@ -11,50 +10,52 @@ from pathlib import Path
 from headgate.base.errors import PlatformError
 from headgate.config import load
 
-SHOWN = 100
+DEFAULT_ROWS = 100
 
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("tables", help="list, show and tidy the tables that the pipeline makes")
+    parser = subparsers.add_parser("tables", help="list, show and optimize the tables that the pipeline makes")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    listing = actions.add_parser("list", help="the tables that are there, and their sizes")
+    listing = actions.add_parser("list", help="list the tables and their sizes")
     listing.set_defaults(run=_run)
 
-    showing = actions.add_parser("show", help="rows of a table, in the order of their keys")
+    showing = actions.add_parser("show", help="show rows of a table, in the order of their keys")
     showing.add_argument("name", metavar="NAME", help="the table")
     showing.add_argument(
         "--where",
         action="append",
         default=[],
         metavar="COLUMN=VALUE",
-        help="only rows whose column is so; also !=, <, <=, >, >=; several hold together",
+        help="only rows with this value; also !=, <, <=, >, >=; repeat for rows that meet all",
     )
     showing.add_argument(
         "--as-of",
         metavar="now|OFFSET|TIME",
-        help="only rows that hold now, or held at that offset of the facts' topic, or at 2026-11-15T12:00:00Z",
+        help="only rows that are valid now, at an offset of the facts' topic, or at a time like 2026-11-15T12:00:00Z",
     )
     showing.add_argument("--columns", metavar="A,B,...", help="only these columns")
-    showing.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (all with --json, else {SHOWN})")
+    showing.add_argument(
+        "--limit", type=int, metavar="N", help=f"at most N rows (all with --json, else {DEFAULT_ROWS})"
+    )
     showing.set_defaults(run=_run)
 
-    tidying = actions.add_parser("optimize", help="join small files, and delete those that nobody reads any more")
+    tidying = actions.add_parser("optimize", help="join small files, and delete unused ones")
     tidying.set_defaults(run=_run)
 
     for action in (listing, showing, tidying):
         places = action.add_mutually_exclusive_group()
         places.add_argument("--path", type=Path, metavar="DIR", help="the folder of the tables")
-        places.add_argument("--config", type=Path, metavar="FILE", help="the TOML file whose [tables] path to take")
-        action.add_argument("--json", action="store_true", help="JSON on standard output; of rows, one a line")
+        places.add_argument("--config", type=Path, metavar="FILE", help="the configuration file with [tables] path")
+        action.add_argument("--json", action="store_true", help="print JSON; rows as one object a line")
 
 
 def _run(args: argparse.Namespace) -> int:
     try:
-        from headgate.cli import tables_answers as answers  # noqa: PLC0415 - see the rule of this module
+        from headgate.cli import tables_commands as commands  # noqa: PLC0415 - see the docstring
     except ModuleNotFoundError as missing:
         raise PlatformError(f"{missing.name} is not installed: pip install 'headgate[pipeline]'") from None
     root = args.path if args.path is not None else load(args.config, os.environ).tables.path
-    answer = {"list": answers.list_tables, "show": answers.show_rows, "optimize": answers.optimize_tables}[args.action]
-    return answer(args, root)
+    command = {"list": commands.list_tables, "show": commands.show_rows, "optimize": commands.optimize_tables}
+    return command[args.action](args, root)

@@ -4,14 +4,7 @@ A fact is one dataclass under `@fact`. Its JSON form, its Spark schema (`spark_s
 table in `docs/facts.md` all come from the annotations of its fields.
 
 Invariants: `decode` never raises, whatever the topic holds; `encode` gives the same bytes for equal facts.
-
-Readers and writers of several releases work side by side, so:
-
-- `v` is the version of a fact's schema; `VERSION` is the one that this release writes and the highest that it reads.
-- Within a version only fields that may be absent are added. A reader keeps fields that it does not know, and writes
-  them back.
-- Any other change raises `v`: a field that is removed or changes its type or meaning, a new name in a closed set.
-- A higher `v` is rejected, never half understood: first comes a release that reads a new version, then one that writes.
+`docs/facts.md`, "Versions", has the rules for changing a fact.
 """
 
 import json
@@ -28,12 +21,13 @@ from headgate.facts.json_form import (
     MisfitError,
     Nullable,
     ObjectType,
+    Time,
     dumps,
     loads,
     members_of,
 )
 
-VERSION = 1
+VERSION = 1  # of all schemas: the one that this release writes, and the highest that it reads
 # Of a record's key and value together, far above any fact of the small topics. Readers of `topologies` pass the topic's
 # own limit (topics.message_limit).
 MAX_FACT_BYTES = 1024 * 1024
@@ -49,7 +43,7 @@ class Fact:
     fill them and `cluster`; a reader accepts facts without them.
     """
 
-    at: Annotated[int, "when it became so, in epoch milliseconds by the writer's clock"]
+    at: Annotated[int, "when it became so, by the writer's clock", Time()]
     cluster: Annotated[str | None, "the id of the cluster that the fact is about", OMIT_NULL] = None
     writer: Annotated[str | None, "the gateway and its worker that wrote it", OMIT_NULL] = None
     boot: Annotated[str | None, "one run of that process", OMIT_NULL] = None
@@ -81,14 +75,7 @@ class FactForm:
     topic: str
     key: tuple[str | Member, ...]
     value: ObjectType | None
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """Every field once: those of the key that the value does not repeat, then those of the value."""
-        of_value = () if self.value is None else self.value.members
-        repeated = {member.attribute for member in of_value}
-        of_key = (part for part in self.key if isinstance(part, Member) and part.attribute not in repeated)
-        return (*of_key, *of_value)
+    members: tuple[Member, ...]  # each field once: those that only the key has, then those of the value
 
     def fits(self, key: list[Any], *, tombstone: bool) -> bool:
         """Whether a key is of this form, by its length and its constants."""
@@ -155,7 +142,9 @@ def fact(
         own = (name for name in fields if name not in COMMON_FIELDS)
         order = dict.fromkeys((first, "at", *own, *COMMON_FIELDS))
         members = tuple(fields[name] for name in order if key_in_value or name not in key) if "at" in fields else ()
-        form = FactForm(made, topic, parts, ObjectType(made, members) if members else None)
+        only_in_key = (part for part in parts if isinstance(part, Member) and part not in members)
+        value = ObjectType(made, members) if members else None
+        form = FactForm(made, topic, parts, value, (*only_in_key, *members))
         FORMS.append(form)
         _BY_CLASS[made] = form
         _BY_TOPIC.setdefault(topic, []).append(form)

@@ -6,7 +6,7 @@ Invariant: a fold over these never compares values, so compaction cannot change 
 from typing import Annotated, Literal
 
 from headgate.facts.codec import Ended, Fact, fact
-from headgate.facts.json_form import INT32_MAX, Whole
+from headgate.facts.json_form import INT32_MAX, Time, Whole
 
 By = Annotated[str, "the principal that did it"]
 Group = Annotated[str, "the group"]
@@ -100,7 +100,7 @@ class BreakerTripped(Fact):
 
     group: ShareGroup
     generation: Generation
-    resume_at: Annotated[int | None, "when the pause ends by itself, in epoch milliseconds; null is never"]
+    resume_at: Annotated[int | None, "when the pause ends by itself; null is never", Time()]
     dlq_written: Annotated[int, "how many dead letters were written in the window"]
     delivered: Annotated[int, "how many records were delivered in the window"]
     threshold_percent: Annotated[int, "the configured threshold: dead letters in percent of deliveries", Whole(1, 100)]

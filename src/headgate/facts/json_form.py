@@ -171,6 +171,17 @@ class Whole(_Scalar):
 
 
 @dataclass(frozen=True, slots=True)
+class Time(Whole):
+    """A time as epoch milliseconds, or as epoch seconds."""
+
+    unit: Literal["milliseconds", "seconds"] = "milliseconds"
+
+    @property
+    def words(self) -> str:
+        return f"epoch {self.unit}"
+
+
+@dataclass(frozen=True, slots=True)
 class OneOf(_Scalar):
     """One text of a closed set. Adding one raises the schema version, so that no reader misinterprets it."""
 

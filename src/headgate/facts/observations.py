@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from headgate.facts.codec import Ended, Fact, fact
-from headgate.facts.json_form import INT32_MAX, Counts, Extra, JsonName, JsonText, Whole
+from headgate.facts.json_form import INT32_MAX, Counts, Extra, JsonName, JsonText, Time, Whole
 
 ActorKind = Literal["connector", "streams", "share_group", "consumer_group", "spark", "client", "unattributed"]
 NO_DETAIL = JsonText("{}")
@@ -57,10 +57,8 @@ class ActivityObserved(Fact):
     topic: TopicName
     topic_id: TopicId
     direction: Annotated[Direction, "how the topic was used"]
-    since: Annotated[
-        int, "the beginning of the interval, in epoch milliseconds by the gateway's clock", JsonName("from")
-    ]
-    until: Annotated[int, "the end of the interval, likewise", JsonName("to")]
+    since: Annotated[int, "the beginning of the interval, by the gateway's clock", JsonName("from"), Time()]
+    until: Annotated[int, "the end of the interval, by the gateway's clock", JsonName("to"), Time()]
     bytes: Annotated[int, "how many bytes this interval adds"]
     records: Annotated[int | None, "how many records; null when they were not counted"]
     principal: Annotated[str | None, "the authenticated principal; null when there was none"]
@@ -80,7 +78,7 @@ class DispositionsCounted(Fact):
     topic: TopicName
     topic_id: TopicId
     partition: Annotated[int, "the partition", Whole(0, INT32_MAX)]
-    second: Annotated[int, "the second, in epoch seconds by the gateway's clock"]
+    second: Annotated[int, "the second, by the gateway's clock", Time(unit="seconds")]
     generation: Annotated[int, "the generation of the group's breaker"]
     accepted: Annotated[int, "how many records were accepted"]
     released: Annotated[int, "how many were released"]

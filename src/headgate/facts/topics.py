@@ -15,7 +15,6 @@ class FactTopic:
     partitions: int
     cleanup: Literal["compact", "delete"]
     retention_ms: int | None = None
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,33 +27,14 @@ class TopicSpec:
     configs: tuple[tuple[str, str], ...]
 
 
-TOPICS: tuple[FactTopic, ...] = (
-    FactTopic(suffix="state", partitions=1, cleanup="compact", meaning="decisions"),
-    FactTopic(suffix="trips", partitions=1, cleanup="compact", meaning="decisions of the leader"),
-    FactTopic(suffix="topologies", partitions=1, cleanup="compact", meaning="topology descriptions, all versions"),
-    FactTopic(
-        suffix="leader",
-        partitions=1,
-        cleanup="delete",
-        meaning="no records: the member that is assigned its partition leads",
-    ),
-    FactTopic(
-        suffix="activity",
-        partitions=8,
-        cleanup="delete",
-        retention_ms=90 * DAY_MS,
-        meaning="which client used which topic, and when",
-    ),
-    FactTopic(
-        suffix="dispositions",
-        partitions=8,
-        cleanup="delete",
-        retention_ms=30 * DAY_MS,
-        meaning="how share groups' records were disposed of",
-    ),
-    FactTopic(
-        suffix="events", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS, meaning="events for operators"
-    ),
+TOPICS = (
+    FactTopic(suffix="state", partitions=1, cleanup="compact"),
+    FactTopic(suffix="trips", partitions=1, cleanup="compact"),
+    FactTopic(suffix="topologies", partitions=1, cleanup="compact"),
+    FactTopic(suffix="leader", partitions=1, cleanup="delete"),  # no records: its assignment elects the leader
+    FactTopic(suffix="activity", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
+    FactTopic(suffix="dispositions", partitions=8, cleanup="delete", retention_ms=30 * DAY_MS),
+    FactTopic(suffix="events", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
 )
 
 

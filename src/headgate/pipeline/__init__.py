@@ -1,1 +1,1 @@
-"""Facts in Kafka become Delta tables: PySpark, and only here. Nothing but the command line imports it."""
+"""Turns facts in Kafka into Delta tables, with PySpark. Only the command line imports it."""

@@ -1,48 +1,169 @@
-"""What all queries of the pipeline share: a batch that Spark hands over, and what became of it.
+"""A batch that Spark hands over: how every query writes it, and the result.
 
-One rule: a batch may come twice and leaves the same tables. So a batch is known by its checkpoint and its number, a
-table that cannot take its rows is set aside with a note that stays until it is rebuilt, and only what concerns all of
-them (the disk, the cluster) ends the query, and the batch comes again.
+Invariant: a batch that comes twice leaves the same tables. A batch is identified by its checkpoint and its number. A
+table that cannot take its rows is disabled, with a note that stays until it is rebuilt. Only a failure of all tables
+(the disk, the cluster) ends the query, and then the batch comes again.
 """
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PythonException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
 
 from headgate.base.errors import HeadgateError, PlatformError
 from headgate.pipeline.builds import Build
-from headgate.pipeline.parsing import Reading
-from headgate.pipeline.topic_ids import TopicIds
-from headgate.pipeline.writers import Writers
+from headgate.pipeline.fact_rows import ReadSettings
+from headgate.tables.definitions import table_named
+from headgate.tables.table import CLUSTER_ID, id_columns
+from headgate.tables.writer import TableWriter
 
-# Where a test stops the query: before a table is written, after it, and when only the checkpoint is missing.
+# Where a test stops the query: before a table is written, after it, and before the checkpoint is written.
 Moment = Literal["before", "after", "end"]
 OnMoment = Callable[[Moment, str], None]
 _NO_SPACE = "No space left on device"
+_OPTIMIZE_EVERY = 100
+_PLACE = ("topic", "partition", "offset")
 
 
-class StoppedBeforeBatchError(HeadgateError):
-    """The query was told to end before this batch had begun: it comes the next time."""
+# --- records ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a query keeps things: the tables' folder, its checkpoint, and the notes about tables set aside."""
+class BatchRecord:
+    """The place and the kind of a record, and about how many bytes its rows take."""
+
+    topic: str
+    partition: int
+    offset: int
+    kind: str
+    weight: int
+
+
+def batch_records(facts: DataFrame) -> list[BatchRecord]:
+    """All records of a batch in the order of topic, partition and offset; without names that clients choose."""
+    rows = facts.select(*_PLACE, "kind", "weight").toArrow().to_pylist()
+    records = [BatchRecord(**row) for row in rows]
+    return sorted(records, key=lambda one: (one.topic, one.partition, one.offset))
+
+
+def is_within(records: Sequence[BatchRecord]) -> Column:
+    """Whether a row of the batch is one of these consecutive records."""
+    place = sf.struct(*_PLACE)
+    return (place >= _place(records[0])) & (place <= _place(records[-1]))
+
+
+def _place(record: BatchRecord) -> Column:
+    return sf.struct(
+        sf.lit(record.topic).alias("topic"),
+        sf.lit(record.partition).cast("int").alias("partition"),
+        sf.lit(record.offset).cast("long").alias("offset"),
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class TopicIds:
+    """Replaces the topic names that a build left in `*topic_id` columns with ids, or null for an unknown topic.
+
+    `ask` gives the ids of existing topics. Names are asked for once in a batch, and only for rows about this cluster.
+    """
+
+    def __init__(self, cluster: str, ask: Callable[[Collection[str]], Mapping[str, str]]) -> None:
+        self._cluster = cluster
+        self._ask = ask
+        self._known: dict[str, str | None] = {}
+
+    def forget(self) -> None:
+        """Forget all ids when another batch begins: a topic may have been deleted and created again."""
+        self._known = {}
+
+    def replace_names(self, rows: pa.Table) -> pa.Table:
+        columns = id_columns(rows.schema)
+        if not columns or not rows.num_rows:
+            return rows
+        is_own = [cluster == self._cluster for cluster in rows[CLUSTER_ID].to_pylist()]
+        named = {
+            column: [name if own else None for name, own in zip(rows[column].to_pylist(), is_own, strict=True)]
+            for column in columns
+        }
+        unknown = {name for names in named.values() for name in names if name and name not in self._known}
+        if unknown:
+            found = self._ask(sorted(unknown))
+            self._known |= {name: found.get(name) for name in unknown}
+        for column, names in named.items():
+            ids = pa.array([self._known[name] if name else None for name in names], pa.string())
+            rows = rows.set_column(rows.schema.get_field_index(column), rows.schema.field(column), ids)
+        return rows
+
+
+class TableWriters:
+    """The one writer of each table in the folder `root`, for all queries of this process.
+
+    Two queries may have rows for one table, and two writers of one table lose commits to each other.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = Lock()
+        self._writers: dict[str, tuple[Lock, TableWriter]] = {}
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[TableWriter]:
+        """The table's writer, locked for the duration of the block."""
+        with self._lock:
+            if name not in self._writers:
+                self._writers[name] = Lock(), TableWriter(self._root, table_named(name))
+            lock, writer = self._writers[name]
+        with lock:
+            yield writer
+
+    def close(self) -> None:
+        for _, writer in self._writers.values():
+            writer.close()
+
+
+def upsert(writer: TableWriter, rows: pa.Table, *, query: str, batch: int, last: bool = True) -> None:
+    """Write rows, and optimize the table when this commit is due for it."""
+    if writer.upsert(rows, query=query, batch=batch, last=last).rows:
+        optimize_if_due(writer)
+
+
+def optimize_if_due(writer: TableWriter) -> None:
+    """Optimize at every hundredth version of the table: a schedule that survives restarts and needs no clock."""
+    version = writer.version()
+    if version is not None and version > 0 and version % _OPTIMIZE_EVERY == 0:
+        writer.optimize()
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+class StoppedBeforeBatchError(HeadgateError):
+    """The query was stopped before this batch had begun; the batch comes after the next start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folders:
+    """The folders of a query: the tables, its checkpoint, and the notes about disabled tables."""
 
     tables: Path
     checkpoint: Path
-    aside: Path
+    disabled: Path
 
 
 @dataclass(slots=True)
 class BatchResult:
-    """What became of the last batch, for the progress line."""
+    """The numbers of a batch, and the problems of its tables."""
 
     batch: int
     rows: int = 0
@@ -50,28 +171,37 @@ class BatchResult:
     problems: dict[str, str] = field(default_factory=dict)  # by table
 
 
-def no_moment(_moment: Moment, _table: str) -> None:
-    """Nobody wants to stop it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """One batch as Spark reports it; `lag` is the number of unread records after it."""
+
+    batch: int
+    lag: int | None
+    batch_ms: int
+
+
+def ignore_moment(_moment: Moment, _table: str) -> None:
+    """Let the query go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """What a query works with."""
+class BatchContext:
+    """Everything that a query needs to write its batches."""
 
-    place: Place
+    folders: Folders
     builds: Mapping[str, Build]
-    reading: Reading
-    writers: Writers
+    reading: ReadSettings
+    writers: TableWriters
     ids: TopicIds
-    on_moment: OnMoment = no_moment
+    on_moment: OnMoment = ignore_moment
 
 
 class Batches(ABC):
-    """What `foreachBatch` calls, on a thread of its own; `failure` is what ended the query, if a batch did."""
+    """The function of `foreachBatch`, called on a thread of its own; `failure` is the error that ended the query."""
 
-    def __init__(self, name: str, desk: Desk) -> None:
+    def __init__(self, name: str, context: BatchContext) -> None:
         self.name = name
-        self._desk = desk
+        self._context = context
         self.results: dict[int, BatchResult] = {}
         self.running: int | None = None
         self.closing = False
@@ -82,61 +212,61 @@ class Batches(ABC):
             raise StoppedBeforeBatchError("stopped")
         self.running = batch
         result = BatchResult(batch)
-        self._desk.ids.forget()
+        self._context.ids.forget()
         try:
             self._write(records, result)
-            self._desk.on_moment("end", "")
+            self._context.on_moment("end", "")
         except Exception as failure:
             self.failure = failure
             raise
         self.results[batch] = result
 
-    def close(self) -> None:  # noqa: B027 - not all of them hold something
-        """Let go of what it holds; the writers are not its own."""
+    def close(self) -> None:  # noqa: B027 - only some queries hold resources
+        """Release the query's own resources; the writers are shared."""
 
     @abstractmethod
     def _write(self, records: DataFrame, result: BatchResult) -> None:
         """Write all tables of this batch."""
 
-    def _is_set_aside(self, table: str) -> bool:
-        return (self._desk.place.aside / table).exists()
+    def _is_disabled(self, table: str) -> bool:
+        return (self._context.folders.disabled / table).exists()
 
-    def _guarded(self, table: str, work: Callable[[], None], result: BatchResult) -> None:
-        """Do a table's work; what is wrong with this table alone sets it aside."""
-        self._desk.on_moment("before", table)
+    def _write_or_disable(self, table: str, write: Callable[[], None], result: BatchResult) -> None:
+        """Write a table; a problem of this table alone disables it."""
+        self._context.on_moment("before", table)
         try:
-            work()
+            write()
         except PlatformError:
             raise
         except (HeadgateError, AnalysisException, PythonException) as problem:
-            result.problems[table] = set_aside(self._desk.place.aside / table, _sentence(problem), table)
-        self._desk.on_moment("after", table)
+            result.problems[table] = disable(self._context.folders.disabled / table, _problem_text(problem), table)
+        self._context.on_moment("after", table)
 
-    def _query(self) -> str:
-        """The checkpoint's own id: when the checkpoint is lost, batches count from 0 again under another."""
-        metadata = json.loads((self._desk.place.checkpoint / "metadata").read_text(encoding="utf-8"))
+    def _query_id(self) -> str:
+        """The query and its checkpoint's id: after a checkpoint is lost, batches count from 0 under another id."""
+        metadata = json.loads((self._context.folders.checkpoint / "metadata").read_text(encoding="utf-8"))
         return f"{self.name}-{metadata['id']}"
 
 
-def set_aside(note: Path, problem: str, table: str) -> str:
-    """Note that the table misses something from now on; the sentence says how it comes back."""
-    text = f"{problem}. The table {table} is set aside until `headgate pipeline rebuild {table}` has run"
+def disable(note: Path, problem: str, table: str) -> str:
+    """Note that the table misses rows from now on; the text says how to enable it."""
+    text = f"{problem}. The table {table} is disabled until `headgate pipeline rebuild {table}` has run"
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(text, encoding="utf-8")
     return text
 
 
-def _sentence(problem: Exception) -> str:
-    """Its last words: a worker's trace is a page, and its last line says what was wrong."""
+def _problem_text(problem: Exception) -> str:
+    """The text of an error; of a worker's traceback only the last line, which has the cause."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return (lines[-1] if isinstance(problem, PythonException) and lines else " ".join(lines)).rstrip(".")
 
 
-def disk_is_full(failure: Exception) -> PlatformError | None:
-    """The sentence about a full disk, when it was Spark that found it full: its own words are a page."""
+def disk_full_error(failure: Exception) -> PlatformError | None:
+    """The error for a full disk, when Spark's failure is one."""
     if isinstance(failure, HeadgateError) or _NO_SPACE not in str(failure):
         return None
     return PlatformError(
-        "the disk is full: make room where the tables, the checkpoint and Spark's temporary files lie; the batch comes "
-        "again"
+        "the disk is full: make room for the tables, the checkpoint and Spark's temporary files; the batch will be "
+        "written again"
     )

@@ -1,117 +1,191 @@
-"""The facts query: one batch of the small topics into all tables that are made of them.
+"""The facts query: writes one batch of the small topics to all tables that are made of them.
 
-One rule: a batch is parsed and reduced once in Spark; then each table is built, collected (small by now) and handed to
-its one writer, which knows the batch by checkpoint and number. A batch whose rows would take too much is written in
-parts, one after the other, and only the last of them makes the batch known: after a crash all parts come again.
+A batch is read once in Spark; then each table is built, collected and given to its writer. Spark bounds a batch by
+records alone, and a record of a megabyte becomes many thousand rows. So a batch whose rows would take too much memory
+is written in parts: ranges of its records in the order of topic, partition and offset. Only the last part completes the
+batch, and after a crash all parts come again. A single record is a part, whatever its size.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.pipeline import parts
-from headgate.pipeline.batches import Batches, BatchResult, Desk
-from headgate.pipeline.earlier import EarlierVersions
-from headgate.pipeline.parsing import ARROW_SCHEMA, DELETED, DESCRIBED, REJECTED, SCHEMA, parse
-from headgate.pipeline.parts import Record
-from headgate.pipeline.queries import FACTS
-from headgate.pipeline.reduction import reduced
-from headgate.pipeline.tidying import write_and_tidy
+from headgate.base.errors import HeadgateError
+from headgate.pipeline.batches import BatchContext, Batches, BatchRecord, BatchResult, batch_records, is_within, upsert
+from headgate.pipeline.fact_rows import (
+    ARROW_SCHEMA,
+    DELETED,
+    DESCRIBED,
+    REJECTED,
+    SCHEMA,
+    description_weight,
+    read_facts,
+)
+from headgate.pipeline.topology_builds import add_validity
+from headgate.tables.definitions import table_named
+from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
 
+MAX_PART_BYTES = 64 * 1024 * 1024
 _TOPOLOGY = (DESCRIBED, DELETED)
+_DESCRIPTIONS_AT_ONCE = 64
+_CURRENT_VERSIONS = f"""
+SELECT a.cluster_id, a.app_id AS name, a.incarnation, a.epoch, a.hash, a.provenance,
+       a.valid_from AS "offset", a."at", v.member, v.process, v.description
+FROM {FILES} AS a
+JOIN {FILES} AS v USING (cluster_id, app_id, incarnation, epoch, hash, provenance)
+WHERE (a.cluster_id, a.app_id) IN (SELECT unnest(?), unnest(?))
+  AND a.valid_from < ? AND (a.valid_to IS NULL OR a.valid_to >= ?)
+"""  # noqa: S608 - nothing in it comes from outside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """Some records of a batch that follow each other; the `last` part makes the batch known."""
+class BatchPart:
+    """Consecutive records of a batch; the `last` part completes the batch."""
 
-    records: Sequence[Record]
+    records: Sequence[BatchRecord]
     last: bool
 
     @property
     def weight(self) -> int:
         return sum(one.weight for one in self.records)
 
-    def halves(self) -> "tuple[_Part, _Part]":
-        first, second = parts.halves(self.records)
-        return _Part(records=first, last=False), _Part(records=second, last=self.last)
+    def halves(self) -> "tuple[BatchPart, BatchPart]":
+        """Two parts of about the same weight, neither of them empty."""
+        half, reached, split = self.weight / 2, 0, len(self.records) - 1
+        for number, one in enumerate(self.records[:-1], start=1):
+            reached += one.weight
+            if reached >= half:
+                split = number
+                break
+        first, second = self.records[:split], self.records[split:]
+        return BatchPart(records=first, last=False), BatchPart(records=second, last=self.last)
 
 
 class FactsBatches(Batches):
     """Batches of the small topics."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(FACTS.name, desk)
-        self._largest = parts.LARGEST
-        self._earlier = EarlierVersions(desk.place.tables)
+    def __init__(self, name: str, context: BatchContext, *, max_part_bytes: int = MAX_PART_BYTES) -> None:
+        super().__init__(name, context)
+        self._max_part_bytes = max_part_bytes
+        self._earlier = EarlierVersions(context.folders.tables)
 
     def close(self) -> None:
         self._earlier.close()
 
     def _write(self, records: DataFrame, result: BatchResult) -> None:
-        parsed = parse(records, self._desk.reading).persist()
+        facts = read_facts(records, self._context.reading).persist()
         try:
-            found = parts.records_of(parsed)
+            found = batch_records(facts)
             result.rows, result.rejected = len(found), sum(one.kind == REJECTED for one in found)
             if found:
-                self._write_part(parsed, _Part(records=found, last=True), result)
-        finally:
-            parsed.unpersist()
-
-    def _write_part(self, parsed: DataFrame, part: _Part, result: BatchResult) -> None:
-        can_split = len(part.records) > 1
-        of_part = parsed.where(parts.within(part.records))
-        earlier = None
-        if part.weight <= self._largest or not can_split:
-            most = self._largest - part.weight if can_split else None
-            earlier = self._earlier_rows(of_part, part, most)
-        if earlier is None:
-            for half in part.halves():
-                self._write_part(parsed, half, result)
-            return
-        kinds = Counter(one.kind for one in part.records)
-        facts = reduced(_with(of_part, earlier)).persist()
-        try:
-            for name, build in self._desk.builds.items():
-                if build.kinds & kinds.keys() and not self._is_set_aside(name):
-                    self._write_table(name, facts, part, result)
+                self._write_part(facts, BatchPart(records=found, last=True), result)
         finally:
             facts.unpersist()
 
-    def _earlier_rows(self, of_part: DataFrame, part: _Part, most: int | None) -> list[dict[str, object]] | None:
-        """What the applications of this part were before it; None when that is too much for one part."""
+    def _write_part(self, facts: DataFrame, part: BatchPart, result: BatchResult) -> None:
+        can_split = len(part.records) > 1
+        of_part = facts.where(is_within(part.records))
+        earlier = None
+        if part.weight <= self._max_part_bytes or not can_split:
+            max_bytes = self._max_part_bytes - part.weight if can_split else None
+            earlier = self._earlier_rows(of_part, part, max_bytes)
+        if earlier is None:
+            for half in part.halves():
+                self._write_part(facts, half, result)
+            return
+        kinds = Counter(one.kind for one in part.records)
+        valid = add_validity(_add_rows(of_part, earlier)).persist()
+        try:
+            for name, build in self._context.builds.items():
+                if build.kinds & kinds.keys() and not self._is_disabled(name):
+                    self._write_table(name, valid, part, result)
+        finally:
+            valid.unpersist()
+
+    def _earlier_rows(self, of_part: DataFrame, part: BatchPart, max_bytes: int | None) -> list[dict[str, Any]] | None:
+        """The versions that were current before this part; None when they are too large for one part."""
         of_topologies = [one.offset for one in part.records if one.kind in _TOPOLOGY]
         if not of_topologies:
             return []
         apps = of_part.where(sf.col("kind").isin(*_TOPOLOGY)).select("cluster_id", "name").distinct().toArrow()
         named = list(zip(apps["cluster_id"].to_pylist(), apps["name"].to_pylist(), strict=True))
-        topic = f"{self._desk.reading.prefix}topologies"
-        return self._earlier.of(named, before=min(of_topologies), topic=topic, most=most)
+        topic = f"{self._context.reading.prefix}topologies"
+        return self._earlier.rows(named, before=min(of_topologies), topic=topic, max_bytes=max_bytes)
 
-    def _write_table(self, name: str, facts: DataFrame, part: _Part, result: BatchResult) -> None:
-        build = self._desk.builds[name]
+    def _write_table(self, name: str, facts: DataFrame, part: BatchPart, result: BatchResult) -> None:
+        build = self._context.builds[name]
 
         def write() -> None:
-            rows = self._desk.ids.put_in(_each_key_once(build.rows(facts).toArrow(), build.table.key))
-            with self._desk.writers.of(name) as writer:
-                write_and_tidy(writer, rows, query=self._query(), batch=result.batch, last=part.last)
+            rows = self._context.ids.replace_names(_each_key_once(build.rows(facts).toArrow(), build.table.key))
+            with self._context.writers.writer(name) as writer:
+                upsert(writer, rows, query=self._query_id(), batch=result.batch, last=part.last)
 
-        self._guarded(name, write, result)
+        self._write_or_disable(name, write, result)
 
 
-def _with(parsed: DataFrame, earlier: Sequence[dict[str, object]]) -> DataFrame:
-    if not earlier:
-        return parsed
-    rows = parsed.sparkSession.createDataFrame(pa.Table.from_pylist(list(earlier), ARROW_SCHEMA), SCHEMA)
-    return parsed.unionByName(rows)
+class EarlierVersions:
+    """Reads the versions that were current before a batch from `applications` and `topology_versions`.
+
+    Invariant: the result depends on the batch's first offset, not on how often the batch was tried. Rows that a first
+    attempt wrote or ended have that offset or a later one, so they are read as they were before it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._applications = StoredTable(root, table_named("applications"))
+        self._versions = StoredTable(root, table_named("topology_versions"))
+        self._duckdb = connect_duckdb()
+
+    def rows(
+        self, apps: Collection[tuple[str, str]], *, before: int, topic: str, max_bytes: int | None
+    ) -> list[dict[str, Any]] | None:
+        """Rows of `fact_rows.SCHEMA` for these (cluster, application), or None when they exceed `max_bytes`.
+
+        Empty when a table cannot be read: writing that table reports it.
+        """
+        try:
+            files = [stored_files(self._applications), stored_files(self._versions)]
+        except HeadgateError:
+            return []
+        if not all(files) or not apps:
+            return []
+        clusters, names = zip(*sorted(apps), strict=True)
+        parameters = [*files, list(clusters), list(names), before, before]
+        found: list[dict[str, Any]] = []
+        weight = 0
+        with self._duckdb.cursor() as cursor:
+            reader = cursor.sql(_CURRENT_VERSIONS, params=parameters).to_arrow_reader(_DESCRIPTIONS_AT_ONCE)
+            for batch in reader:
+                rows = batch.to_pylist()
+                weight += sum(description_weight(row["description"], row["name"]) for row in rows)
+                if max_bytes is not None and weight > max_bytes:
+                    return None
+                found += rows
+        return [{**row, "topic": topic, "partition": 0, "kind": DESCRIBED, "earlier": True} for row in found]
+
+    def close(self) -> None:
+        self._duckdb.close()
+
+
+def stored_files(stored: StoredTable) -> list[str]:
+    """The files of a table, none when there is no table; `TableError` when its schema is another."""
+    return [] if stored.checked() is None else file_paths(stored.files())
+
+
+def _add_rows(facts: DataFrame, rows: Sequence[dict[str, Any]]) -> DataFrame:
+    if not rows:
+        return facts
+    added = facts.sparkSession.createDataFrame(pa.Table.from_pylist(list(rows), ARROW_SCHEMA), SCHEMA)
+    return facts.unionByName(added)
 
 
 def _each_key_once(rows: pa.Table, key: Iterable[str]) -> pa.Table:
-    """Two names that are no UTF-8 can look alike in a table; of such rows the last stays."""
+    """The last row of each key: two names that are not UTF-8 can be the same text in a table."""
     numbered = rows.select(list(key)).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     kept = numbered.group_by(list(key)).aggregate([("row", "max")])["row_max"]
     return rows if len(kept) == rows.num_rows else rows.take(kept)

@@ -1,38 +1,222 @@
-"""The queries of the pipeline: which topics each reads, how much at a time, and which tables it writes.
+"""The streaming queries of the pipeline: their topics, their Kafka options, and running one until it ends.
 
-One rule: a topic belongs to one query. The small topics are reduced and upserted, because a fact there ends another;
-the large ones are appended, because a fact there is never changed.
+A topic belongs to one query. The facts of small topics are upserted, because a fact there ends another; those of large
+topics are appended, because they never change.
 """
 
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any, Protocol
 
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headgate.base.errors import ClusterError, HeadgateError
+from headgate.config.files import read_secret
+from headgate.config.model import Config, UpstreamConfig
 from headgate.facts.codec import FORMS
-from headgate.pipeline.builds import Build, all_builds
-from headgate.pipeline.parsing import REJECTED
+from headgate.pipeline.append_query import AppendBatches
+from headgate.pipeline.batches import BatchContext, Batches, BatchProgress, disk_full_error
+from headgate.pipeline.builds import BUILDS, Build
+from headgate.pipeline.fact_rows import REJECTED
+from headgate.pipeline.facts_query import FactsBatches
+
+_BATCH_ENDS_WITHIN_S = 10.0
+_POLL_S = 0.1
+_MODULES = {"PLAIN": "plain.PlainLoginModule"}
+_SCRAM_MODULE = "scram.ScramLoginModule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """`suffixes` are those of its topics; `most_offsets` bounds one batch."""
+    """One query; `suffixes` are those of its topics, `max_offsets` bounds one batch."""
 
     name: str
     suffixes: tuple[str, ...]
-    most_offsets: int
+    max_offsets: int
+    batches: Callable[[str, BatchContext], Batches]
 
     @property
     def own_kinds(self) -> frozenset[str]:
-        """The facts that its topics hold."""
+        """The facts of its topics."""
         return frozenset(form.cls.__name__ for form in FORMS if form.topic in self.suffixes)
 
     def topics(self, prefix: str) -> tuple[str, ...]:
         return tuple(prefix + suffix for suffix in self.suffixes)
 
     def builds(self) -> dict[str, Build]:
-        """Those of the tables that are made of its facts, or of what lies in its topics and is none."""
+        """The builds of tables that are made of its facts, or of rejected records of its topics."""
         kinds = self.own_kinds | {REJECTED}
-        return {name: build for name, build in all_builds().items() if build.kinds & kinds}
+        return {name: build for name, build in BUILDS.items() if build.kinds & kinds}
+
+    def make_batches(self, context: BatchContext) -> Batches:
+        return self.batches(self.name, context)
 
 
-FACTS = Query(name="facts", suffixes=("events", "state", "topologies"), most_offsets=5_000)
-APPEND = Query(name="append", suffixes=("activity", "dispositions"), most_offsets=100_000)
+FACTS = Query(name="facts", suffixes=("events", "state", "topologies"), max_offsets=5_000, batches=FactsBatches)
+APPEND = Query(name="append", suffixes=("activity", "dispositions"), max_offsets=100_000, batches=AppendBatches)
 QUERIES = (FACTS, APPEND)
+
+
+# --- the Kafka source -------------------------------------------------------------------------------------------------
+
+
+def read_options(config: Config, query: Query) -> dict[str, str]:
+    """The options of `format("kafka")`: all retained records from the start, a bounded number at a time.
+
+    The topics are subscribed to by a pattern, so that an absent topic is read as soon as it is created.
+    """
+    pattern = f"{re.escape(config.facts.prefix)}({'|'.join(query.suffixes)})"
+    return {
+        "maxOffsetsPerTrigger": str(query.max_offsets),
+        "subscribePattern": pattern,
+        "startingOffsets": "earliest",
+        # Retention is not a failure: the tables keep the rows of deleted records.
+        "failOnDataLoss": "false",
+        "groupIdPrefix": "headgate-pipeline",
+        # Spark reads only existing records. A consumer that prefetches beyond them would wait half a second in each
+        # partition before it reads another.
+        "kafka.fetch.max.wait.ms": "10",
+        **{f"kafka.{name}": value for name, value in _client_options(config.upstream).items()},
+    }
+
+
+def _client_options(upstream: UpstreamConfig) -> Mapping[str, str]:
+    """The settings of Java clients; `tls_ca` is a truststore in PEM."""
+    has_sasl = upstream.service_user is not None and upstream.service_mechanism != "none"
+    settings = {
+        "bootstrap.servers": ",".join(map(str, upstream.bootstrap)),
+        "security.protocol": ("SASL_" if has_sasl else "") + ("SSL" if upstream.tls else "PLAINTEXT"),
+    }
+    if upstream.tls_ca is not None:
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(upstream.tls_ca)}
+    if has_sasl and upstream.service_password_file is not None:
+        mechanism = upstream.service_mechanism
+        module = f"org.apache.kafka.common.security.{_MODULES.get(mechanism, _SCRAM_MODULE)}"
+        user = _jaas_text(upstream.service_user or "")
+        password = _jaas_text(read_secret(upstream.service_password_file).get_secret_value())
+        settings |= {
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f"{module} required username={user} password={password};",
+        }
+    return settings
+
+
+def _jaas_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+class QueryObserver(Protocol):
+    """Observes a running query, on the thread that calls `run_query`."""
+
+    def on_progress(self, progress: BatchProgress) -> None:
+        """Called once for each completed batch."""
+
+    def on_idle(self) -> None:
+        """Called repeatedly while the query waits for records."""
+
+
+def run_query(
+    session: SparkSession,
+    batches: Batches,
+    checkpoint: Path,
+    options: Mapping[str, str],
+    *,
+    trigger_ms: int | None,
+    stop: Event,
+    observer: QueryObserver,
+) -> bool:
+    """Run the query until it ends; without `trigger_ms` it ends when it has read all records that exist now.
+
+    Returns True when it read everything, False when `stop` came first; raises the error that ended it otherwise. A
+    running batch may take ten seconds more to end: a query is stopped between batches, so that none is half-written.
+    """
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    # A scheduler pool of its own: Spark's threads inherit it from this one.
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", batches.name)
+    records = session.readStream.format("kafka").options(**options).load()
+    writer = records.writeStream.queryName(batches.name).foreachBatch(batches)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if trigger_ms is None else {"processingTime": f"{trigger_ms} milliseconds"}
+    )
+    try:
+        query = writer.trigger(**trigger).start()
+    except PySparkException as failure:
+        raise ClusterError(_failure_text(failure)) from None
+    reported = -1
+    while query.isActive:
+        reported = _report_batches(query, reported, observer)
+        if str(query.status["message"]).startswith("Waiting"):  # for records, or for its next trigger
+            observer.on_idle()
+        if stop.wait(_POLL_S):
+            _stop_between_batches(query, batches, checkpoint)
+            _report_batches(query, reported, observer)
+            return False
+    _report_batches(query, reported, observer)
+    _raise_failure(query, batches)
+    return True
+
+
+def _report_batches(query: StreamingQuery, reported: int, observer: QueryObserver) -> int:
+    """Report every batch after the number `reported`; returns the last one."""
+    newest = query.lastProgress
+    if newest is None or newest.batchId == reported:
+        return reported
+    for progress in query.recentProgress:
+        if progress.batchId > reported and progress.numInputRows > 0:
+            reported = progress.batchId
+            batch_ms = int(progress.durationMs.get("triggerExecution", 0))
+            observer.on_progress(BatchProgress(batch=reported, lag=_lag(progress.sources[0]), batch_ms=batch_ms))
+    return reported
+
+
+def _lag(source: Any) -> int | None:
+    """The unread records, from Spark's offsets such as `{"topic": {"0": 12}}`; a repeated batch has no latest ones."""
+    try:
+        ends, latest = json.loads(source.endOffset), json.loads(source.latestOffset)
+    except (TypeError, ValueError):
+        return None
+    if ends is None or latest is None:
+        return None
+    read = sum(sum(partitions.values()) for partitions in ends.values())
+    return max(0, sum(sum(partitions.values()) for partitions in latest.values()) - read)
+
+
+def _stop_between_batches(query: StreamingQuery, batches: Batches, checkpoint: Path) -> None:
+    """Let the running batch and its checkpoint end, then stop; the next batch refuses to begin."""
+    batches.closing = True
+    until = time.monotonic() + _BATCH_ENDS_WITHIN_S
+    running = batches.running
+    while running is not None and query.isActive and time.monotonic() < until:
+        if (checkpoint / "commits" / str(running)).exists():
+            break
+        time.sleep(_POLL_S)
+    query.stop()
+
+
+def _raise_failure(query: StreamingQuery, batches: Batches) -> None:
+    """Raise the error that ended the query, if any, as a `HeadgateError`."""
+    failure = query.exception()
+    if failure is None:
+        return
+    if isinstance(batches.failure, HeadgateError):
+        raise batches.failure
+    cause = batches.failure or failure
+    raise disk_full_error(cause) or ClusterError(_failure_text(cause))
+
+
+def _failure_text(failure: Exception) -> str:
+    """The first line of Spark's text, without its stack trace."""
+    first = next((line.strip() for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
+    return f"the query ended: {first}"

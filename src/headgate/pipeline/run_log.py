@@ -1,44 +1,122 @@
-"""How the pipeline itself fares: the rows of `pipeline_runs`, and a sentence on standard error.
+"""How the pipeline runs: current problems and figures (`PipelineHealth`), and the rows of `pipeline_runs` (`RunLog`).
 
-One rule: telling never stops the work. When a row cannot be written, the sentence is still there, and the row is
-written with the next one that can be.
+A problem is in `PipelineHealth` only while it lasts; past problems are in `pipeline_runs`. Reporting never stops the
+work: when a row of `pipeline_runs` cannot be written, its sentence still goes to standard error, and the row is written
+with the next one.
 """
 
 import sys
 import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal
 
 import pyarrow as pa
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError
-from headgate.pipeline.health import Health
-from headgate.pipeline.tidying import write_and_tidy
-from headgate.pipeline.writers import Writers
-from headgate.tables.registry import table_named
+from headgate.pipeline.batches import BatchProgress, BatchResult, TableWriters, upsert
+from headgate.tables.definitions import table_named
 
-State = Literal["running", "done", "stopped", "failed"]
+RunState = Literal["running", "done", "stopped", "failed"]
+_STARTING = "is starting"
 _TABLE = "pipeline_runs"
-_MOST_UNWRITTEN = 100
+_MAX_UNWRITTEN = 100
 
 
-def say(text: str) -> None:
-    """To whoever runs the command; names are clients', so nothing unprintable passes."""
+def print_message(text: str) -> None:
+    """Print a sentence on standard error, with unprintable characters of names escaped."""
     shown = text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     print(f"headgate: {shown}", file=sys.stderr, flush=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFigures:
+    """Figures of one query since this process started; `lag` is None when it is unknown."""
+
+    batches: int = 0
+    rows: int = 0
+    rejected: int = 0
+    lag: int | None = None
+    batch_ms: int = 0
+
+
+class PipelineHealth:
+    """Problems and figures of these queries; each is not ready until it has started. Thread-safe."""
+
+    def __init__(self, queries: Iterable[str] = ()) -> None:
+        self._lock = Lock()
+        self._problems = dict.fromkeys(queries, _STARTING)
+        self._figures = dict.fromkeys(queries, QueryFigures())
+
+    def set_problem(self, subject: str, problem: str) -> None:
+        """`subject` is a query, a table or a headgate.* topic, so there are few."""
+        with self._lock:
+            self._problems[subject] = problem
+
+    def clear_problem(self, subject: str) -> None:
+        with self._lock:
+            self._problems.pop(subject, None)
+
+    def problems(self) -> Mapping[str, str]:
+        with self._lock:
+            return dict(self._problems)
+
+    def add_batch(self, query: str, result: BatchResult, progress: BatchProgress) -> None:
+        with self._lock:
+            before = self._figures.get(query, QueryFigures())
+            self._figures[query] = QueryFigures(
+                batches=before.batches + 1,
+                rows=before.rows + result.rows,
+                rejected=before.rejected + result.rejected,
+                lag=progress.lag,
+                batch_ms=progress.batch_ms,
+            )
+
+    def metrics_page(self) -> bytes:
+        """The text of `/metrics`."""
+        with self._lock:
+            collector = _Collector(figures=dict(self._figures), ready=not self._problems)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        return generate_latest(registry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # a registry keeps its collectors in a set
+class _Collector(Collector):
+    figures: Mapping[str, QueryFigures]
+    ready: bool
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("headgate_pipeline_ready", "1 when /readyz is OK", value=float(self.ready))
+        counters = {"batches": "Batches written", "rows": "Facts read", "rejected": "Records rejected"}
+        for name, text in counters.items():
+            counter = CounterMetricFamily(f"headgate_pipeline_{name}", text, labels=["query"])
+            for query, figures in self.figures.items():
+                counter.add_metric([query], getattr(figures, name))
+            yield counter
+        lag = GaugeMetricFamily("headgate_pipeline_lag", "Records unread after the last batch", labels=["query"])
+        took = GaugeMetricFamily("headgate_pipeline_batch_seconds", "Duration of the last batch", labels=["query"])
+        for query, figures in self.figures.items():
+            took.add_metric([query], figures.batch_ms / 1000)
+            if figures.lag is not None:
+                lag.add_metric([query], figures.lag)
+        yield from (lag, took)
+
+
 @dataclass(slots=True)
-class Run:
-    """One run of one query: what its row says."""
+class PipelineRun:
+    """One run of one query: its row of `pipeline_runs`."""
 
     cluster: str
     query: str
     started_at: int
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    state: State = "running"
+    state: RunState = "running"
     ended_at: int | None = None
     batch: int | None = None
     rows: int = 0
@@ -50,69 +128,62 @@ class Run:
 
 
 class RunLog:
-    """Writes `pipeline_runs`, for the threads of all queries; `health` hears what is said."""
+    """Writes `pipeline_runs` and reports to `health`. Thread-safe."""
 
-    def __init__(self, writers: Writers, clock: Clock, health: Health) -> None:
+    def __init__(self, writers: TableWriters, clock: Clock, health: PipelineHealth) -> None:
         self.health = health
         self._writers = writers
         self._clock = clock
-        self._life = f"runs-{uuid.uuid4().hex}"
+        self._query_id = f"runs-{uuid.uuid4().hex}"
         self._lock = Lock()
         self._written = 0
         self._unwritten: dict[str, dict[str, Any]] = {}  # by run
-        self._told = ""
+        self._last_failure = ""
 
-    def begin(self, cluster: str, query: str) -> Run:
-        run = Run(cluster, query, self._now())
+    def begin(self, cluster: str, query: str) -> PipelineRun:
+        run = PipelineRun(cluster, query, self._clock.epoch_ms())
         self._write(run)
         return run
 
-    def progress(self, run: Run, *, batch: int, rows: int, rejected: int, lag: int | None, batch_ms: int) -> None:
-        """A batch is done."""
-        run.batch, run.lag, run.batch_ms = batch, lag, batch_ms
-        run.rows += rows
-        run.rejected += rejected
-        behind = "unknown" if lag is None else lag
-        refused = f", {rejected} rejected" if rejected else ""
-        say(f"{run.query}: batch {batch}: {rows} rows{refused}, lag {behind}, {batch_ms} ms")
-        self.health.progress(run.query, rows=rows, rejected=rejected, lag=lag, batch_ms=batch_ms)
+    def add_batch(self, run: PipelineRun, result: BatchResult, progress: BatchProgress) -> None:
+        run.batch, run.lag, run.batch_ms = progress.batch, progress.lag, progress.batch_ms
+        run.rows += result.rows
+        run.rejected += result.rejected
+        lag = "unknown" if run.lag is None else run.lag
+        rejected = f", {result.rejected} rejected" if result.rejected else ""
+        print_message(f"{run.query}: batch {run.batch}: {result.rows} rows{rejected}, lag {lag}, {run.batch_ms} ms")
+        self.health.add_batch(run.query, result, progress)
         self._write(run)
 
-    def problem(self, run: Run, what: str, text: str, *, table: str | None = None) -> None:
-        """Something is wrong and the rest goes on: a row of its own, and `what` is not well until it is cleared."""
-        say(f"{run.query}: {text}")
-        self.health.tell(what, text)
-        now = self._now()
-        note = Run(run.cluster, run.query, now, state="failed", ended_at=now, table=table, problem=text)
-        self._write(note)
+    def add_problem(self, run: PipelineRun, subject: str, text: str, *, table: str | None = None) -> None:
+        """Report a problem that does not end the run: a row of its own, and `subject` is unhealthy until cleared."""
+        print_message(f"{run.query}: {text}")
+        self.health.set_problem(subject, text)
+        now = self._clock.epoch_ms()
+        self._write(PipelineRun(run.cluster, run.query, now, state="failed", ended_at=now, table=table, problem=text))
 
-    def end(self, run: Run, state: State, problem: str | None = None) -> None:
-        """What ended it is said by whoever started it."""
-        run.state, run.ended_at, run.problem = state, self._now(), problem
+    def end(self, run: PipelineRun, state: RunState, problem: str | None = None) -> None:
+        """Write the end of a run; the caller prints the problem."""
+        run.state, run.ended_at, run.problem = state, self._clock.epoch_ms(), problem
         self._write(run)
 
-    def _now(self) -> int:
-        return self._clock.epoch_ms()
-
-    def _write(self, run: Run) -> None:
+    def _write(self, run: PipelineRun) -> None:
         columns = table_named(_TABLE).columns
-        row: dict[str, Any] = {
-            name: self._now() if name == "at" else run.cluster if name == "cluster_id" else getattr(run, name)
-            for name in columns.names
-        }
+        values = {"at": self._clock.epoch_ms(), "cluster_id": run.cluster}
+        row = {name: values[name] if name in values else getattr(run, name) for name in columns.names}
         with self._lock:
-            # The last of its run in any case: a query that is tried again and again on a full disk is many runs.
+            # The last row of each run is kept: a query that is retried on a full disk has many runs.
             self._unwritten.pop(run.run_id, None)
             self._unwritten[run.run_id] = row
-            while len(self._unwritten) > _MOST_UNWRITTEN:
+            while len(self._unwritten) > _MAX_UNWRITTEN:
                 del self._unwritten[next(iter(self._unwritten))]
             try:
                 rows = pa.Table.from_pylist(list(self._unwritten.values()), columns)
-                with self._writers.of(_TABLE) as writer:
-                    write_and_tidy(writer, rows, query=self._life, batch=self._written)
+                with self._writers.writer(_TABLE) as writer:
+                    upsert(writer, rows, query=self._query_id, batch=self._written)
                 self._unwritten.clear()
             except HeadgateError as failure:
-                if str(failure) != self._told:
-                    self._told = str(failure)
-                    say(f"{run.query}: pipeline_runs cannot be written: {failure}")
+                if str(failure) != self._last_failure:
+                    self._last_failure = str(failure)
+                    print_message(f"{run.query}: pipeline_runs cannot be written: {failure}")
             self._written += 1

@@ -1,42 +1,83 @@
-"""Running the pipeline: all of its queries side by side, each on a thread of its own.
+"""Runs the pipeline: all queries side by side, each on a thread of its own and restarted when it fails.
 
-One rule: what ends one query does not end another. They share the session, the writers of the tables and one log.
+A problem is a row in `pipeline_runs`, a sentence on standard error and a reason for `/readyz` to fail; the rest goes
+on, and the end of one query does not end another. A query that fails is started again after a pause, and continues from
+its checkpoint.
 """
 
 import fcntl
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 
 from pyspark.sql import SparkSession
 
 from headgate.base.clock import Clock
-from headgate.base.errors import UsageError
+from headgate.base.errors import ClusterError, HeadgateError, UsageError
 from headgate.config.model import Config
-from headgate.kafka.topics import TopicIdReader, client_settings
-from headgate.pipeline.batches import OnMoment, no_moment
-from headgate.pipeline.health import Health
-from headgate.pipeline.queries import QUERIES, Query
-from headgate.pipeline.run_log import RunLog
-from headgate.pipeline.supervision import SupervisedQuery, Surroundings
-from headgate.pipeline.writers import Writers
+from headgate.facts.topics import message_limit
+from headgate.kafka.topics import TopicIdReader, TopicListing, client_settings, list_topics
+from headgate.pipeline.batches import (
+    BatchContext,
+    Batches,
+    BatchProgress,
+    Folders,
+    OnMoment,
+    TableWriters,
+    TopicIds,
+    ignore_moment,
+)
+from headgate.pipeline.fact_rows import ReadSettings
+from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
+from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print_message
+from headgate.tables.definitions import TABLES
+from headgate.tables.storage import StoredTable, TableError
+
+_MIN_PAUSE_S, _MAX_PAUSE_S = 1.0, 30.0
+_LOOK_FOR_TOPICS_S = 5.0
 
 
 @contextmanager
 def only_pipeline(config: Config) -> Iterator[None]:
-    """One process at a time writes the tables; the second is told so."""
+    """Hold the lock of the checkpoint folder: one process at a time writes the tables."""
     folder = config.pipeline.checkpoint
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"another pipeline works with {folder}: stop it first") from None
+            raise UsageError(f"another pipeline uses {folder}: stop it first") from None
         yield
 
 
-class Pipeline:
+def disabled_folder(config: Config) -> Path:
+    """The folder of the notes about disabled tables."""
+    return config.pipeline.checkpoint / "aside"
+
+
+def read_settings(config: Config, cluster: str) -> ReadSettings:
+    max_bytes = {"topologies": message_limit(config.topologies.max_bytes)}
+    return ReadSettings(prefix=config.facts.prefix, cluster=cluster, max_bytes=max_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Everything that the queries of a pipeline share; `stop` ends them between two batches."""
+
+    config: Config
+    session: SparkSession
+    clock: Clock
+    stop: Event
+    writers: TableWriters
+    log: RunLog
+    ids: TopicIdReader
+    on_moment: OnMoment
+
+
+class PipelineRunner:
     """The pipeline of one configuration on one session; `stop` ends it between two batches."""
 
     def __init__(
@@ -47,32 +88,176 @@ class Pipeline:
         stop: Event,
         *,
         queries: Sequence[Query] = QUERIES,
-        health: Health | None = None,
-        on_moment: OnMoment = no_moment,
+        health: PipelineHealth | None = None,
+        on_moment: OnMoment = ignore_moment,
     ) -> None:
-        self._writers = Writers(config.tables.path)
-        around = Surroundings(
+        self._writers = TableWriters(config.tables.path)
+        context = RunContext(
             config=config,
             session=session,
             clock=clock,
             stop=stop,
             writers=self._writers,
-            log=RunLog(self._writers, clock, Health() if health is None else health),
+            log=RunLog(self._writers, clock, PipelineHealth() if health is None else health),
             ids=TopicIdReader(client_settings(config.upstream)),
             on_moment=on_moment,
         )
-        self._queries = [SupervisedQuery(query, around) for query in queries]
+        self._queries = [_SupervisedQuery(query, context) for query in queries]
 
     def close(self) -> None:
         self._writers.close()
 
     def run(self, *, once: bool) -> bool:
-        """Until it is stopped, or `once` until what is there now is read; whether all of it went well.
+        """Run until stopped, or `once` until all existing records are read; returns whether all went well.
 
-        Raises what ended the first query that failed, when all have ended.
+        When all queries have ended, raises the error of the first that failed.
         """
         with ThreadPoolExecutor(len(self._queries), "headgate-query") as threads:
             running = [threads.submit(query.run, once=once) for query in self._queries]
             wait(running)
         went_well = [one.result() for one in running]
         return all(went_well)
+
+
+class _SupervisedQuery:
+    """One query, on the thread that calls `run`."""
+
+    def __init__(self, query: Query, context: RunContext) -> None:
+        self._query = query
+        self._context = context
+        config = context.config
+        self._folders = Folders(
+            tables=config.tables.path,
+            checkpoint=config.pipeline.checkpoint / query.name,
+            disabled=disabled_folder(config),
+        )
+
+    def run(self, *, once: bool) -> bool:
+        stop, clock = self._context.stop, self._context.clock
+        pause_s = _MIN_PAUSE_S
+        while True:
+            started = clock.monotonic()
+            try:
+                return self._attempt(once=once)
+            except HeadgateError as failure:
+                self._context.log.health.set_problem(self._query.name, str(failure))
+                if once or stop.is_set():
+                    raise
+                if clock.monotonic() - started > _MAX_PAUSE_S:
+                    pause_s = _MIN_PAUSE_S
+                print_message(f"{self._query.name}: {failure}; the next attempt is in {pause_s:.0f} s")
+            if stop.wait(pause_s):
+                return True
+            pause_s = min(_MAX_PAUSE_S, pause_s * 2)
+
+    def _attempt(self, *, once: bool) -> bool:
+        context, log = self._context, self._context.log
+        listing = list_topics(client_settings(context.config.upstream))
+        run = log.begin(listing.cluster, self._query.name)
+        try:
+            well = self._report_known_problems(run, listing)
+            batch_context = BatchContext(
+                folders=self._folders,
+                builds=self._query.builds(),
+                reading=read_settings(context.config, listing.cluster),
+                writers=context.writers,
+                ids=TopicIds(listing.cluster, context.ids.ids),
+                on_moment=context.on_moment,
+            )
+            batches = self._query.make_batches(batch_context)
+            observer = _RunObserver(self._query, context, run, batches)
+            try:
+                completed = run_query(
+                    context.session,
+                    batches,
+                    self._folders.checkpoint,
+                    read_options(context.config, self._query),
+                    trigger_ms=None if once else context.config.pipeline.trigger_ms,
+                    stop=context.stop,
+                    observer=observer,
+                )
+            finally:
+                batches.close()
+        except HeadgateError as failure:
+            log.end(run, "failed", str(failure))
+            raise
+        log.end(run, "done" if completed else "stopped")
+        return well and not observer.problems
+
+    def _report_known_problems(self, run: PipelineRun, listing: TopicListing) -> bool:
+        """Report problems that are known before anything is read; False when a table will miss rows."""
+        config, log = self._context.config, self._context.log
+        for topic in self._query.topics(config.facts.prefix):
+            if topic not in listing.topics:
+                log.add_problem(
+                    run, topic, f"the topic {topic} does not exist yet: a gateway creates it when it starts"
+                )
+        checkpoint = self._folders.checkpoint
+        if not (checkpoint / "metadata").exists() and self._has_tables():
+            text = f"the checkpoint {checkpoint} is missing: all records that the topics retain are read again"
+            log.add_problem(run, _checkpoint_subject(self._query), text)
+        notes = {name: self._folders.disabled / name for name in self._query.builds()}
+        disabled = {name: note.read_text(encoding="utf-8") for name, note in notes.items() if note.exists()}
+        for name, text in disabled.items():
+            log.add_problem(run, _table_subject(name), text, table=name)
+        return not disabled
+
+    def _has_tables(self) -> bool:
+        """Whether a table that only this query writes exists."""
+        own = [name for name, build in self._query.builds().items() if build.kinds <= self._query.own_kinds]
+        return any(_table_exists(self._folders.tables, name) for name in own)
+
+
+class _RunObserver:
+    """Reports the progress of one run to the log and to the health."""
+
+    def __init__(self, query: Query, context: RunContext, run: PipelineRun, batches: Batches) -> None:
+        self._query = query
+        self._context = context
+        self._run = run
+        self._batches = batches
+        self._looked_at = context.clock.monotonic()
+        self.problems = False
+
+    def on_progress(self, progress: BatchProgress) -> None:
+        result = self._batches.results.pop(progress.batch, None)
+        if result is None:
+            return
+        log = self._context.log
+        for table, problem in result.problems.items():
+            self.problems = True
+            log.add_problem(self._run, _table_subject(table), problem, table=table)
+        log.health.clear_problem(self._query.name)
+        if progress.lag == 0:
+            log.health.clear_problem(_checkpoint_subject(self._query))
+        log.add_batch(self._run, result, progress)
+
+    def on_idle(self) -> None:
+        """Clear the problem of the query, and now and then those of topics that exist by now."""
+        context = self._context
+        context.log.health.clear_problem(self._query.name)
+        now = context.clock.monotonic()
+        if now - self._looked_at < _LOOK_FOR_TOPICS_S:
+            return
+        self._looked_at = now
+        missing = set(self._query.topics(context.config.facts.prefix)) & context.log.health.problems().keys()
+        try:
+            for topic in context.ids.ids(missing) if missing else ():
+                context.log.health.clear_problem(topic)
+        except ClusterError:
+            pass  # the query itself reports an unreachable cluster
+
+
+def _checkpoint_subject(query: Query) -> str:
+    return f"checkpoint of {query.name}"
+
+
+def _table_subject(name: str) -> str:
+    return f"table {name}"
+
+
+def _table_exists(root: Path, name: str) -> bool:
+    try:
+        return StoredTable(root, TABLES[name]).newest() is not None
+    except TableError:
+        return True

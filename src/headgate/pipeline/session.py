@@ -1,8 +1,7 @@
-"""The one factory of Spark sessions: a small local one unless `[pipeline] spark` says otherwise.
+"""Starts and ends the Spark session: a small local one unless `[pipeline] spark` configures another.
 
-One rule: whatever the operator set wins over what stands here, and nothing else makes a session. Two things are ours
-alone: the Python of the workers is the one that runs this, and the jars are those that `make setup` fetched, unless the
-operator names others.
+The operator's settings win over the defaults here. The Python of the workers is always the one that runs this, and the
+jars are those of `HEADGATE_JARS` or of the source checkout unless `spark.jars` is set.
 """
 
 import os
@@ -17,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from headgate.base.errors import PlatformError
 
-JARS = Path(__file__).resolve().parents[3] / "java" / "lib" / "spark"
+JARS_VARIABLE = "HEADGATE_JARS"
+_CHECKOUT = Path(__file__).resolve().parents[3]
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-# One machine: few and small tasks, so one core's compiler and collector do.
+# One machine: tasks are few and small, so the simple compiler and collector are enough.
 _LOCAL: Mapping[str, str] = {
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
@@ -39,35 +39,48 @@ _ALWAYS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # What goes to Python at a time: descriptions are large, other facts are small and many.
+    # Batches for Python: descriptions are large, other facts are small and many.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
     # A backfill of one query does not keep the other waiting.
     "spark.scheduler.mode": "FAIR",
-    # A batch of facts is small: planning it anew while it runs costs more than it saves.
+    # A batch of facts is small: adaptive planning costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
-    # What the service account logs in with stands in the source's options.
+    # The source's options contain the credentials of the service account.
     "spark.sql.redaction.options.regex": "(?i)url|jaas|password|secret",
     "spark.sql.streaming.stopTimeout": "10s",
 }
 _JVM_ENDS_WITHIN_S = 20.0
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # how spark-submit tells Python where its JVM is
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: the port of its JVM
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
-def settings_of(configured: Mapping[str, str], *, jars: Path = JARS, submitted: bool = False) -> dict[str, str]:
-    """All `spark.*` settings; `PlatformError` when the jars are needed and are not there.
+def jars_folder(environment: Mapping[str, str], *, checkout: Path = _CHECKOUT) -> Path:
+    """The folder of Spark's jars: `spark/` in the folder `HEADGATE_JARS`, or in `java/lib` of a source checkout."""
+    named = environment.get(JARS_VARIABLE)
+    return (Path(named) if named else checkout / "java" / "lib") / "spark"
 
-    `submitted`: spark-submit started the JVM, and what it was told about machines and jars holds.
+
+def spark_settings(
+    configured: Mapping[str, str],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    checkout: Path = _CHECKOUT,
+    submitted: bool = False,
+) -> dict[str, str]:
+    """All `spark.*` settings; `PlatformError` when jars are needed and missing.
+
+    `submitted`: spark-submit started the JVM, and its own settings of machines and jars apply.
     """
     if submitted:
         return {**_ALWAYS, **configured}
     settings = {**_LOCAL, **_ALWAYS} if _is_local(configured) else dict(_ALWAYS)
     settings |= configured
     if "spark.jars" not in configured:
+        jars = jars_folder(environment, checkout=checkout)
         found = sorted(jars.glob("*.jar"))
         if not found:
-            raise PlatformError(f"Spark's jars are not there ({jars}): run `make setup` in {jars.parents[2]}")
+            raise PlatformError(_missing_jars(jars, checkout))
         settings["spark.jars"] = ",".join(map(str, found))
     if _is_local(settings):
         own = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
@@ -75,18 +88,26 @@ def settings_of(configured: Mapping[str, str], *, jars: Path = JARS, submitted: 
     return settings
 
 
+def _missing_jars(jars: Path, checkout: Path) -> str:
+    named = (
+        f"set {JARS_VARIABLE} to a folder with the Kafka and Delta jars in spark/, or spark.jars in [pipeline] spark"
+    )
+    in_checkout = (checkout / "java" / "pom.xml").exists()
+    return f"no jars for Spark in {jars}: {f'run `make setup` in {checkout}, or ' if in_checkout else ''}{named}"
+
+
 def _is_local(settings: Mapping[str, str]) -> bool:
     return settings.get("spark.master", "local").startswith("local")
 
 
 def start_session(configured: Mapping[str, str]) -> SparkSession:
-    """The session of this process; a second call gives the same one."""
+    """The session of this process; a second call returns the same one."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     submitted = _SUBMITTED in os.environ
-    settings = settings_of(configured, submitted=submitted)
+    settings = spark_settings(configured, submitted=submitted)
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
         conf = SparkConf().setAll(list(settings.items()))
-        # A signal to the whole group of processes is for us: the JVM stays until the batch under way has ended.
+        # The JVM ignores signals to the process group, so that it lives until the running batch has ended.
         gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
     session = SparkSession.builder.getOrCreate()
@@ -96,7 +117,7 @@ def start_session(configured: Mapping[str, str]) -> SparkSession:
 
 
 def end_session(session: SparkSession) -> None:
-    """Stop it, its JVM, and the threads that talk to it, so that the process ends as if it had never had them."""
+    """Stop the session, its JVM, and the threads that talk to it, so that another session can start."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - Spark has no public way to end its JVM
     session.stop()
     gateway.shutdown()

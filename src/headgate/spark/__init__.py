@@ -1,5 +1,29 @@
-"""For jobs on Spark, Headgate's and anybody's: a streaming query tells what it reads, keeps and writes.
+"""For PySpark jobs: describe streaming queries as topologies, and write them to Headgate's topic `topologies`.
 
-`describe.listen(spark, TopologyFacts(...))` is all that a job has to say. Nothing here knows the gateway, the pipeline
-or the tables, so a job that imports it needs PySpark and Headgate's base and nothing more.
+    from headgate.spark import Output, TopologyFacts, describe, listen
+
+    listen(spark, TopologyFacts({"bootstrap.servers": "kafka-1:9092"}))
+
+These names are stable; `docs/pipeline.md` documents them. A job that imports this needs PySpark and Headgate's base
+dependencies, neither the gateway nor the tables.
 """
+
+from headgate.spark.listener import (
+    DescribedQuery,
+    NotDescribedError,
+    TopologyFacts,
+    TopologyListener,
+    describe,
+    listen,
+)
+from headgate.spark.plan import Output
+
+__all__ = [
+    "DescribedQuery",
+    "NotDescribedError",
+    "Output",
+    "TopologyFacts",
+    "TopologyListener",
+    "describe",
+    "listen",
+]

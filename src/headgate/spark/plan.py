@@ -1,10 +1,10 @@
-"""What a streaming query reads, keeps and writes, found in Spark's own plan.
+"""Finds the inputs, stateful operators and output of a streaming query in Spark's own plan.
 
-One rule: of options only the few that are named here are ever read, by their names. Everything else, and with it every
-password, stays in the JVM. The plan is walked from its end to its sources; nothing here changes it or runs it.
+Invariant: only the options that are named here are read. All others, and with them every password, stay in the JVM. The
+plan is walked from its end to its sources, and neither changed nor run.
 
-Spark has no public way to a plan, so these are names of Spark's classes and methods, tried with 4.2. What is called
-otherwise in another version raises, and the caller makes a sentence of it.
+Spark has no public API for plans, so these are names of Spark's classes and methods, tested with 4.2. A name that
+another version does not have raises, and the caller reports it.
 """
 
 import json
@@ -36,7 +36,7 @@ _SINKS: Final[Mapping[str, str]] = {
     "MemorySink": "memory",
     "NoopTable$": "noop",
 }
-# A query that refers to itself in common table expressions doubles with each: past this it is not walked.
+# Nested references to common table expressions double with each level: larger plans are not walked.
 MOST_PLAN_NODES: Final = 20_000
 
 
@@ -45,8 +45,8 @@ class PlanTooLargeError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """What a query reads: topics or a pattern of Kafka's, or the place of another format."""
+class QueryInput:
+    """An input of a query: Kafka topics or a pattern, or the place of another format."""
 
     format: str
     topics: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a query writes: a topic of Kafka's (None: each record names its own), or the place of another format."""
+    """An output of a query: a Kafka topic (None when each record names its own), or the place of another format."""
 
     format: str
     topic: str | None = None
@@ -64,26 +64,26 @@ class Output:
 
 
 @dataclass(eq=False, slots=True)
-class Step:
-    """A stateful operator; `feeds` is the next one, None for what the query writes."""
+class StatefulOperator:
+    """A stateful operator; `feeds` is the next one, None for the query's output."""
 
     kind: str
-    feeds: "Step | None"
+    feeds: "StatefulOperator | None"
 
 
 @dataclass(slots=True)
-class Walked:
-    """Inputs with what they feed, and the operators, in the order of the plan."""
+class QueryPlan:
+    """The inputs with the operators that they feed, and the operators, in the order of the plan."""
 
-    inputs: list[tuple[Input, Step | None]] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    inputs: list[tuple[QueryInput, StatefulOperator | None]] = field(default_factory=list)
+    operators: list[StatefulOperator] = field(default_factory=list)
 
 
-def walk(plan: Any) -> Walked:
-    """The analysed plan of a streaming query; its static sides are left out."""
-    walked = Walked()
+def walk(plan: Any) -> QueryPlan:
+    """Walk the analysed plan of a streaming query; its static sides are left out."""
+    walked = QueryPlan()
     shared: dict[int, Any] = {}  # common table expressions, by Spark's ids
-    pending: list[tuple[Any, Step | None]] = [(plan, None)]
+    pending: list[tuple[Any, StatefulOperator | None]] = [(plan, None)]
     seen = 0
     while pending:
         node, feeds = pending.pop()
@@ -102,15 +102,15 @@ def walk(plan: Any) -> Walked:
         elif not children:
             walked.inputs.append((_input(node, name), feeds))
         elif name in _STATEFUL and (name != "Join" or all(child.isStreaming() for child in children)):
-            feeds = Step(_STATEFUL[name], feeds)
-            walked.steps.append(feeds)
-        # The first child is looked at first.
+            feeds = StatefulOperator(_STATEFUL[name], feeds)
+            walked.operators.append(feeds)
+        # The first child is visited first.
         pending += [(child, feeds) for child in reversed(children)]
     return walked
 
 
 def output(written: Any, query_name: str | None) -> Output:
-    """What the root of the planned query (`WriteToMicroBatchDataSource`, or its V1) writes to."""
+    """The output of the root of the planned query (`WriteToMicroBatchDataSource`, or its V1)."""
     is_v1 = written.getClass().getSimpleName().endswith("V1")
     sink = written.sink() if is_v1 else written.table().table()
     name = sink.getClass().getSimpleName()
@@ -123,64 +123,64 @@ def output(written: Any, query_name: str | None) -> Output:
         case "console" | "foreach" | "foreach-batch" | "noop" as known:
             return Output(format=known)
         case known:
-            place = plain_place(_option(options, "path"))
+            place = without_credentials(_option(options, "path"))
             if place is None and not is_v1:
                 place = _table_name(written.table().identifier())
             return Output(format=known or _file_format(sink) or name, place=place)
 
 
-def plain_place(place: str | None) -> str | None:
-    """A path or an address without what might let somebody in: a password before an @, a signature after a ?."""
+def without_credentials(place: str | None) -> str | None:
+    """A path or an address without credentials: a password before an @, a signature after a ?."""
     if place is None or "://" not in place:
         return place
     scheme, rest = place.split("://", 1)
     rest = re.split(r"[?#]", rest, maxsplit=1)[0]
     before, at, after = rest.rpartition("@")
-    # `container@account` of Azure's addresses is no password; `user:password@host` is.
+    # `container@account` of Azure's addresses is not a password; `user:password@host` is.
     return f"{scheme}://{after if at and ':' in before else rest}"
 
 
-def _input(node: Any, name: str) -> Input:
+def _input(node: Any, name: str) -> QueryInput:
     if name == "StreamingRelationV2":
         return _input_v2(node)
     if name == "StreamingRelation":
         return _input_v1(node.dataSource())
-    return Input(format=name)
+    return QueryInput(format=name)
 
 
-def _input_v2(node: Any) -> Input:
+def _input_v2(node: Any) -> QueryInput:
     options, kind = node.extraOptions(), _short(node.sourceName())
     if kind == "kafka":
         return _kafka(options.get("subscribe"), options.get("subscribePattern"), options.get("assign"))
-    return Input(format=kind, place=_table_name(node.identifier()) or plain_place(options.get("path")))
+    return QueryInput(format=kind, place=_table_name(node.identifier()) or without_credentials(options.get("path")))
 
 
-def _input_v1(source: Any) -> Input:
+def _input_v1(source: Any) -> QueryInput:
     options, kind = source.options(), _short(source.className())
     if kind == "kafka":
         return _kafka(*(_option(options, name) for name in ("subscribe", "subscribePattern", "assign")))
-    return Input(format=kind, place=plain_place(_option(options, "path")))
+    return QueryInput(format=kind, place=without_credentials(_option(options, "path")))
 
 
-def _kafka(subscribe: str | None, pattern: str | None, assign: str | None) -> Input:
+def _kafka(subscribe: str | None, pattern: str | None, assign: str | None) -> QueryInput:
     if assign is not None:
-        return Input(format="kafka", topics=tuple(sorted(json.loads(assign))))
+        return QueryInput(format="kafka", topics=tuple(sorted(json.loads(assign))))
     topics = (topic.strip() for topic in (subscribe or "").split(","))
-    return Input(format="kafka", topics=tuple(dict.fromkeys(topic for topic in topics if topic)), pattern=pattern)
+    return QueryInput(format="kafka", topics=tuple(dict.fromkeys(topic for topic in topics if topic)), pattern=pattern)
 
 
 def _table_name(identifier: Any) -> str | None:
-    """The table's name in its catalog, of Scala's option."""
+    """The table's name in its catalog, from a Scala option."""
     return str(identifier.get().toString()) if identifier.isDefined() else None
 
 
 def _short(provider: str) -> str:
-    """`parquet`, and of a class its last name."""
+    """`parquet`, or the simple name of a class."""
     return provider.rpartition(".")[2]
 
 
 def _file_format(sink: Any) -> str | None:
-    """`parquet` of a sink of files: only a private field knows it."""
+    """The format of a file sink, `parquet`, from its private field."""
     if sink.getClass().getSimpleName() != "FileStreamSink":
         return None
     kept = sink.getClass().getDeclaredField("fileFormat")
@@ -189,7 +189,7 @@ def _file_format(sink: Any) -> str | None:
 
 
 def _option(options: Any, wanted: str) -> str | None:
-    """The option of this name in Scala's map, however it is spelled; no other value leaves the JVM."""
+    """The option of this name in a Scala map, ignoring case; no other value leaves the JVM."""
     names = options.keysIterator()
     while names.hasNext():
         name = names.next()

@@ -1,1 +1,1 @@
-"""What the facts say, as Delta tables: their definitions, the one writer of each, and readers without Spark."""
+"""Delta tables of the facts: their definitions, a reader and a writer. No Spark."""

@@ -1,7 +1,7 @@
-"""Reading tables without Spark: points, ranges and what was so at some time.
+"""Reads tables without Spark: by conditions, and as of an offset or a time.
 
-One rule: an answer is of one version of a table, so it holds whole batches or none. Names in a question come from the
-table's definition, and values are bound, never written into SQL. Memory is bounded, however large the table.
+Invariants: a result comes from one version of a table, so it holds whole batches. Column names come from the table's
+definition, and values are bound, never written into SQL. Memory is bounded, however large the table.
 """
 
 import threading
@@ -14,10 +14,17 @@ import duckdb
 import pyarrow as pa
 
 from headgate.base.errors import PlatformError, UsageError
-from headgate.tables import engine
-from headgate.tables.definition import CLUSTER_ID, Table
-from headgate.tables.engine import quoted
-from headgate.tables.storage import DataFile, StoredTable, translated
+from headgate.tables.storage import (
+    FILES,
+    MEMORY_MB,
+    DataFile,
+    StoredTable,
+    connect_duckdb,
+    file_paths,
+    quoted,
+    translate_errors,
+)
+from headgate.tables.table import CLUSTER_ID, Table
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 Value = str | int | bool
@@ -28,7 +35,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A row is meant when its column is so; null is none of these. All conditions of a question hold together."""
+    """A comparison of a column with a value; null matches none. All conditions of a query must hold."""
 
     column: str
     operator: Operator
@@ -37,21 +44,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """What held when the facts' topic had been read up to and with this offset."""
+    """Rows that were valid when the facts' topic had been read up to and including this offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """What held at this time: up to the last offset that was written by then, in each cluster."""
+    """Rows that were valid at this time: at the last offset that was written by then, in each cluster."""
 
     epoch_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What holds."""
+    """Rows that are valid."""
 
 
 AsOf = AtOffset | AtTime | Now
@@ -59,7 +66,7 @@ AsOf = AtOffset | AtTime | Now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """An answer. `present` False: the table is not there, and so there are no rows; `more`: the limit left some out."""
+    """A result. `present` is False when there is no table; `more` is True when the limit left rows out."""
 
     present: bool
     version: int | None
@@ -78,8 +85,8 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """SQL whose first parameter is the files; `bucket` is the one where all of its rows lie, None for any."""
+class _Query:
+    """SQL whose first parameter is the files; `bucket` is the only one that can have matching rows, None for any."""
 
     sql: str
     parameters: tuple[Value, ...]
@@ -87,15 +94,15 @@ class _Question:
 
 
 class _FileGoneError(PlatformError):
-    """A file of the version that was read is not there."""
+    """A file of the version that was read no longer exists."""
 
 
 class TableReader:
-    """Reads the tables in the folder `root`, for as many threads as like."""
+    """Reads the tables in the folder `root`. Thread-safe."""
 
-    def __init__(self, root: Path, *, memory_mb: int = engine.MEMORY_MB) -> None:
+    def __init__(self, root: Path, *, memory_mb: int = MEMORY_MB) -> None:
         self._root = root
-        self._duckdb = engine.connect(memory_mb)
+        self._duckdb = connect_duckdb(memory_mb)
         self._lock = threading.Lock()
         self._stored: dict[str, StoredTable] = {}
 
@@ -108,16 +115,16 @@ class TableReader:
         columns: Sequence[str] = (),
         limit: int = LIMIT,
     ) -> Rows:
-        """The rows that are meant, in the order of their keys, at most `limit` of them; no `columns` means all."""
-        question = _question(table, where, as_of, columns, limit + 1)
+        """The matching rows in the order of their keys, at most `limit` of them; no `columns` means all."""
+        query = _build_query(table, where, as_of, columns, limit + 1)
         for attempt in range(1, _ATTEMPTS + 1):
             version, files = self._version(table)
             if version is None:
                 return Rows(present=False, version=None, rows=(), more=False)
             try:
-                found = [row for batch in self._batches(table, question, files) for row in batch.to_pylist()]
+                found = [row for batch in self._batches(table, query, files) for row in batch.to_pylist()]
             except _FileGoneError:
-                # The reader was asleep for longer than files are kept: there is a newer version.
+                # The reader slept for longer than files are kept: there is a newer version.
                 if attempt == _ATTEMPTS:
                     raise
                 self._forget(table)
@@ -134,22 +141,22 @@ class TableReader:
         columns: Sequence[str] = (),
         limit: int | None = None,
     ) -> Iterator[dict[str, Any]] | None:
-        """All rows that are meant, in the order of their keys, few of them in memory; None: the table is not there."""
-        question = _question(table, where, as_of, columns, limit)
+        """All matching rows in the order of their keys, few of them in memory; None when there is no table."""
+        query = _build_query(table, where, as_of, columns, limit)
         version, files = self._version(table)
         if version is None:
             return None
-        return (row for batch in self._batches(table, question, files) for row in batch.to_pylist())
+        return (row for batch in self._batches(table, query, files) for row in batch.to_pylist())
 
     def summary(self, table: Table) -> Summary | None:
-        """None when the table is not there; a table of another version can be looked at too."""
+        """None when there is no table; works for a table of another schema version too."""
         with self._lock:
             stored = self._table(table)
             delta = stored.newest()
             if delta is None:
                 return None
             files = stored.files()
-            with translated(stored.folder):
+            with translate_errors(stored.folder):
                 updated = delta.history(1)[0]["timestamp"]
             return Summary(
                 version=delta.version(),
@@ -176,24 +183,24 @@ class TableReader:
         with self._lock:
             self._table(table).forget()
 
-    def _batches(self, table: Table, question: _Question, files: tuple[DataFile, ...]) -> Iterator[pa.RecordBatch]:
-        meant = [file for file in files if question.bucket is None or file.bucket == question.bucket]
-        if not meant:
+    def _batches(self, table: Table, query: _Query, files: tuple[DataFile, ...]) -> Iterator[pa.RecordBatch]:
+        matching = [file for file in files if query.bucket is None or file.bucket == query.bucket]
+        if not matching:
             return
-        parameters = [engine.paths(meant), *question.parameters]
+        parameters = [file_paths(matching), *query.parameters]
         with self._duckdb.cursor() as cursor:
             try:
-                yield from cursor.sql(question.sql, params=parameters).to_arrow_reader(_AT_ONCE)
+                yield from cursor.sql(query.sql, params=parameters).to_arrow_reader(_AT_ONCE)
             except (duckdb.Error, OSError, pa.ArrowException) as failure:  # the last two once rows are under way
                 words = str(failure).partition("\n")[0]
                 if words.startswith("IO Error"):
                     raise _FileGoneError(f"{table.name}: its files cannot be read: {words}") from None
-                raise PlatformError(f"{table.name}: the question cannot be answered: {words}") from None
+                raise PlatformError(f"{table.name}: the query failed: {words}") from None
 
 
-def _question(
+def _build_query(
     table: Table, where: Sequence[Condition], as_of: AsOf | None, columns: Sequence[str], limit: int | None
-) -> _Question:
+) -> _Query:
     for name in columns:
         column_of(table, name)
     wanted = ", ".join(f"r.{quoted(name)}" for name in columns or table.columns.names)
@@ -209,7 +216,7 @@ def _question(
     joined = ""
     if as_of is not None:
         if not table.has_validity:
-            raise UsageError(f"{table.name} has no validity, so it cannot be asked what was so at some time")
+            raise UsageError(f"{table.name} has no validity, so it cannot be read as of a time")
         match as_of:
             case Now():
                 conditions.append("r.valid_to IS NULL")
@@ -223,17 +230,17 @@ def _question(
             case _:
                 assert_never(as_of)
     sql = (
-        f"WITH stored AS (SELECT * FROM {engine.FILES}) SELECT {wanted} FROM stored AS r{joined}"  # noqa: S608
+        f"WITH stored AS (SELECT * FROM {FILES}) SELECT {wanted} FROM stored AS r{joined}"  # noqa: S608
         + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
         + f" ORDER BY {key}"
         + ("" if limit is None else " LIMIT ?")
     )
     if limit is not None:
         parameters.append(limit)
-    return _Question(sql, tuple(parameters), None if joined else _bucket(table, where))
+    return _Query(sql, tuple(parameters), None if joined else _bucket(table, where))
 
 
-# Clocks of writers differ, so a time is first turned into an offset: the last one that was written by then.
+# Clocks of writers differ, so a time is first converted to an offset: the last one that was written by then.
 _CUT = f"""
  JOIN (
    SELECT cluster_id, max(o) AS last FROM (
@@ -250,20 +257,20 @@ def column_of(table: Table, name: str) -> pa.Field:
 
 
 def kind_of(column: pa.Field) -> type[Value]:
-    """The Python type of its values."""
+    """The Python type of a column's values."""
     kinds: dict[pa.DataType, type[Value]] = {pa.string(): str, pa.bool_(): bool}
     return kinds.get(column.type, int)
 
 
 def _check(table: Table, condition: Condition) -> None:
     if condition.operator not in get_args(Operator):
-        raise UsageError(f"{condition.operator!r} is no comparison; there are {' '.join(get_args(Operator))}")
+        raise UsageError(f"{condition.operator!r} is not a comparison; use one of {' '.join(get_args(Operator))}")
     if type(condition.value) is not kind_of(column_of(table, condition.column)):
-        raise UsageError(f"{condition.value!r} is no value for the column {condition.column} of {table.name}")
+        raise UsageError(f"{condition.value!r} is not a value of the column {condition.column} of {table.name}")
 
 
 def _bucket(table: Table, where: Sequence[Condition]) -> int | None:
-    """The bucket of all rows that are meant, when the conditions pin it."""
+    """The bucket of all matching rows, when the conditions determine it."""
     pinned = {one.column: one.value for one in where if one.operator == "="}
     if not table.buckets or not set(table.bucket_by) <= pinned.keys():
         return None

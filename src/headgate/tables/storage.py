@@ -1,10 +1,12 @@
-"""Where a table lies on the disk, and the files that make up its newest version.
+"""A table on the disk: the files of its newest version, and DuckDB to query them.
 
-One rule: a version is a list of files that never change, so whoever reads these files reads whole batches. Nothing is
-held that the folder does not say: a table that was replaced by another is noticed, and one that is not there is None.
+A version is a list of files that never change, so a reader of these files reads whole batches. Nothing is cached that
+the folder does not confirm: a table that was replaced by another is noticed, and an absent one is None.
 """
 
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +17,20 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headgate.base.errors import HeadgateError, PlatformError, UsageError
-from headgate.tables.definition import BUCKET, Table, stored_version
+from headgate.tables.table import BUCKET, Table, stored_version
 
-# delta-rs takes a path for an address, and DuckDB takes it for a pattern.
+# The files of a table in DuckDB's SQL, as a parameter.
+FILES = "read_parquet(?, hive_partitioning = false)"
+MEMORY_MB = 256
+# Two threads failed to sort 120 MB in 100 MB, one does it in 64; and most queries return few rows.
+_THREADS = 1
+# delta-rs parses a path as a URL, and DuckDB as a pattern.
 _ODD = frozenset("%*?#[]\\")
 _LOG = "_delta_log"
 
 
 class TableError(HeadgateError):
-    """What lies in a table's folder is not what this release reads and writes; the text says how to mend it."""
+    """The folder of a table holds something that this release does not read or write; the text says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +43,31 @@ class DataFile:
     bucket: int | None
 
 
+def connect_duckdb(memory_mb: int = MEMORY_MB) -> duckdb.DuckDBPyConnection:
+    """DuckDB in memory, without network access; data that exceeds the memory is spilled to temporary files."""
+    return duckdb.connect(
+        config={
+            "memory_limit": f"{memory_mb}MB",
+            "threads": _THREADS,
+            "preserve_insertion_order": False,  # queries have an ORDER BY; keeping another order takes memory
+            "temp_directory": str(Path(tempfile.gettempdir()) / f"headgate-duckdb-{os.getpid()}"),
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+    )
+
+
+def file_paths(files: Iterable[DataFile]) -> list[str]:
+    return [file.path for file in files]
+
+
+def quoted(column: str) -> str:
+    """A column's name in the SQL of DuckDB and of delta-rs."""
+    return '"' + column.replace('"', '""') + '"'
+
+
 class StoredTable:
-    """One table in its folder, opened anew only when there is something new. Not for several threads at once."""
+    """One table in its folder, reopened only when it has changed. Not thread-safe."""
 
     def __init__(self, root: Path, table: Table) -> None:
         folder = root.absolute()
@@ -51,8 +81,8 @@ class StoredTable:
         self._files: tuple[DataFile, ...] | None = None
 
     def newest(self) -> DeltaTable | None:
-        """The newest version, whatever its schema; None when the table is not there."""
-        with translated(self.folder):
+        """The newest version, with any schema; None when there is no table."""
+        with translate_errors(self.folder):
             if self._delta is None or self._mark is None or self._mark_of(self._delta.version()) != self._mark:
                 self.forget()
                 if not self._is_there():
@@ -62,24 +92,24 @@ class StoredTable:
                 self._delta.update_incremental()
             else:
                 return self._delta
-            self.moved()
+            self.refresh()
             return self._delta
 
     def checked(self) -> DeltaTable | None:
-        """The newest version, with the schema that its definition has; None when the table is not there."""
+        """The newest version; `TableError` when its schema is not the definition's; None when there is no table."""
         delta = self.newest()
         if delta is None:
             return None
         schema = pa.schema(delta.schema().to_arrow())
-        mend = f"run `headgate pipeline rebuild {self.table.name} --config FILE`"
+        fix = f"run `headgate pipeline rebuild {self.table.name} --config FILE`"
         if stored_version(schema) != str(self.table.version):
-            found = stored_version(schema) or "none of ours"
+            found = stored_version(schema) or "unknown"
             raise TableError(
-                f"{self.folder}: its schema version is {found}, and this release needs {self.table.version}: {mend}"
+                f"{self.folder}: its schema version is {found}, and this release needs {self.table.version}: {fix}"
             )
         same = schema.equals(self.table.stored_schema, check_metadata=False)
         if not same or delta.metadata().partition_columns != self.table.partition_columns:
-            raise TableError(f"{self.folder}: its columns are not those of schema version {self.table.version}: {mend}")
+            raise TableError(f"{self.folder}: its columns are not those of schema version {self.table.version}: {fix}")
         return delta
 
     def files(self) -> tuple[DataFile, ...]:
@@ -87,7 +117,7 @@ class StoredTable:
         if self._delta is None:
             return ()
         if self._files is None:
-            with translated(self.folder):
+            with translate_errors(self.folder):
                 actions = pa.table(self._delta.get_add_actions(flatten=True))
             names = ["path", "num_records", "size_bytes"]
             buckets = [None] * actions.num_rows
@@ -101,21 +131,21 @@ class StoredTable:
             )
         return self._files
 
-    def moved(self) -> None:
-        """The opened table is at another version now."""
+    def refresh(self) -> None:
+        """Forget the files of the previous version, after the opened table has moved to another."""
         self._files = None
         self._mark = None if self._delta is None else self._mark_of(self._delta.version())
 
     def forget(self) -> None:
-        """Open it from the start the next time."""
+        """Open the table anew the next time."""
         self._delta = None
-        self.moved()
+        self.refresh()
 
     def _commit(self, version: int) -> Path:
         return self.folder / _LOG / f"{version:020}.json"
 
     def _mark_of(self, version: int) -> tuple[int, int, int] | None:
-        """What tells this commit from that of another table in the same place."""
+        """Identifies this commit among those of other tables in the same folder."""
         try:
             found = self._commit(version).stat()
         except FileNotFoundError:
@@ -123,19 +153,19 @@ class StoredTable:
         return version, found.st_ino, found.st_mtime_ns
 
     def _is_there(self) -> bool:
-        """False also for what a writer leaves that was killed before its first commit."""
+        """False also for a folder whose writer was killed before its first commit."""
         if not self.folder.exists():
             return False
         if not self.folder.is_dir() or (any(self.folder.iterdir()) and not (self.folder / _LOG).is_dir()):
-            raise TableError(f"{self.folder}: this is no Delta table: move it away, or name another folder for tables")
+            raise TableError(f"{self.folder}: not a Delta table: move it away, or configure another folder for tables")
         return (self.folder / _LOG).is_dir() and any(
             entry.suffix in {".json", ".parquet"} for entry in (self.folder / _LOG).iterdir()
         )
 
 
 @contextmanager
-def translated(folder: Path) -> Iterator[None]:
-    """What libraries and the system say, as a sentence for operators; a lost race between writers stays as it is."""
+def translate_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the libraries and the system into a `PlatformError`; a commit conflict passes."""
     try:
         yield
     except CommitFailedError:

@@ -1,9 +1,9 @@
-"""The one writer of a table: rows by their key, each batch once.
+"""Writes a table: upserts rows by their key, each batch once.
 
-One rule: a commit is a whole batch, or a whole table, and carries the number of its batch. So a batch that is written
-again after a crash is recognised, and a batch that says nothing new leaves no trace. Two writers of one table work,
-but they wait for each other and lose: let one process write a table. A row that has ended keeps the ids of its topics:
-a topic of the same name that came later is another one.
+A commit is a whole batch, or a whole table, and carries the number of its batch. So a batch that is written again after
+a crash is recognised, and a batch without changes makes no commit. Two writers of one table are safe, but their commits
+conflict: let one process write a table. A row that has ended keeps the ids of its topics, because a later topic of the
+same name is another topic.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,18 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from headgate.base.errors import UsageError
-from headgate.tables import engine
-from headgate.tables.definition import BUCKET, Table, id_columns
-from headgate.tables.engine import quoted
-from headgate.tables.storage import StoredTable, TableError, translated
+from headgate.tables.storage import (
+    FILES,
+    StoredTable,
+    TableError,
+    connect_duckdb,
+    file_paths,
+    quoted,
+    translate_errors,
+)
+from headgate.tables.table import BUCKET, Table, id_columns
 
-# Files that no version needs are kept as long as the slowest reader may need them.
+# Files that no version needs are kept for slow readers.
 RETENTION_HOURS = 1
 _ATTEMPTS = 5
 
@@ -37,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of a batch: how many rows were new or changed, and the Delta version after it.
+    """The result of writing a batch: how many rows were new or changed, and the Delta version after it.
 
     `repeated`: this batch, or a later one of the query, had been written before.
     """
@@ -49,7 +55,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimized:
-    """How many files make up the table before and after, and how many that nobody needs were deleted."""
+    """The number of files of the table before and after, and the number of unused files that were deleted."""
 
     files_before: int
     files_after: int
@@ -57,33 +63,33 @@ class Optimized:
 
 
 class TableWriter:
-    """Writes one table in the folder `root`. Not for several threads at once."""
+    """Writes one table in the folder `root`. Not thread-safe."""
 
     def __init__(self, root: Path, table: Table) -> None:
         self.table = table
         self._stored = StoredTable(root, table)
         self._was_there = False
-        self._duckdb = engine.connect()
+        self._duckdb = connect_duckdb()
 
     @property
     def folder(self) -> Path:
         return self._stored.folder
 
     def version(self) -> int | None:
-        """The newest Delta version; None when the table is not there."""
+        """The newest Delta version; None when there is no table."""
         delta = self._stored.newest()
         return None if delta is None else delta.version()
 
     def create(self) -> None:
-        """Make the table when it is absent; one of another version or schema is an error that names what to do."""
-        self._again(self._opened)
+        """Create the table when it is absent; `TableError` when it has another schema."""
+        self._retry(self._opened)
 
     def upsert(self, rows: pa.Table, *, query: str, batch: int, last: bool = True) -> Written:
-        """Insert rows with new keys, and put those with known keys in the place of the old.
+        """Insert rows with new keys, and replace those with known keys.
 
-        Batches of one query come in ascending order, and `query` names one checkpoint: when that is lost its batches
-        count from 0 again, and must come under another name. Not `last`: more rows of this batch follow, and until
-        they are written it counts as not written.
+        Batches of one query come in ascending order, and `query` identifies one checkpoint: when it is lost, batches
+        count from 0 again and must have another name. Without `last`, more rows of this batch follow, and until then
+        the batch counts as not written.
         """
         batch_rows = self._conformed(rows)
 
@@ -97,24 +103,24 @@ class TableWriter:
                 self._merge(delta, changed, [Transaction(app_id=query, version=batch)] if last else [])
             return Written(rows=changed.num_rows, version=delta.version())
 
-        return self._again(attempt)
+        return self._retry(attempt)
 
     def replace_all(self, rows: pa.Table) -> Written:
-        """Put these rows in the place of all, in one commit, and the schema in the place of any older one."""
+        """Replace all rows, and an older schema, in one commit."""
         whole_table = self._conformed(rows)
-        return self._again(lambda: self._overwrite(whole_table))
+        return self._retry(lambda: self._overwrite(whole_table))
 
     def replace_with(self, batches: pa.RecordBatchReader) -> Written:
-        """The same for a table without buckets that may be larger than memory; each key comes once."""
+        """Replace all rows of a table without buckets that may be larger than memory; each key comes once."""
         schema = self.table.stored_schema
         if self.table.buckets:
-            raise UsageError(f"{self.table.name} has buckets, so its rows are not written as they come")
+            raise UsageError(f"{self.table.name} has buckets, so its rows cannot be streamed")
         return self._overwrite(pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches)))
 
     def _overwrite(self, rows: pa.Table | pa.RecordBatchReader) -> Written:
-        self._stored.newest()  # a folder with something else in it is left alone
+        self._stored.newest()  # raises when the folder holds something else
         self._make_folder()
-        with translated(self._stored.folder):
+        with translate_errors(self._stored.folder):
             write_deltalake(
                 str(self._stored.folder),
                 rows,
@@ -128,45 +134,45 @@ class TableWriter:
         return Written(rows=sum(file.rows for file in self._stored.files()), version=delta.version())
 
     def optimize(self, *, retention_hours: int = RETENTION_HOURS) -> Optimized | None:
-        """Many small files into few, and delete those that no version of the last hour needs; None when not there."""
+        """Compact small files, and delete those that no version of the last hour needs; None when there is no table."""
 
         def attempt() -> Optimized | None:
             delta = self._stored.checked()
             if delta is None:
                 return None
             before = len(self._stored.files())
-            with translated(self._stored.folder):
+            with translate_errors(self._stored.folder):
                 delta.optimize.compact()
                 deleted = delta.vacuum(
                     retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True
                 )
-            self._stored.moved()
+            self._stored.refresh()
             return Optimized(files_before=before, files_after=len(self._stored.files()), deleted=len(deleted))
 
-        return self._again(attempt)
+        return self._retry(attempt)
 
     def close(self) -> None:
         self._duckdb.close()
 
-    def _again(self, attempt: Callable[[], T]) -> T:
-        """Try until no other writer came in between."""
+    def _retry(self, attempt: Callable[[], T]) -> T:
+        """Repeat the attempt while commits of another writer conflict."""
         for _ in range(_ATTEMPTS):
             try:
                 return attempt()
             except CommitFailedError:
                 self._stored.forget()
-        raise TableError(f"{self._stored.folder}: another process keeps writing this table: let one pipeline write it")
+        raise TableError(f"{self._stored.folder}: another process is writing this table: run only one pipeline")
 
     def _opened(self) -> DeltaTable:
         delta = self._stored.checked()
         if delta is None:
             if self._was_there:
                 raise TableError(
-                    f"{self._stored.folder}: the table was there and is gone: bring the folder back, or run "
+                    f"{self._stored.folder}: the table was deleted while it was written: restore the folder, or run "
                     f"`headgate pipeline rebuild {self.table.name} --config FILE`"
                 )
             self._make_folder()
-            with translated(self._stored.folder):
+            with translate_errors(self._stored.folder):
                 DeltaTable.create(
                     str(self._stored.folder),
                     schema=self.table.stored_schema,
@@ -181,11 +187,11 @@ class TableWriter:
         return delta
 
     def _make_folder(self) -> None:
-        with translated(self._stored.folder):
+        with translate_errors(self._stored.folder):
             self._stored.folder.mkdir(parents=True, exist_ok=True)
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
-        """The rows with exactly the table's columns and types, each key once, and their buckets."""
+        """The rows with exactly the table's columns and types, and their buckets; `UsageError` when they do not fit."""
         table = self.table
         if set(rows.column_names) != set(table.columns.names) or rows.num_columns != len(table.columns):
             differ = sorted(set(rows.column_names) ^ set(table.columns.names))
@@ -205,7 +211,7 @@ class TableWriter:
         return [rows[name].to_pylist() for name in self.table.bucket_by]
 
     def _changed(self, rows: pa.Table) -> pa.Table:
-        """Those of the rows that are not in the table already, all of their columns compared."""
+        """The rows that differ from the stored row of their key in any column."""
         touched = set(rows[BUCKET].to_pylist()) if self.table.buckets else {None}
         files = [file for file in self._stored.files() if file.bucket in touched]
         if not files or not rows.num_rows:
@@ -214,17 +220,17 @@ class TableWriter:
         others = [name for name in self.table.columns.names if name not in self.table.key]
         differs = "".join(f" OR {self._value(name)} IS DISTINCT FROM t.{quoted(name)}" for name in others)
         values = ", ".join(f"{self._value(name)} AS {quoted(name)}" for name in rows.column_names)
-        question = (
-            f"SELECT {values} FROM batch AS s LEFT JOIN {engine.FILES} AS t ON {same_key} "  # noqa: S608 - our own names
+        query_text = (
+            f"SELECT {values} FROM batch AS s LEFT JOIN {FILES} AS t ON {same_key} "  # noqa: S608 - our own names
             f"WHERE t.{quoted(self.table.key[0])} IS NULL{differs}"
         )
-        with translated(self._stored.folder), self._duckdb.cursor() as cursor:
+        with translate_errors(self._stored.folder), self._duckdb.cursor() as cursor:
             cursor.register("batch", rows)
-            changed = cursor.sql(question, params=[engine.paths(files)]).to_arrow_table()
+            changed = cursor.sql(query_text, params=[file_paths(files)]).to_arrow_table()
         return changed.cast(self.table.stored_schema)
 
     def _value(self, name: str) -> str:
-        """What a row of the batch (s) gets, given the stored row (t) of its key."""
+        """The new value of a column, given the row of the batch (s) and the stored row (t) of its key."""
         new, old = f"s.{quoted(name)}", f"t.{quoted(name)}"
         if self.table.has_validity and name in id_columns(self.table.columns):
             return f"CASE WHEN s.valid_to IS NULL THEN {new} ELSE coalesce({old}, {new}) END"
@@ -235,7 +241,7 @@ class TableWriter:
         if self.table.buckets:
             touched = ", ".join(map(str, sorted(set(rows[BUCKET].to_pylist()))))
             same += [f"t.{quoted(BUCKET)} = s.{quoted(BUCKET)}", f"t.{quoted(BUCKET)} IN ({touched})"]
-        with translated(self._stored.folder):
+        with translate_errors(self._stored.folder):
             (
                 delta.merge(
                     rows,
@@ -248,4 +254,4 @@ class TableWriter:
                 .when_not_matched_insert_all()
                 .execute()
             )
-        self._stored.moved()
+        self._stored.refresh()

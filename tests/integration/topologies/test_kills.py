@@ -19,7 +19,6 @@ import pytest
 
 from headgate.facts import TopologyDescribed
 from headgate.facts.topology import Description
-from headgate.topologies.describe_interceptor import on_the_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
@@ -39,6 +38,7 @@ from tests.support.streams_client import (
     topology_records,
     wait_until_ready,
 )
+from tests.unit.cli.test_streams_groups import wire
 
 REPOSITORY = Path(__file__).parents[3]
 PLUGIN, KAFKA = "plugin:tests.support.killing_store:KillingStore", "kafka:"
@@ -127,7 +127,7 @@ class Scene:
             self.rests(member, description)
 
     def rests(self, member: Member, description: Description) -> None:
-        assert member.client.shown(member.group) == on_the_wire(description)
+        assert member.client.shown(member.group) == wire(description)
         for _ in range(3):
             answer = member.beat()
             assert (answer.error_code, answer.topology_description_required) == (0, False)
@@ -284,7 +284,7 @@ def test_another_process_is_asked_at_its_join(aftermath: Aftermath) -> None:
         scene.rests(another, description)
 
 
-def test_an_acknowledged_push_is_shown_and_not_solicited_again(aftermath: Aftermath) -> None:
+def test_what_was_answered_is_shown_and_nobody_is_asked_again(aftermath: Aftermath) -> None:
     scene = aftermath.scene
     with scene.client() as client:
         aftermath.pushed.client = client
@@ -292,7 +292,7 @@ def test_an_acknowledged_push_is_shown_and_not_solicited_again(aftermath: Afterm
     scene.comes_to_its_end(aftermath.pushed)
 
 
-def test_unconfirmed_survives_a_worker_that_died_after_the_join_of_a_new_member(aftermath: Aftermath) -> None:
+def test_the_doubt_of_a_newcomer_outlives_a_worker_that_died_behind_its_join(aftermath: Aftermath) -> None:
     aftermath.scene.converges(aftermath.newcomer, application(aftermath.scene.topic, "after"))
 
 
@@ -307,7 +307,7 @@ def pushed_until_killed(scene: Scene, members: list[Member], description: Descri
                 group_id=member.group,
                 member_id=member.member,
                 topology_epoch=0,
-                topology_description=on_the_wire(description),
+                topology_description=wire(description),
             ),
             0,
         )
@@ -349,7 +349,7 @@ def test_pushes_killed_at_any_moment_are_stored_whole_or_asked_for_again(kafka: 
             with kafka.client() as client:
                 member.client = client
                 shown = client.shown(member.group)
-                assert shown in (None, on_the_wire(description)), f"seed {seed}: {member.group} shows another's"
+                assert shown in (None, wire(description)), f"seed {seed}: {member.group} shows another's"
                 assert shown is not None or not was_answered, f"seed {seed}: {member.group} lost what was answered"
                 if shown is not None:
                     kafka.rests(member, description)

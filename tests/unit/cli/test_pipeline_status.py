@@ -10,9 +10,9 @@ import pytest
 from headgate.base.errors import PlatformError
 from headgate.cli.dev_pipeline import problems_in
 from headgate.cli.main import main
-from headgate.cli.pipeline_status import status_pages
+from headgate.cli.pipeline import status_pages
 from headgate.config.addresses import Address
-from headgate.pipeline.health import Health
+from headgate.pipeline.run_log import PipelineHealth
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def page(listen: Address, path: str) -> tuple[int, str]:
 
 
 def test_readiness_is_what_health_says(listen: Address) -> None:
-    health = Health(["facts"])
+    health = PipelineHealth(["facts"])
     with status_pages(listen, health):
         status, body = page(listen, "/readyz")
         assert (status, json.loads(body)) == (503, {"ready": False, "problems": {"facts": "is starting"}})
-        health.clear("facts")
+        health.clear_problem("facts")
         assert page(listen, "/readyz")[0] == 200
         assert "headgate_pipeline_ready 1.0" in page(listen, "/metrics")[1]
         assert page(listen, "/healthz") == (200, "ok\n")
@@ -43,13 +43,13 @@ def test_readiness_is_what_health_says(listen: Address) -> None:
 
 
 def test_without_an_address_there_are_no_pages() -> None:
-    with status_pages(None, Health()):
+    with status_pages(None, PipelineHealth()):
         pass
 
 
 def test_an_address_that_is_taken_is_told_with_the_option(listen: Address) -> None:
     taken = pytest.raises(PlatformError, match="Choose another --status")
-    with socket.create_server(listen), taken, status_pages(listen, Health()):
+    with socket.create_server(listen), taken, status_pages(listen, PipelineHealth()):
         pass
 
 

@@ -6,46 +6,52 @@ import pytest
 
 from headgate.base.errors import PlatformError
 from headgate.config import load
-from headgate.pipeline.builds import all_builds
-from headgate.pipeline.queries import APPEND, FACTS, QUERIES
-from headgate.pipeline.session import settings_of
-from headgate.pipeline.source import read_options
+from headgate.pipeline.builds import BUILDS
+from headgate.pipeline.queries import APPEND, FACTS, QUERIES, read_options
+from headgate.pipeline.session import spark_settings
 
 
 @pytest.fixture
-def jars(tmp_path: Path) -> Path:
-    (tmp_path / "one.jar").touch()
-    return tmp_path
+def jars(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "one.jar").touch()
+    return {"HEADGATE_JARS": str(tmp_path)}
 
 
-def test_a_session_is_small_and_local_unless_told(jars: Path) -> None:
-    settings = settings_of({}, jars=jars)
+def test_a_session_is_small_and_local_unless_configured(jars: dict[str, str], tmp_path: Path) -> None:
+    settings = spark_settings({}, environment=jars)
     assert settings["spark.master"] == "local[2]"
-    assert settings["spark.jars"] == str(jars / "one.jar")
+    assert settings["spark.jars"] == str(tmp_path / "spark" / "one.jar")
 
 
-def test_what_the_operator_sets_wins(jars: Path) -> None:
-    settings = settings_of({"spark.sql.shuffle.partitions": "7", "spark.driver.extraJavaOptions": "-Dx=1"}, jars=jars)
+def test_settings_of_the_operator_win(jars: dict[str, str]) -> None:
+    own = {"spark.sql.shuffle.partitions": "7", "spark.driver.extraJavaOptions": "-Dx=1"}
+    settings = spark_settings(own, environment=jars)
     assert settings["spark.sql.shuffle.partitions"] == "7"
     assert settings["spark.driver.extraJavaOptions"].endswith(" -Dx=1")
 
 
-def test_a_cluster_has_its_own_sizes(jars: Path) -> None:
-    settings = settings_of({"spark.master": "spark://host:7077"}, jars=jars)
+def test_a_cluster_has_its_own_sizes(jars: dict[str, str]) -> None:
+    settings = spark_settings({"spark.master": "spark://host:7077"}, environment=jars)
     assert "spark.driver.memory" not in settings
     assert "spark.driver.bindAddress" not in settings
     assert settings["spark.ui.enabled"] == "false"
 
 
 def test_spark_submit_knows_its_machines_and_jars() -> None:
-    settings = settings_of({"spark.x": "1"}, submitted=True)
+    settings = spark_settings({"spark.x": "1"}, submitted=True)
     assert not settings.keys() & {"spark.master", "spark.jars", "spark.driver.memory", "spark.driver.extraJavaOptions"}
     assert settings["spark.x"] == "1"
 
 
-def test_missing_jars_are_told_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(PlatformError, match="make setup"):
-        settings_of({}, jars=tmp_path / "java" / "lib" / "spark")
+def test_missing_jars_are_an_error_that_fits_a_checkout_and_an_installed_wheel(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="set HEADGATE_JARS to a folder with") as installed:
+        spark_settings({}, environment={}, checkout=tmp_path)
+    assert "make" not in str(installed.value).replace(str(tmp_path), "")
+    (tmp_path / "java").mkdir()
+    (tmp_path / "java" / "pom.xml").touch()
+    with pytest.raises(PlatformError, match=r"run `make setup` in .*, or set HEADGATE_JARS"):
+        spark_settings({}, environment={}, checkout=tmp_path)
 
 
 def test_a_query_reads_its_topics_of_the_prefix_and_so_much_at_a_time() -> None:
@@ -84,6 +90,6 @@ def test_every_table_belongs_to_a_query_and_what_is_appended_to_one() -> None:
     """`rejected_facts` alone has rows of both."""
     of_both = set(FACTS.builds()) & set(APPEND.builds())
     assert of_both == {"rejected_facts"}
-    assert {name for query in QUERIES for name in query.builds()} == set(all_builds())
+    assert {name for query in QUERIES for name in query.builds()} == set(BUILDS)
     assert {name for name, build in APPEND.builds().items() if build.table.appended} == set(APPEND.builds()) - of_both
     assert not any(build.table.appended for build in FACTS.builds().values())

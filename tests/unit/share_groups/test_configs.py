@@ -1,6 +1,5 @@
 """IncrementalAlterConfigs and AlterConfigs through the gateway: changed whole or not at all, by whoever may."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     COPY_RECORD,
     DLQ_TOPIC,
-    LIMIT,
     PAUSE,
     RESUME,
     THRESHOLD_PERCENT,
@@ -27,12 +25,18 @@ from headgate.wire.messages.configs import (
 from tests.support.fake_upstream import BROKER_VERSIONS, request
 from tests.support.messages import REQUESTS
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.scene import ALTER_CONFIGS as ALTER
-from tests.unit.share_groups.scene import DENIED_TEXT as DENIED
-from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
-from tests.unit.share_groups.scene import INCREMENTAL_ALTER_CONFIGS as INCREMENTAL
-from tests.unit.share_groups.scene import LOCKS, METADATA, Scene, scene
-from tests.unit.share_groups.scene import TOPIC_RESOURCE as TOPIC
+from tests.unit.share_groups.config_scene import (
+    ALTER,
+    DENIED,
+    GROUP,
+    INCREMENTAL,
+    LIMIT,
+    LOCKS,
+    METADATA,
+    TOPIC,
+    Scene,
+    scene,
+)
 
 SET, DELETE, APPEND = 0, 1, 2
 Asked = tuple[str, int, str | None]
@@ -91,6 +95,10 @@ def asked(it: Scene) -> list[tuple[str, bool, list[list[str]]]]:
     return found
 
 
+def told(it: Scene) -> list[tuple[object, ...]]:
+    return it.groups.told
+
+
 # --- what is none of ours -------------------------------------------------------------------------------------------
 
 
@@ -114,7 +122,7 @@ async def test_what_is_none_of_ours_passes_byte_for_byte(
     async with scene() as it:
         for validate_only in (False, True):
             await it.passes(key, version, altering(key, *resources, validate_only=validate_only))
-        assert it.applied() == []
+        assert told(it) == []
 
 
 @every_version
@@ -141,7 +149,7 @@ async def test_ours_alone_are_set_when_the_broker_has_said_who_may(key: int, ver
     async with scene() as it:
         it.play()
         assert await alter(it, key, version, resource("sg", (THRESHOLD_PERCENT, SET, "30"))) == [("sg", 0, None)]
-        assert it.applied() == [("set", "sg", {THRESHOLD_PERCENT: "30"}, "User:ops")]
+        assert told(it) == [("set", "sg", {THRESHOLD_PERCENT: "30"}, "User:ops")]
         tries: list[tuple[str, bool, list[list[str]]]] = [("alter", True, [[]])]
         # An old call replaces the broker's configs even if it names none of them.
         assert asked(it) == (tries if key == INCREMENTAL else [*tries, ("alter", False, [[]])])
@@ -154,7 +162,7 @@ async def test_ours_and_the_brokers_in_one_resource(key: int, version: int) -> N
         it.play()
         mixed = resource("sg", (LOCKS, SET, "1"), (COPY_RECORD, SET, "true"))
         assert await alter(it, key, version, mixed) == [("sg", 0, None)]
-        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+        assert told(it) == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
         assert asked(it) == [("alter", True, [[LOCKS]]), ("alter", False, [[LOCKS]])]
 
 
@@ -182,7 +190,7 @@ async def test_answers_come_in_the_order_asked_and_others_go_on_as_they_are(key:
             (GROUP, "foreign", 40),
             (GROUP, "plain", 0),
         ]
-        assert [words[1] for words in it.applied()] == ["z", "a"]
+        assert [words[1] for words in told(it)] == ["z", "a"]
         others = [["retention.ms"], [COPY_RECORD], [LOCKS]]
         assert asked(it)[1] == ("alter", False, [*others, *([[LOCKS]] if key == INCREMENTAL else [[], [LOCKS]])])
 
@@ -203,7 +211,7 @@ async def test_validate_only_asks_once_and_changes_nothing(key: int, version: in
         )
         assert [code for _, code, _ in results] == [0, 0, 40, 40]
         assert [name for name, _, _ in results] == ["topic", "sg", "bad", "worse"]
-        assert it.applied() == []
+        assert told(it) == []
         assert asked(it) == [("alter", True, [[LOCKS], [], ["unknown"], ["retention.ms"]])]
 
 
@@ -211,26 +219,26 @@ async def test_a_step_that_is_validated_only_is_not_taken() -> None:
     async with scene() as it:
         it.play()
         assert await change(it, (PAUSE, SET, "x"), validate_only=True) == (0, None)
-        assert it.applied() == []
+        assert told(it) == []
 
 
 @every_new_version
 async def test_the_old_call_unsets_what_it_does_not_name(version: int) -> None:
     async with scene() as it:
         it.play()
-        it.set("sg", {COPY_RECORD: "true", THRESHOLD_PERCENT: "30"})
+        it.groups.set("sg", {COPY_RECORD: "true", THRESHOLD_PERCENT: "30"})
         assert await alter(it, ALTER, version, resource("sg", (THRESHOLD_PERCENT, SET, "40"))) == [("sg", 0, None)]
-        assert it.applied() == [("set", "sg", {COPY_RECORD: None, THRESHOLD_PERCENT: "40"}, "User:ops")]
+        assert told(it) == [("set", "sg", {COPY_RECORD: None, THRESHOLD_PERCENT: "40"}, "User:ops")]
         assert await alter(it, ALTER, version, resource("sg", (LOCKS, SET, "1"))) == [("sg", 0, None)]
-        assert dict(it.state("sg").values) == {}
+        assert dict(it.groups.states.of("sg").values) == {}
 
 
 async def test_ours_are_deleted_again() -> None:
     async with scene() as it:
         it.play()
-        it.set("sg", {COPY_RECORD: "true"})
+        it.groups.set("sg", {COPY_RECORD: "true"})
         assert await change(it, (COPY_RECORD, DELETE, None)) == (0, None)
-        assert it.applied() == [("set", "sg", {COPY_RECORD: None}, "User:ops")]
+        assert told(it) == [("set", "sg", {COPY_RECORD: None}, "User:ops")]
         assert await change(it, (COPY_RECORD, DELETE, None)) == (0, None), "twice is no error, as at a broker"
 
 
@@ -239,14 +247,14 @@ async def test_a_step_is_told_with_its_reason_and_by_whom(name: str, word: str) 
     async with scene() as it:
         it.play()
         assert await change(it, (COPY_RECORD, SET, "true"), (name, SET, "deploy")) == (0, None)
-        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops"), (word, "sg", "deploy", "User:ops")]
+        assert told(it) == [("set", "sg", {COPY_RECORD: "true"}, "User:ops"), (word, "sg", "deploy", "User:ops")]
 
 
 async def test_who_cannot_be_told_is_unknown() -> None:
     async with scene(principal=None) as it:
         it.play()
         await change(it, (PAUSE, SET, "deploy"))
-        assert it.applied() == [("pause", "sg", "deploy", "unknown")]
+        assert told(it) == [("pause", "sg", "deploy", "unknown")]
 
 
 async def test_a_large_request_with_ours_is_handled_too() -> None:
@@ -257,7 +265,7 @@ async def test_a_large_request_with_ours_is_handled_too() -> None:
         assert len(results) == 2001
         assert results[0] == ("sg", 0, None)
         assert {code for _, code, _ in results} == {0}
-        assert len(it.applied()) == 1
+        assert len(told(it)) == 1
 
 
 # --- the limit ------------------------------------------------------------------------------------------------------
@@ -267,10 +275,10 @@ async def test_a_large_request_with_ours_is_handled_too() -> None:
 async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(version: int) -> None:
     async with scene() as it:
         it.play()
-        it.set("sg", {DLQ_TOPIC: "dlq.there"})
+        it.groups.set("sg", {DLQ_TOPIC: "dlq.there"})
         wanted = resource("sg", (LIMIT, SET, "7"), (LOCKS, SET, "1"))
         assert await alter(it, INCREMENTAL, version, wanted) == [("sg", 0, None)]
-        assert it.applied() == [("set", "sg", {LIMIT: "7"}, "User:ops")]
+        assert told(it) == [("set", "sg", {LIMIT: "7"}, "User:ops")]
         assert asked(it) == [("alter", True, [[LOCKS, LIMIT]]), ("alter", False, [[LOCKS]])], "it is only tried"
 
 
@@ -278,12 +286,12 @@ async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(versi
 async def test_a_limit_that_the_broker_would_refuse_is_refused_in_its_words(operation: int) -> None:
     async with scene() as it:
         it.play()
-        it.set("sg", {DLQ_TOPIC: "dlq.there"})
+        it.groups.set("sg", {DLQ_TOPIC: "dlq.there"})
         code, text = await change(it, (LIMIT, operation, "11"))
         assert code == 40
         assert text is not None
         assert text.startswith("share.delivery.count.limit must be" if operation == SET else "Can't APPEND")
-        assert it.applied() == []
+        assert told(it) == []
 
 
 async def test_a_limit_comes_and_goes_with_the_topic() -> None:
@@ -291,7 +299,7 @@ async def test_a_limit_comes_and_goes_with_the_topic() -> None:
         it.play()
         assert await change(it, (LIMIT, SET, "7"), (DLQ_TOPIC, SET, "dlq.there")) == (0, None)
         assert await change(it, (LIMIT, SET, "6"), (DLQ_TOPIC, DELETE, None)) == (0, None)
-        assert [words[2] for words in it.applied()] == [
+        assert [words[2] for words in told(it)] == [
             {LIMIT: "7", DLQ_TOPIC: "dlq.there"},
             {LIMIT: "6", DLQ_TOPIC: None},
         ]
@@ -316,7 +324,7 @@ async def test_whoever_may_not_change_the_group_changes_nothing_and_learns_nothi
             for validate_only in (False, True):
                 refused = await alter(it, key, version, resource("sg", *configs), validate_only=validate_only)
                 assert refused == [("sg", 30, DENIED)]
-        assert it.applied() == []
+        assert told(it) == []
         assert all(is_tried for word, is_tried, _ in asked(it) if word == "alter")
         assert "topics" not in [word for word, _, _ in asked(it)]
 
@@ -329,7 +337,7 @@ async def test_rights_are_asked_for_each_group(key: int, version: int) -> None:
         groups = [resource(group, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) for group in "abc"]
         results = await alter(it, key, version, *groups)
         assert results == [("a", 0, None), ("b", 30, DENIED), ("c", 0, None)]
-        assert [words[1] for words in it.applied()] == ["a", "c"]
+        assert [words[1] for words in told(it)] == ["a", "c"]
         assert asked(it)[-1] == ("alter", False, [[LOCKS], [LOCKS]])
 
 
@@ -347,7 +355,7 @@ async def test_what_the_broker_refuses_is_refused_whole(configs: list[Asked], co
     async with scene() as it:
         it.play()
         assert await change(it, *configs) == (code, text)
-        assert it.applied() == []
+        assert told(it) == []
         assert [is_tried for _, is_tried, _ in asked(it)] == [True]
 
 
@@ -370,7 +378,7 @@ async def test_one_bad_value_refuses_the_whole_resource_and_nothing_of_it_is_tak
             40,
             f"Invalid value 101 for configuration {THRESHOLD_PERCENT}: Value must be no more than 100",
         )
-        assert it.applied() == []
+        assert told(it) == []
         assert [is_tried for _, is_tried, _ in asked(it)] == [True]
 
 
@@ -379,16 +387,17 @@ async def test_ours_are_not_set_when_the_broker_does_not_take_its_part_after_all
         it.play()
         it.rules.fails = {"sg"}
         assert await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) == (7, None)
-        assert it.applied() == []
+        assert told(it) == []
 
 
 async def test_the_breaker_needs_the_pause() -> None:
-    async with scene(pause_enable=False) as it:
+    async with scene() as it:
         it.play()
+        it.groups.rules = type(it.groups.rules)(pause_enable=False)
         code, text = await change(it, (BREAKER_ENABLE, SET, "true"))
         assert code == 40
         assert "KIP-1249" in (text or "")
-        assert it.applied() == []
+        assert told(it) == []
 
 
 # --- the dead-letter topic ------------------------------------------------------------------------------------------
@@ -420,7 +429,7 @@ async def test_a_dead_letter_topic_needs_the_callers_own_write(
         answer = await change(it, (DLQ_TOPIC, SET, topic), (LOCKS, SET, "1"), validate_only=validate_only)
         assert answer[0] == code
         wanted = [("set", "sg", {DLQ_TOPIC: topic}, "User:ops")] if code == 0 and not validate_only else []
-        assert it.applied() == wanted
+        assert told(it) == wanted
         assert (("alter", False, [[LOCKS]]) in asked(it)) is bool(wanted)
 
 
@@ -448,7 +457,7 @@ async def test_to_take_a_topic_away_needs_no_right_on_it() -> None:
     async with scene() as it:
         it.play()
         it.rules.hidden = {"dlq.there"}
-        it.set("sg", {DLQ_TOPIC: "dlq.there"})
+        it.groups.set("sg", {DLQ_TOPIC: "dlq.there"})
         assert await change(it, (DLQ_TOPIC, DELETE, None)) == (0, None)
         assert "topics" not in [word for word, _, _ in asked(it)]
 
@@ -458,7 +467,8 @@ async def test_to_take_a_topic_away_needs_no_right_on_it() -> None:
 
 @every_version
 async def test_until_the_groups_are_known_a_client_is_told_to_come_again(key: int, version: int) -> None:
-    async with scene(opens=asyncio.Event()) as it:
+    async with scene() as it:
+        it.groups.is_ready = False
         results = await alter(
             it,
             key,
@@ -473,7 +483,8 @@ async def test_until_the_groups_are_known_a_client_is_told_to_come_again(key: in
 
 @every_version
 async def test_until_the_groups_are_known_what_cannot_be_ours_passes(key: int, version: int) -> None:
-    async with scene(opens=asyncio.Event()) as it:
+    async with scene() as it:
+        it.groups.is_ready = False
         await it.passes(key, version, altering(key, resource("foreign", (COPY_RECORD, SET, "true"))))
         await it.passes(key, version, altering(key, resource("topic", (LIMIT, SET, "1"), kind=TOPIC)))
         if key == INCREMENTAL:
@@ -483,11 +494,11 @@ async def test_until_the_groups_are_known_what_cannot_be_ours_passes(key: int, v
 async def test_what_could_not_be_written_is_an_error_that_says_so() -> None:
     async with scene() as it:
         it.play()
-        it.kafka.is_away = True
+        it.groups.away = True
         code, text = await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1"))
         assert code == 15
         assert "the topic is away" in (text or "")
-        it.kafka.is_away = False
+        it.groups.away = False
         assert await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) == (0, None)
 
 
@@ -497,9 +508,9 @@ async def test_too_many_groups_at_once_are_refused_before_anything_is_done() -> 
         groups = [resource(f"g{i}", (COPY_RECORD, SET, "true")) for i in range(257)]
         results = await alter(it, INCREMENTAL, 1, *groups)
         assert {code for _, code, _ in results} == {42}
-        assert (it.rules.asked, it.applied()) == ([], [])
+        assert (it.rules.asked, told(it)) == ([], [])
         assert {code for _, code, _ in await alter(it, INCREMENTAL, 1, *groups[:256])} == {0}
-        assert len(it.applied()) == 256
+        assert len(told(it)) == 256
 
 
 async def test_a_client_that_goes_away_before_the_broker_has_spoken_changes_nothing() -> None:
@@ -509,21 +520,21 @@ async def test_a_client_that_goes_away_before_the_broker_has_spoken_changes_noth
         assert tried.key == INCREMENTAL
         it.client.reset()
         await until(lambda: bool(it.stage.ended))
-        assert (it.kafka.is_deciding, it.applied()) == (False, [])
+        assert (it.groups.is_setting, told(it)) == (False, [])
 
 
 async def test_what_the_broker_has_taken_is_seen_through_when_the_client_goes_away() -> None:
     async with scene() as it:
         it.play()
-        it.kafka.goes_on.clear()
+        it.groups.goes_on.clear()
         message = altering(INCREMENTAL, resource("sg", (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")))
         await it.client.send(request(INCREMENTAL, 1, message))
-        await until(lambda: it.kafka.is_deciding)
+        await until(lambda: it.groups.is_setting)
         it.client.reset()
         await until(lambda: bool(it.stage.ended))
-        it.kafka.goes_on.set()
-        await until(lambda: bool(it.applied()))
-        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+        it.groups.goes_on.set()
+        await until(lambda: bool(told(it)))
+        assert told(it) == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
 
 
 async def test_bytes_that_are_no_request_end_the_connection() -> None:

@@ -3,12 +3,13 @@
 orders-app counts orders by customer. At 11:00 it came, at 12:30 it got another filter; old-app went at 11:30.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 
-from headgate.tables.definition import Table
-from headgate.tables.registry import all_tables
+from headgate.tables.definitions import TABLES
+from headgate.tables.table import Table
 from headgate.tables.writer import TableWriter
 
 Row = dict[str, object]
@@ -16,46 +17,39 @@ Row = dict[str, object]
 NINE, ELEVEN, HALF_PAST_ELEVEN, HALF_PAST_TWELVE = 1794733200000, 1794740400000, 1794742200000, 1794745800000
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 REPARTITION = "orders-app-by-customer-repartition"
-
-
-def version(app: str, digest: str) -> Row:
-    return {
-        "cluster_id": CLUSTER,
-        "app_id": app,
-        "incarnation": "9f2c",
-        "epoch": 0,
-        "hash": f"sha256:{digest}",
-        "provenance": "pushed",
-    }
-
-
-def held(start: tuple[int, int], end: tuple[int, int] | None = None) -> Row:
-    valid_to, ended_at = (None, None) if end is None else end
-    return {"valid_from": start[0], "valid_to": valid_to, "at": start[1], "ended_at": ended_at, "is_historic": False}
+ORDERS_ID = "Yl8yUgEGQ8-3nUUGLFGGsA"
+AS_BEFORE = "the table is as it was before this batch"
 
 
 # Offset and time: old-app came, orders-app came, old-app went, orders-app changed.
 _OLD_CAME, _CAME, _OLD_WENT, _CHANGED = (0, NINE), (1, ELEVEN), (2, HALF_PAST_ELEVEN), (3, HALF_PAST_TWELVE)
+
+
+def _version(app: str, digest: str, start: tuple[int, int], end: tuple[int, int] | None = None) -> Row:
+    valid_to, ended_at = (None, None) if end is None else end
+    validity: Row = {"valid_from": start[0], "at": start[1], "valid_to": valid_to, "ended_at": ended_at}
+    version: Row = {"app_id": app, "incarnation": "9f2c", "hash": f"sha256:{digest}", "provenance": "pushed"}
+    return version | validity
+
+
 VERSIONS = [
-    (version("old-app", "00aa"), held(_OLD_CAME, _OLD_WENT)),
-    (version("orders-app", "ab12"), held(_CAME, _CHANGED)),
-    (version("orders-app", "cd34"), held(_CHANGED)),
+    _version("old-app", "00aa", _OLD_CAME, _OLD_WENT),
+    _version("orders-app", "ab12", _CAME, _CHANGED),
+    _version("orders-app", "cd34", _CHANGED),
 ]
 
 
-def _versions() -> list[Row]:
-    counts = {"member": "m-1", "process": "p-1", "subtopologies": 2, "nodes": 6, "global_stores": 0}
-    description = '{"subtopologies":[],"global_stores":[]}'
-    return [{**one, **counts, "description": description, **validity} for one, validity in VERSIONS]
+def _rows(names: str, rows: Iterable[tuple[object, ...]]) -> list[Row]:
+    return [dict(zip(names.split(), row, strict=True)) for row in rows]
 
 
-def _applications() -> list[Row]:
-    return [{**one, "kind": "streams", **validity} for one, validity in VERSIONS]
+def _each_version(rows: list[Row]) -> list[Row]:
+    return [version | row for version in VERSIONS[1:] for row in rows]
 
 
-def _nodes() -> list[Row]:
-    names = ("kind", "node", "subtopology", "topic_id", "is_internal")
-    nodes = [
+_NODES = _rows(
+    "kind node subtopology topic_id is_internal",
+    [
         ("source", "orders-in", "0", None, False),
         ("processor", "filter", "0", None, False),
         ("sink", "by-customer-out", "0", None, False),
@@ -63,21 +57,15 @@ def _nodes() -> list[Row]:
         ("processor", "count", "1", None, False),
         ("store", "counts", "1", None, False),
         ("sink", "totals-out", "1", None, False),
-        ("topic", "orders", None, "Yl8yUgEGQ8-3nUUGLFGGsA", False),
+        ("topic", "orders", None, ORDERS_ID, False),
         ("topic", REPARTITION, None, None, True),
         ("topic", "totals", None, None, False),
-    ]
-    return [
-        {**one, **dict(zip(names, node, strict=True)), "pattern": None, "is_global": False, **validity}
-        for one, validity in VERSIONS[1:]
-        for node in nodes
-    ]
-
-
-def _edges() -> list[Row]:
-    names = ("from_kind", "from_node", "to_kind", "to_node", "topic_id", "is_internal")
-    edges = [
-        ("topic", "orders", "source", "orders-in", "Yl8yUgEGQ8-3nUUGLFGGsA", False),
+    ],
+)
+_EDGES = _rows(
+    "from_kind from_node to_kind to_node topic_id is_internal",
+    [
+        ("topic", "orders", "source", "orders-in", ORDERS_ID, False),
         ("source", "orders-in", "processor", "filter", None, False),
         ("processor", "filter", "sink", "by-customer-out", None, False),
         ("sink", "by-customer-out", "topic", REPARTITION, None, True),
@@ -86,135 +74,85 @@ def _edges() -> list[Row]:
         ("processor", "count", "store", "counts", None, False),
         ("processor", "count", "sink", "totals-out", None, False),
         ("sink", "totals-out", "topic", "totals", None, False),
-    ]
-    return [
-        {**one, **dict(zip(names, edge, strict=True)), **validity} for one, validity in VERSIONS[1:] for edge in edges
-    ]
-
-
-def _app_io() -> list[Row]:
-    ends = {"in_topic": "orders", "in_topic_id": "Yl8yUgEGQ8-3nUUGLFGGsA", "out_topic": "totals", "out_topic_id": None}
-    return [{**one, "component": "0", **ends, **validity} for one, validity in VERSIONS[1:]]
-
-
-def _changes() -> list[Row]:
-    events = [
+    ],
+)
+_CHANGES = [
+    {"event_id": f"headgate.topologies/0/{offset}", "event": event, "subject": app, "offset": offset, "at": at}
+    for (offset, at), event, app in [
         (_OLD_CAME, "topology_added", "old-app"),
         (_CAME, "topology_added", "orders-app"),
         (_OLD_WENT, "topology_removed", "old-app"),
         (_CHANGED, "topology_changed", "orders-app"),
     ]
-    place: Row = {"topic": "headgate.topologies", "topic_id": None, "partition": 0}
-    return [
-        {
-            "cluster_id": CLUSTER,
-            "event_id": f"headgate.topologies/0/{offset}",
-            "event": event,
-            "subject_kind": "application",
-            "subject": app,
-            "by": None,
-            "detail": "{}",
-            **place,
-            "offset": offset,
-            "at": at,
-            "is_historic": False,
-        }
-        for (offset, at), event, app in events
-    ]
-
-
-def _activity_intervals() -> list[Row]:
-    names = ("seq", "actor_kind", "actor", "direction", "since", "bytes", "confidence")
-    seen = [
+]
+_ACTIVITY = _rows(
+    "seq actor_kind actor direction since bytes confidence",
+    [
         (811, "client", "shop", "write", NINE, 120_000, "likely"),
         (812, "connector", "src-b", "write", ELEVEN, 48_000, "certain"),
         (813, "streams", "orders-app", "read", ELEVEN, 47_500, "certain"),
         (814, "connector", "src-b", "write", ELEVEN + 60_000, 51_000, "certain"),
-    ]
-    same: Row = {"cluster_id": CLUSTER, "writer": "gw-a/0", "boot": "b1", "rule": "connector-client-id"}
-    topic: Row = {"topic": "orders", "topic_id": "Yl8yUgEGQ8-3nUUGLFGGsA", "records": None, "principal": None}
-    client: Row = {"client_id": "c", "group": None, "transactional_id": None, "host": "10.0.0.7"}
-    software: Row = {"software": "apache-kafka-java", "software_version": "4.3.1", "is_historic": False}
-    rows: list[Row] = []
-    for one in seen:
-        since = int(str(one[4]))
-        row = {**same, **dict(zip(names, one, strict=True)), **topic, **client, **software}
-        rows.append({**row, "until": since + 60_000, "at": since + 61_000})
-    return rows
+    ],
+)
+_DISPOSITIONS = _rows(
+    "seq second at accepted rejected by_delivery_count",
+    [
+        (1, ELEVEN // 1000, ELEVEN + 1000, 10, 0, '{"1":11}'),
+        (2, ELEVEN // 1000 + 1, ELEVEN + 2000, 8, 2, '{"1":9,"2":2}'),
+        (3, ELEVEN // 1000 + 2, ELEVEN + 3000, 9, 0, '{"1":10}'),
+    ],
+)
+_RUNS = _rows(
+    "run_id query state started_at at batch table problem",
+    [
+        (
+            "5b1d",
+            "facts",
+            "failed",
+            ELEVEN,
+            HALF_PAST_TWELVE,
+            2,
+            "changes",
+            "the disk is full: make room; " + AS_BEFORE,
+        ),
+        ("77c0", "facts", "done", ELEVEN, HALF_PAST_TWELVE, 3, None, None),
+    ],
+)
+_REJECTED = {"topic": "headgate.topologies", "offset": 4, "at": HALF_PAST_TWELVE, "key": "test"}
+_IO: Row = {"component": "0", "in_topic": "orders", "in_topic_id": ORDERS_ID, "out_topic": "totals"}
+_EMPTY: dict[pa.DataType, object] = {pa.string(): "", pa.bool_(): False}
 
 
-def _dispositions() -> list[Row]:
-    second = ELEVEN // 1000
-    same: Row = {"cluster_id": CLUSTER, "writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1"}
-    topic: Row = {"topic": "orders", "topic_id": "Yl8yUgEGQ8-3nUUGLFGGsA", "partition": 0, "generation": 4}
-    counts: Row = {"released": 1, "over_limit": 0, "write_timeouts": 0, "is_historic": False}
-    seconds = [
-        (1, second, 10, 0, '{"1":11}'),
-        (2, second + 1, 8, 2, '{"1":9,"2":2}'),
-        (3, second + 2, 9, 0, '{"1":10}'),
-    ]
-    return [
-        {
-            **same,
-            "seq": seq,
-            **topic,
-            **counts,
-            "second": at,
-            "accepted": accepted,
-            "rejected": rejected,
-            "dead_lettered": rejected,
-            "by_delivery_count": deliveries,
-            "at": at * 1000 + 1000,
-        }
-        for seq, at, accepted, rejected, deliveries in seconds
-    ]
-
-
-def _rejected_facts() -> list[Row]:
-    return [
-        {
-            "cluster_id": CLUSTER,
-            "topic": "headgate.topologies",
-            "topic_id": None,
-            "partition": 0,
-            "offset": 4,
-            "at": HALF_PAST_TWELVE,
-            "reason": "the key is no JSON list",
-            "key": "test",
-            "value_bytes": 5,
-            "is_historic": False,
-        }
-    ]
-
-
-def _pipeline_runs() -> list[Row]:
-    mend = "the disk is full: make room; the table is as it was before this batch"
-    done: Row = {"state": "done", "batch": 3, "rows": 5, "rejected": 1, "lag": 0, "table": None, "problem": None}
-    failed: Row = {"state": "failed", "batch": 2, "rows": 3, "rejected": 0, "lag": 2, "table": "changes"}
-    times: Row = {"started_at": ELEVEN, "ended_at": HALF_PAST_TWELVE, "at": HALF_PAST_TWELVE, "batch_ms": 812}
-    return [
-        {"cluster_id": CLUSTER, "run_id": "5b1d", "query": "facts", **times, **failed, "problem": mend},
-        {"cluster_id": CLUSTER, "run_id": "77c0", "query": "facts", **times, **done},
-    ]
+def _whole(name: str, rows: list[Row]) -> list[Row]:
+    """The rows with all columns of the table: null where that is possible, else empty."""
+    columns = TABLES[name].columns
+    empty: Row = {one.name: None if one.nullable else _EMPTY.get(one.type, 0) for one in columns}
+    return [empty | {"cluster_id": CLUSTER} | row for row in rows]
 
 
 ROWS = {
-    "activity_intervals": _activity_intervals,
-    "app_io": _app_io,
-    "applications": _applications,
-    "changes": _changes,
-    "dispositions": _dispositions,
-    "pipeline_runs": _pipeline_runs,
-    "rejected_facts": _rejected_facts,
-    "topology_edges": _edges,
-    "topology_nodes": _nodes,
-    "topology_versions": _versions,
+    name: _whole(name, rows)
+    for name, rows in {
+        "activity_intervals": [{"writer": "gw-a/0", "boot": "b1", "topic": "orders"} | row for row in _ACTIVITY],
+        "app_io": _each_version([_IO]),
+        "applications": [row | {"kind": "streams"} for row in VERSIONS],
+        "changes": _CHANGES,
+        "dispositions": [
+            {"writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1", "topic": "orders"} | row
+            for row in _DISPOSITIONS
+        ],
+        "pipeline_runs": _RUNS,
+        "rejected_facts": [_REJECTED | {"reason": "the key is no JSON list"}],
+        "topology_edges": _each_version(_EDGES),
+        "topology_nodes": _each_version(_NODES),
+        "topology_versions": VERSIONS,
+    }.items()
 }
 
 
 def write_estate(root: Path) -> None:
     for name, rows in ROWS.items():
-        write(root, all_tables()[name], rows())
+        write(root, TABLES[name], rows)
 
 
 def write(root: Path, table: Table, rows: list[Row], number: int = 0) -> None:

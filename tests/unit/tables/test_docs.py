@@ -2,13 +2,16 @@
 
 import re
 import shlex
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headgate.cli.main import main
-from headgate.tables.definition import Table, meaning
-from headgate.tables.registry import all_tables
+from headgate.tables.definitions import TABLES
+from headgate.tables.table import Table, meaning, time_unit
 from tests.unit.tables.estate import write_estate
 
 DOC = (Path(__file__).parents[3] / "docs" / "tables.md").read_text("utf-8")
@@ -16,7 +19,7 @@ SECTIONS = {
     match[1]: match[2] for match in re.finditer(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", DOC, flags=re.MULTILINE | re.DOTALL)
 }
 TYPES = {"string": "text", "int32": "32-bit number", "int64": "64-bit number", "bool": "true or false"}
-each_table = pytest.mark.parametrize("table", all_tables().values(), ids=lambda table: table.name)
+each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +30,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_table_has_its_section() -> None:
-    assert set(SECTIONS) == set(all_tables())
+    assert set(SECTIONS) == set(TABLES)
 
 
 @each_table
 def test_columns_are_those_of_the_definition(table: Table) -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", SECTIONS[table.name], flags=re.MULTILINE)
     assert rows == [
-        (field.name, TYPES[str(field.type)] + (", or null" if field.nullable else ""), meaning(field))
-        for field in table.columns
+        (column.name, type_words(column) + (", or null" if column.nullable else ""), meaning(column))
+        for column in table.columns
     ]
+
+
+def type_words(column: pa.Field) -> str:
+    unit = time_unit(column)
+    return f"epoch {unit}" if unit else TYPES[str(column.type)]
 
 
 @each_table
@@ -48,6 +56,16 @@ def test_description_key_and_question_are_those_of_the_definition(table: Table) 
     assert f"**{table.question}**" in section
 
 
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("utc")
 @each_table
 def test_the_answer_is_what_the_command_prints(
     table: Table, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.tables.definition import Table
 from headgate.tables.reader import TableReader
+from headgate.tables.table import Table
 from headgate.tables.writer import TableWriter
 from tests.unit.tables.things import SORTED_THINGS, THINGS, Key, Row, batch, key_of, thing
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlatformError, UsageError
-from headgate.tables.definition import Table, text
+from headgate.tables.definitions import HISTORIC, VALIDITY
 from headgate.tables.reader import AsOf, AtOffset, AtTime, Condition, Now, Rows, TableReader
-from headgate.tables.shared_columns import HISTORIC, VALIDITY
 from headgate.tables.storage import TableError
+from headgate.tables.table import Table, text
 from headgate.tables.writer import TableWriter
 from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
 
@@ -102,14 +102,14 @@ def test_values_are_values_and_never_sql(tmp_path: Path, table: Table, value: st
     ("condition", "words"),
     [
         (Condition("name; DROP", "=", "a"), "things has no column 'name; DROP'; its columns are: cluster_id, name,"),
-        (Condition("name", "= 1 OR", "a"), "is no comparison"),  # type: ignore[arg-type]
-        (Condition("name", "=", 1), "1 is no value for the column name of things"),
-        (Condition("part", "=", True), "True is no value for the column part"),
-        (Condition("part", "=", "1"), "'1' is no value for the column part"),
-        (Condition("is_old", "=", 1), "1 is no value for the column is_old"),
+        (Condition("name", "= 1 OR", "a"), "is not a comparison"),  # type: ignore[arg-type]
+        (Condition("name", "=", 1), "1 is not a value of the column name of things"),
+        (Condition("part", "=", True), "True is not a value of the column part"),
+        (Condition("part", "=", "1"), "'1' is not a value of the column part"),
+        (Condition("is_old", "=", 1), "1 is not a value of the column is_old"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(root: Path, condition: Condition, words: str) -> None:
+def test_an_invalid_condition_is_refused(root: Path, condition: Condition, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         TableReader(root).rows(THINGS, where=[condition])
 
@@ -119,7 +119,7 @@ def test_a_column_that_is_not_there_cannot_be_asked_for(root: Path) -> None:
         TableReader(root).rows(THINGS, columns=["1"])
 
 
-def test_a_question_of_one_bucket_reads_one_bucket(root: Path) -> None:
+def test_a_query_of_one_bucket_reads_one_bucket(root: Path) -> None:
     """The other buckets' files are away, and nobody misses them."""
     kept = SORTED_THINGS.bucket(("c", "a"))
     for number in set(range(4)) - {kept}:
@@ -227,7 +227,7 @@ def test_a_folder_that_is_no_table_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "things" / "a.parquet").write_text("x")
     (tmp_path / "sorted_things").write_text("x")
     for table in (THINGS, SORTED_THINGS):
-        with pytest.raises(TableError, match=r"this is no Delta table: move it away"):
+        with pytest.raises(TableError, match=r"not a Delta table: move it away"):
             TableReader(tmp_path).rows(table)
 
 
@@ -310,8 +310,8 @@ def test_threads_share_a_reader(root: Path) -> None:
     assert counts == [3] * 80
 
 
-def test_a_question_that_needs_more_memory_is_an_error(root: Path) -> None:
-    with pytest.raises(PlatformError, match="things: the question cannot be answered: Out of Memory"):
+def test_a_query_that_needs_more_memory_is_an_error(root: Path) -> None:
+    with pytest.raises(PlatformError, match="things: the query failed: Out of Memory"):
         TableReader(root, memory_mb=1).rows(THINGS)
 
 

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from headgate.base.errors import HeadgateError, PlatformError, UsageError
-from headgate.tables.definition import Table, text, whole
+from headgate.base.errors import PlatformError, UsageError
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableError
+from headgate.tables.table import Table, text, whole
 from headgate.tables.writer import Optimized, TableWriter, Written
 from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
 
@@ -24,15 +24,6 @@ both = pytest.mark.parametrize("table", [THINGS, SORTED_THINGS], ids=["flat", "b
 
 def stored(root: Path, table: Table = THINGS) -> list[Row]:
     return list(TableReader(root).rows(table).rows)
-
-
-@both
-def test_rows_are_replaced_by_key(tmp_path: Path, table: Table) -> None:
-    writer = TableWriter(tmp_path, table)
-    first = [thing("a"), thing("b", size=None), thing("b", part=1)]
-    assert writer.upsert(batch(first), query="q", batch=0) == Written(rows=3, version=1)
-    assert writer.upsert(batch([thing("b", size=5, by="me"), thing("c")]), query="q", batch=1).rows == 2
-    assert stored(tmp_path, table) == [thing("a"), thing("b", size=5, by="me"), thing("b", part=1), thing("c")]
 
 
 @both
@@ -99,15 +90,6 @@ def test_another_query_has_batches_of_its_own(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, THINGS)
     writer.upsert(batch([thing("a")]), query="q", batch=3)
     assert writer.upsert(batch([thing("b")]), query="after a lost checkpoint", batch=0).rows == 1
-
-
-@both
-def test_a_batch_that_changes_nothing_commits_nothing(tmp_path: Path, table: Table) -> None:
-    writer = TableWriter(tmp_path, table)
-    rows = [thing("a", size=None), thing("b", by="me")]
-    version = writer.upsert(batch(rows), query="q", batch=0).version
-    assert writer.upsert(batch(reversed(rows)), query="q", batch=1) == Written(rows=0, version=version)
-    assert writer.upsert(batch([]), query="q", batch=2) == Written(rows=0, version=version)
 
 
 @both
@@ -264,7 +246,7 @@ def test_a_race_is_run_again_and_given_up_in_the_end(tmp_path: Path, monkeypatch
         raise CommitFailedError("another was quicker")
 
     monkeypatch.setattr(writer, "_merge", lose)
-    with pytest.raises(TableError, match="another process keeps writing this table"):
+    with pytest.raises(TableError, match="another process is writing this table"):
         writer.upsert(batch([thing()]), query="q", batch=0)
     assert len(lost) == 5
 
@@ -273,7 +255,7 @@ def test_a_table_that_goes_away_is_not_made_anew(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, THINGS)
     writer.upsert(batch([thing()]), query="q", batch=0)
     shutil.rmtree(tmp_path / "things")
-    with pytest.raises(TableError, match="was there and is gone"):
+    with pytest.raises(TableError, match="was deleted while it was written"):
         writer.upsert(batch([thing("b")]), query="q", batch=1)
     assert not (tmp_path / "things").exists()
 
@@ -344,14 +326,14 @@ def test_something_else_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "things" / "notes.txt").write_text("mine")
     writer = TableWriter(tmp_path, THINGS)
     for write in (writer.create, lambda: writer.replace_all(batch([thing()])), writer.optimize):
-        with pytest.raises(TableError, match="this is no Delta table: move it away"):
+        with pytest.raises(TableError, match="not a Delta table: move it away"):
             write()
     assert [file.name for file in (tmp_path / "things").iterdir()] == ["notes.txt"]
 
 
 def test_a_table_of_others_is_left_alone(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "things", pa.table({"a": [1]}))
-    with pytest.raises(TableError, match="schema version is none of ours"):
+    with pytest.raises(TableError, match="schema version is unknown"):
         TableWriter(tmp_path, THINGS).create()
 
 
@@ -371,7 +353,3 @@ def test_other_odd_paths_work(tmp_path: Path) -> None:
     root = tmp_path / "it's a 'pl\N{LATIN SMALL LETTER A WITH ACUTE}ce' +,=~!()"
     TableWriter(root, SORTED_THINGS).upsert(batch([thing()]), query="q", batch=0)
     assert stored(root, SORTED_THINGS) == [thing()]
-
-
-def test_errors_are_headgates() -> None:
-    assert issubclass(TableError, HeadgateError)

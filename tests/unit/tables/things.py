@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headgate.tables.definition import Table, flag, small, text, whole
+from headgate.tables.table import Table, flag, small, text, whole
 
 THINGS = Table(
     name="things",

@@ -1,0 +1,110 @@
+"""How each table is made of facts: `build(facts) -> rows`, from the DataFrame of `fact_rows.py` to the table's columns.
+
+A build never collects and never reads a table. A column `*topic_id` of an upserted table gets the topic's name here,
+and its id when it is written (`batches.TopicIds`); the facts of appended tables carry the ids themselves.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from headgate.facts import ActivityObserved, DispositionsCounted, EventHappened, Fact
+from headgate.facts.codec import spark_schema
+from headgate.pipeline import topology_builds as topologies
+from headgate.pipeline.fact_rows import DELETED, DESCRIBED, REJECTED
+from headgate.tables.definitions import ORIGIN, table_named
+from headgate.tables.table import Table
+
+_KEY_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """The build of one table; `kinds` are the facts that it is made of."""
+
+    table: Table
+    kinds: frozenset[str]
+    build: Callable[[DataFrame], DataFrame]
+
+    def rows(self, facts: DataFrame) -> DataFrame:
+        """The rows with exactly the table's columns, in their order."""
+        return self.build(facts).select(*self.table.columns.names)
+
+
+def build_activity_intervals(facts: DataFrame) -> DataFrame:
+    return _fact_columns(facts, ActivityObserved, table_named("activity_intervals"))
+
+
+def build_dispositions(facts: DataFrame) -> DataFrame:
+    rows = _fact_columns(facts, DispositionsCounted, table_named("dispositions"))
+    return rows.withColumn("by_delivery_count", sf.to_json("by_delivery_count"))
+
+
+def _fact_columns(facts: DataFrame, fact: type[Fact], table: Table) -> DataFrame:
+    """A row for each fact of this class; a fact without an origin is identified by its place in the topic."""
+    of_class = facts.where(sf.col("kind") == fact.__name__)
+    read = of_class.withColumn("fact", sf.from_json("fields", spark_schema(fact)))
+    writer, boot, seq = (sf.col(f"fact.{column.name}") for column in ORIGIN)
+    return read.select(
+        "cluster_id",
+        sf.coalesce(writer, sf.lit("")).alias("writer"),
+        sf.coalesce(boot, sf.concat_ws("/", "topic", "partition")).alias("boot"),
+        sf.coalesce(seq, "offset").alias("seq"),
+        "at",
+        sf.lit(False).alias("is_historic"),
+        *(sf.col(f"fact.{path}").alias(column.name) for path, column in table.facts.items()),
+    )
+
+
+def build_rejected_facts(facts: DataFrame) -> DataFrame:
+    return (
+        facts.where(sf.col("kind") == REJECTED)
+        .withColumn("at", sf.col("recorded_at"))
+        .withColumn("key", sf.substring("key", 1, _KEY_CHARACTERS))
+        .withColumn("topic_id", sf.col("topic"))
+        .withColumn("is_historic", sf.lit(False))
+    )
+
+
+def build_changes(facts: DataFrame) -> DataFrame:
+    rows = topologies.topology_changes(facts).unionByName(_events(facts))
+    return rows.withColumn("topic_id", sf.col("topic")).withColumn("is_historic", sf.lit(False))
+
+
+def _events(facts: DataFrame) -> DataFrame:
+    """One row for each id, from the last copy: a later batch would leave that one too."""
+    happened = facts.where(sf.col("kind") == EventHappened.__name__)
+    of_id = Window.partitionBy("cluster_id", "event_id").orderBy(sf.desc("offset"), sf.desc("partition"))
+    own = ("event", "subject_kind", "subject", "by", "detail")
+    return (
+        happened.withColumn("fact", sf.from_json("fields", spark_schema(EventHappened)))
+        .select(
+            "cluster_id",
+            sf.col("fact.id").alias("event_id"),
+            *(f"fact.{name}" for name in own),
+            *("topic", "partition", "offset", "at"),
+        )
+        .withColumn("copy", sf.row_number().over(of_id))
+        .where(sf.col("copy") == 1)
+        .drop("copy")
+    )
+
+
+_TOPOLOGY = (DESCRIBED, DELETED)
+_BUILDS: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = {
+    "activity_intervals": (build_activity_intervals, (ActivityObserved.__name__,)),
+    "app_io": (topologies.build_app_io, _TOPOLOGY),
+    "applications": (topologies.build_applications, _TOPOLOGY),
+    "changes": (build_changes, (*_TOPOLOGY, EventHappened.__name__)),
+    "dispositions": (build_dispositions, (DispositionsCounted.__name__,)),
+    "rejected_facts": (build_rejected_facts, (REJECTED,)),
+    "topology_edges": (topologies.build_topology_edges, _TOPOLOGY),
+    "topology_nodes": (topologies.build_topology_nodes, _TOPOLOGY),
+    "topology_versions": (topologies.build_topology_versions, _TOPOLOGY),
+}
+BUILDS = {
+    name: Build(table=table_named(name), kinds=frozenset(kinds), build=build)
+    for name, (build, kinds) in _BUILDS.items()
+}

@@ -1,0 +1,155 @@
+"""Records become rows of facts: the one DataFrame that every build starts from.
+
+`headgate.facts.decode` reads every record, on Spark's workers, so that the pipeline and the gateway agree on versions,
+bounds, and keys and values that must agree. No record can make it fail.
+
+A fact is one row (`SCHEMA`). Its common fields and those of a topology are columns; all others are in `fields`, a JSON
+object with the schema `spark_schema` of the fact. The text of a table is UTF-8, so a name that was not UTF-8 has its
+invalid bytes in backslash form; inside a description nothing is lost.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from headgate.facts import MAX_FACT_BYTES, Ended, Fact, Rejected, TopologyDeleted, TopologyDescribed, decode
+from headgate.facts.codec import fields_text
+from headgate.facts.json_form import dumps, loads
+from headgate.facts.topology import DESCRIPTION, Description
+from headgate.topologies.model.topology_graph import MAX_PAIRS
+
+DESCRIBED, DELETED, REJECTED = TopologyDescribed.__name__, TopologyDeleted.__name__, Rejected.__name__
+
+_TEXT, _WHOLE, _SMALL = pa.string(), pa.int64(), pa.int32()
+_COLUMNS = {
+    "topic": _TEXT,
+    "partition": _SMALL,
+    "offset": _WHOLE,
+    "recorded_at": _WHOLE,  # the record's timestamp
+    "key": _TEXT,
+    "value_bytes": _WHOLE,
+    "kind": _TEXT,  # the fact's class, or Rejected
+    "reason": _TEXT,  # of a rejection
+    "cluster_id": _TEXT,
+    "at": _WHOLE,
+    "name": _TEXT,  # the group, the plan, the subject
+    "incarnation": _TEXT,
+    "epoch": _SMALL,
+    "hash": _TEXT,
+    "provenance": _TEXT,
+    "member": _TEXT,
+    "process": _TEXT,
+    "description": _TEXT,
+    "fields": _TEXT,
+    "weight": _WHOLE,  # about how many bytes its rows take
+    "earlier": pa.bool_(),  # from an earlier batch; repeated because this batch ends it
+}
+ARROW_SCHEMA = pa.schema(list(_COLUMNS.items()))
+SCHEMA = from_arrow_schema(ARROW_SCHEMA)
+_NAMES = ("group", "plan", "subject")
+_VERSION_TEXTS = ("incarnation", "hash", "provenance", "member", "process")
+_ROW_BYTES = 300  # of a row's columns other than names: numbers, hashes, kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """`cluster` is used for facts that name none; `max_bytes` bounds a topic's records, by the topic's suffix."""
+
+    prefix: str
+    cluster: str
+    max_bytes: Mapping[str, int]
+
+
+def read_facts(records: DataFrame, settings: ReadSettings) -> DataFrame:
+    """Records of Spark's Kafka source as facts."""
+    recorded_at = sf.unix_millis("timestamp").alias("recorded_at")
+    needed = records.select("topic", "partition", "offset", recorded_at, "key", "value")
+    # A task needs a Python process: as many as can run at once, not one for each partition.
+    at_once = records.sparkSession.sparkContext.defaultParallelism
+    return needed.coalesce(at_once).mapInArrow(_reader(settings), SCHEMA)
+
+
+def _reader(settings: ReadSettings) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [fact_row(record, settings) for record in batch.to_pylist()]
+            # Column by column: from rows it takes four times as long.
+            columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in ARROW_SCHEMA]
+            yield pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+    return read
+
+
+def fact_row(record: Mapping[str, Any], settings: ReadSettings) -> dict[str, Any]:
+    """One record of the Kafka source as a row of `SCHEMA`."""
+    suffix = record["topic"].removeprefix(settings.prefix)
+    key, value = record["key"], record["value"]
+    row: dict[str, Any] = {
+        "topic": record["topic"],
+        "partition": record["partition"],
+        "offset": record["offset"],
+        "recorded_at": record["recorded_at"],
+        "key": None if key is None else key.decode("utf-8", "backslashreplace"),
+        "value_bytes": None if value is None else len(value),
+        "weight": len(key or b"") + len(value or b""),
+        "earlier": False,
+    }
+    fact = decode(suffix, key, value, max_bytes=settings.max_bytes.get(suffix, MAX_FACT_BYTES))
+    if isinstance(fact, Rejected):
+        return row | {"kind": REJECTED, "reason": utf8_text(fact.reason), "cluster_id": settings.cluster}
+    return row | _columns(fact, settings.cluster, row["recorded_at"])
+
+
+def _columns(fact: Fact | Ended, cluster: str, recorded_at: int) -> dict[str, Any]:
+    named = next((getattr(fact, name) for name in _NAMES if hasattr(fact, name)), None)
+    columns = {"kind": type(fact).__name__, "cluster_id": cluster, "at": recorded_at, "name": _nullable_utf8(named)}
+    if isinstance(fact, Fact):
+        columns |= {"at": fact.at, "cluster_id": cluster if fact.cluster is None else utf8_text(fact.cluster)}
+    match fact:
+        case TopologyDescribed():
+            description = description_text(fact.description)
+            columns |= {
+                **{name: _nullable_utf8(getattr(fact, name)) for name in _VERSION_TEXTS},
+                "epoch": fact.epoch,
+                "description": description,
+                "weight": description_weight(description, fact.group),
+            }
+        case TopologyDeleted():
+            columns["incarnation"] = utf8_text(fact.incarnation)
+        case _:
+            columns["fields"] = fields_text(fact)
+    return columns
+
+
+def utf8_text(text: str) -> str:
+    """The text with lone surrogates in backslash form."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _nullable_utf8(text: str | None) -> str | None:
+    return None if text is None else utf8_text(text)
+
+
+def description_text(description: Description) -> str:
+    """The description as in a fact, with lone surrogates as JSON escapes."""
+    return dumps(DESCRIPTION.write(description)).decode("utf-8")
+
+
+def parse_description(text: str) -> Description:
+    read: Description = DESCRIPTION.read(loads(text.encode("utf-8")), "description")
+    return read
+
+
+def description_weight(description: str, name: str) -> int:
+    """About how many bytes the rows of a description take: each text in it may be a row with the application's name.
+
+    A pair of topics is a row too, and there are at most as many as texts times sinks.
+    """
+    texts, sinks = description.count('"') // 2, description.count('"type":"sink"')
+    rows = texts + min(texts * sinks, MAX_PAIRS)
+    return len(description) + rows * (_ROW_BYTES + len(name))

@@ -1,1 +1,0 @@
-"""One file a table, each with its `TABLE`. Adding a file here is adding a table."""
