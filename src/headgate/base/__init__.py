@@ -1,1 +1,1 @@
-"""The ground floor: errors, identifiers, time and log keys. Imports nothing of Headgate."""
+"""Errors, identifiers, clocks, background tasks and the log throttle. Imports no other part of Headgate."""

@@ -1,4 +1,4 @@
-"""Time, as an argument: everything that needs the time is handed a `Clock`.
+"""Time as an argument: code that needs the time gets a `Clock`.
 
 Durations are measured on the monotonic clock; epoch milliseconds are only for what people and other systems read.
 """

@@ -1,7 +1,7 @@
 """The root of Headgate's errors, split by who must act.
 
-One rule: the text says what is wrong, where, and what to do. It is translated once, at the edge: into a Kafka
-error code, an HTTP status or an exit code. A refusal by a rule is a value, never one of these.
+An error's text says what is wrong, where, and what to do. It is translated once, at the edge: into a Kafka error code,
+an HTTP status or an exit code. A rejection by a rule is a value, never one of these.
 """
 
 
@@ -18,7 +18,7 @@ class UsageError(HeadgateError):
 
 
 class WireError(HeadgateError):
-    """The peer sent bytes that no Kafka message has: its connection cannot go on."""
+    """The peer sent bytes that no Kafka message has: its connection must be closed."""
 
 
 class ClusterError(HeadgateError):

@@ -1,7 +1,6 @@
-"""Blocking work off the event loop, on a thread that nobody waits for when the process ends.
+"""Blocking work on a thread that does not delay the end of the process.
 
-`asyncio.to_thread` keeps the end of a process waiting for its threads; a call of a library that waits half a minute for
-a cluster that is away must not do that.
+The threads of `asyncio.to_thread` do: a library call that waits half a minute for a cluster that is down must not.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ T = TypeVar("T")
 
 
 async def off_loop(work: Callable[[], T]) -> T:
-    """What the work returns or raises; if the caller is cancelled it goes on, and nobody hears of it."""
+    """Await the result of `work`; if the caller is cancelled the work goes on, and its result is dropped."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -1,1 +1,1 @@
-"""Headgate's own dealings with real Kafka: the embedded cluster and the clients of any other."""
+"""Headgate's own Kafka clients: connections, group requests, readers and writers of its topics, leader election."""

@@ -1,7 +1,7 @@
 """Writing facts: an idempotent producer, its poll thread, and futures on the event loop.
 
-One rule: `write` returns when every replica in sync has the fact, and says where it lies; or it raises, and then the
-fact may be there all the same, because an answer can be lost. Who needs to know reads the topic.
+Invariant: `write` returns the position of a fact when every in-sync replica has it. If it raises, the fact may have
+been written all the same, because a response can be lost: a caller that needs to know reads the topic.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Fact)
 
 
 class FactNotWrittenError(ClusterError):
-    """`too_large`: the topic will never take it; otherwise it may be tried again."""
+    """A fact was not written. `too_large`: the topic will never accept it; otherwise it may be tried again."""
 
     def __init__(self, text: str, *, too_large: bool = False) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ class FactNotWrittenError(ClusterError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a record lies."""
+    """The position of a record."""
 
     topic: str
     partition: int
@@ -44,7 +44,11 @@ class Position:
 
 
 class PolledProducer:
-    """Used on one event loop; `on_fatal` is called on the thread. Once closed, `alive` raises an `error`."""
+    """A librdkafka producer and the thread that polls it, replaced after a fatal error.
+
+    Used on one event loop; `on_fatal` is called on the thread. Delivery callbacks come while the thread polls; for what
+    a replaced producer still held, `give_up` is called. Once closed, `alive` raises an `error`.
+    """
 
     def __init__(
         self,
@@ -70,13 +74,13 @@ class PolledProducer:
         return self._stop.is_set()
 
     def alive(self) -> Producer:
-        """The producer; a new one when the last met an error that it cannot get over."""
+        """The producer; a new one after a fatal error."""
         if self._stop.is_set():
             raise self._error("the writer is closed")
         if self._broken:
             self._broken = False
             self._producer = None
-            # Nobody polls the old one any more, so nobody would tell what became of what it took.
+            # The old one is not polled any more, so its delivery callbacks would never come.
             self._give_up()
         if self._producer is None:
             self._producer = Producer(self._settings)
@@ -132,7 +136,7 @@ class RecordWriter:
             queue__buffering__max__messages=_QUEUE_MESSAGES,
             queue__buffering__max__kbytes=max(_QUEUE_KIB, 2 * largest // 1024),
         )
-        broke = "the producer met an error that it cannot get over, and the fact may not be there"
+        broke = "the producer failed, and the fact may not have been written"
         self._producer = PolledProducer(
             producing, thread="headgate-facts", give_up=lambda: self._give_up(broke), error=FactNotWrittenError
         )
@@ -140,13 +144,13 @@ class RecordWriter:
         self._waiting: set[asyncio.Future[Position]] = set()
 
     async def append(self, topic: str, key: bytes, value: bytes | None) -> Position:
-        """Write it; a cancelled caller does not take it back."""
+        """Write a record; cancelling the caller does not undo it."""
         done: asyncio.Future[Position] = self._loop.create_future()
         on_delivery = _on_delivery(self._loop, done)
         try:
             self._producer.alive().produce(topic, key=key, value=value, on_delivery=on_delivery)
         except BufferError:
-            raise FactNotWrittenError("too many facts wait to be written: the cluster takes none") from None
+            raise FactNotWrittenError("too many facts are waiting to be written: the cluster accepts none") from None
         except KafkaException as failure:
             raise _not_written(failure.args[0], topic) from None
         self._waiting.add(done)
@@ -157,11 +161,11 @@ class RecordWriter:
             raise _not_written(failure.args[0], topic) from None
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
-        """Wait for what is on its way, then stop; what did not arrive in time raises in its `write`."""
+        """Wait for pending records, then stop; those that are not written in time raise in their `write`."""
         waiting = tuple(self._waiting)
         if waiting:
             await asyncio.wait(waiting, timeout=timeout_s)
-        self._give_up("the writer was closed before the fact was there")
+        self._give_up("the writer was closed before the fact was written")
         await self._producer.close()
 
     def _give_up(self, text: str) -> None:
@@ -192,7 +196,7 @@ class FactWriter(RecordWriter):
         return self._origin
 
     async def open(self, *suffixes: str, timeout_s: float = 10.0) -> None:
-        """Warm up: connect and learn where the topics are, so that the first fact does not wait for it."""
+        """Connect and read the metadata of the topics, so that the first fact does not wait for it."""
         producer = self._producer.alive()
         for suffix in suffixes:
             try:
@@ -201,31 +205,31 @@ class FactWriter(RecordWriter):
                 raise ClusterError(f"the topic {self._prefix}{suffix} cannot be reached: {reason(failure)}") from None
 
     def stamped(self, fact: F) -> F:
-        """The fact with the next number of this writer's."""
+        """The fact with the origin and the next sequence number of this writer."""
         origin, seq = self._origin, self._seq
         self._seq += 1
         return replace(fact, cluster=origin.cluster, writer=origin.writer, boot=origin.boot, seq=seq)
 
     def is_own(self, fact: Fact) -> bool:
-        """Whether this very process wrote it."""
+        """Whether this process wrote the fact."""
         return fact.writer == self._origin.writer and fact.boot == self._origin.boot
 
     async def write(self, fact: Fact | Ended) -> Position:
-        """Stamp, encode and write it; a cancelled caller does not take it back."""
+        """Stamp, encode and write a fact; cancelling the caller does not undo it."""
         written = self.stamped(fact) if isinstance(fact, Fact) else fact
         suffix, key, value = await _encoded(written)
         return await self.append(self._prefix + suffix, key, value)
 
 
 async def _encoded(fact: Fact | Ended) -> tuple[str, bytes, bytes | None]:
-    """A description of ten thousand nodes takes a while: not on the event loop."""
+    """Encode a fact; a description of ten thousand nodes takes long, so not on the event loop."""
     if hasattr(fact, "description"):
         return await asyncio.to_thread(encode, fact)
     return encode(fact)
 
 
 def _on_delivery(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[Position]") -> Any:
-    """The poll thread's call-back: the outcome goes to the loop, if there still is one."""
+    """The delivery callback: it hands the outcome from the poll thread to the event loop."""
 
     def settle(error: KafkaError | None, position: Position | None) -> None:
         if done.done():

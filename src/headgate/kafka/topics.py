@@ -1,6 +1,6 @@
-"""Headgate's own topics: how librdkafka reaches the cluster, and making the topics that are absent.
+"""Headgate's own topics: the settings of librdkafka clients, and creating the topics that do not exist.
 
-One rule: what exists is the operator's and is left as it is. Calls here block, so they run on a thread.
+Invariant: existing topics belong to the operator and are not changed. Functions that block run on a thread.
 """
 
 import re
@@ -24,7 +24,7 @@ from headgate.facts.topics import topic_specs
 
 log = structlog.get_logger()
 
-# What librdkafka says by itself on stderr is said by us where it matters.
+# librdkafka's own lines on standard error are switched off: our log reports each problem once.
 _QUIET: Mapping[str, Any] = {"log_level": 0, "log.connection.close": False}
 _CLIENT_ID = "headgate"
 _PAUSE_S = 0.05
@@ -40,7 +40,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Who writes facts: the cluster that they are about, the worker (`gw-a/0`), and one life of its process."""
+    """The writer of facts: its cluster, the worker (`gw-a/0`), and an id of this run of its process."""
 
     cluster: str | None
     writer: str
@@ -48,7 +48,7 @@ class Origin:
 
 
 def client_settings(upstream: UpstreamConfig) -> Settings:
-    """How librdkafka logs in as the service account of `[upstream]`; the password is read here and nowhere else."""
+    """The settings of a librdkafka client with the service account of `[upstream]`; the password is read here."""
     has_sasl = upstream.service_user is not None and upstream.service_mechanism != "none"
     settings: Settings = {
         "bootstrap.servers": ",".join(map(str, upstream.bootstrap)),
@@ -66,7 +66,7 @@ def client_settings(upstream: UpstreamConfig) -> Settings:
 
 
 def quiet(settings: Mapping[str, Any], **more: Any) -> Settings:
-    """A client's settings with ours; dots are written as double underscores."""
+    """A client's settings with Headgate's defaults; in names of arguments `__` stands for a dot."""
     return {
         **_QUIET,
         "client.id": _CLIENT_ID,
@@ -77,7 +77,7 @@ def quiet(settings: Mapping[str, Any], **more: Any) -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIdentity:
-    """What tells a topic from another of the same name, in this cluster or a later one."""
+    """The ids of a topic and its cluster, which differ for a topic that was created again."""
 
     cluster: str
     topic_id: str
@@ -91,7 +91,7 @@ async def ensure_topics(
     replication: int | None = None,
     timeout_s: float = 30.0,
 ) -> tuple[str, ...]:
-    """Create those of `facts/topics.py` that are absent, and name them; `ClusterError` says which could not be made."""
+    """Create the topics of `facts/topics.py` that do not exist, and return their names; else a `ClusterError`."""
     return await off_loop(lambda: _ensure(settings, prefix, max_bytes, replication, timeout_s))
 
 
@@ -114,19 +114,21 @@ def _ensure(
             )
             for spec in absent
         ]
-        for name, created in admin.create_topics(wanted, operation_timeout=timeout_s).items():
+        created = []
+        for name, creation in admin.create_topics(wanted, operation_timeout=timeout_s).items():
             try:
-                created.result(timeout_s)
+                creation.result(timeout_s)
+                created.append(name)
             except KafkaException as failure:
-                # Another worker was quicker.
+                # Otherwise another worker or feature has created it meanwhile.
                 if _code(failure) != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise ClusterError(
                         f"the topic {name} cannot be created: {reason(failure)}. Create it by hand as docs/facts.md "
                         "says, or let the service account create topics; `headgate doctor` prints the command"
                     ) from None
     except KafkaException as failure:
-        raise ClusterError(f"the cluster does not tell its topics: {reason(failure)}") from None
-    return tuple(spec.name for spec in absent)
+        raise ClusterError(f"the topics cannot be listed: {reason(failure)}") from None
+    return tuple(created)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,23 +140,23 @@ class TopicListing:
 
 
 def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> TopicListing:
-    """What is there now; it blocks. `ClusterError` when the cluster does not answer."""
+    """The topics that exist now; it blocks. `ClusterError` when the cluster does not respond."""
     try:
         metadata = AdminClient(quiet(settings)).list_topics(timeout=timeout_s)
     except KafkaException as failure:
-        raise ClusterError(f"the cluster does not tell its topics: {reason(failure)}") from None
+        raise ClusterError(f"the topics cannot be listed: {reason(failure)}") from None
     return TopicListing(cluster=metadata.cluster_id or "", topics=frozenset(metadata.topics))
 
 
 class TopicIdReader:
-    """Asks the cluster for the ids of topics, over one connection; its calls block."""
+    """Reads the ids of topics over one connection; its calls block."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._admin = AdminClient(quiet(settings))
 
     def ids(self, names: Collection[str], *, timeout_s: float = 10.0) -> dict[str, str]:
-        """The ids of those that are there and may be described; `ClusterError` when the cluster does not answer."""
-        # A name that no topic can have would fail the whole question.
+        """The ids of the topics that exist and may be described; `ClusterError` when the cluster does not respond."""
+        # A name that no topic can have would fail the whole request.
         possible = [name for name in names if _TOPIC_NAME.fullmatch(name) and name not in {".", ".."}]
         found: dict[str, str] = {}
         for start in range(0, len(possible), _NAMES_A_CALL):
@@ -164,27 +166,27 @@ class TopicIdReader:
                     found[name] = str(described.result(timeout_s).topic_id)
                 except KafkaException as failure:
                     if _code(failure) not in _NO_SUCH_TOPIC:
-                        raise ClusterError(f"the cluster does not tell ids of topics: {reason(failure)}") from None
+                        raise ClusterError(f"the ids of topics cannot be read: {reason(failure)}") from None
         return found
 
 
 async def ends(settings: Mapping[str, Any], topics: Collection[str], *, timeout_s: float = 10.0) -> dict[str, int]:
-    """Where the first partition of each topic ends now; `ClusterError` when it cannot be told."""
+    """The end offset of the first partition of each topic; `ClusterError` when it cannot be read."""
     return await off_loop(lambda: _ends(settings, topics, timeout_s))
 
 
 def _ends(settings: Mapping[str, Any], topics: Collection[str], timeout_s: float) -> dict[str, int]:
     wanted = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in topics}  # type: ignore[no-untyped-call]
-    admin = AdminClient(quiet(settings))  # with it go the answers that it waits for
+    admin = AdminClient(quiet(settings))  # its pending requests end with it
     try:
         found = admin.list_offsets(wanted, request_timeout=timeout_s)
         return {place.topic: told.result(2 * timeout_s).offset for place, told in found.items()}
     except KafkaException as failure:
-        raise ClusterError(f"the ends of {', '.join(topics)} cannot be told: {reason(failure)}") from None
+        raise ClusterError(f"the end offsets of {', '.join(topics)} cannot be read: {reason(failure)}") from None
 
 
 async def identify(settings: Mapping[str, Any], topic: str, *, timeout_s: float = 30.0) -> TopicIdentity:
-    """The ids of the cluster and of the topic; `ClusterError` when they cannot be had."""
+    """The ids of the cluster and of the topic; `ClusterError` when they cannot be read."""
     return await off_loop(lambda: _identify(settings, topic, timeout_s))
 
 
@@ -197,7 +199,7 @@ def _identify(settings: Mapping[str, Any], topic: str, timeout_s: float) -> Topi
             described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic]
             return TopicIdentity(cluster=metadata.cluster_id or "", topic_id=str(described.result(timeout_s).topic_id))
         except KafkaException as failure:
-            # A broker may not have heard yet of a topic that was made a moment ago.
+            # A broker may not know a topic yet that was created a moment ago.
             if _code(failure) != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > until:
                 raise ClusterError(f"the topic {topic} cannot be described: {reason(failure)}") from None
             time.sleep(_PAUSE_S)
@@ -209,7 +211,7 @@ def _code(failure: KafkaException) -> int | None:
 
 
 def reason(failure: KafkaException | KafkaError) -> str:
-    """Kafka's words for it, in one line."""
+    """The text and name of Kafka's error, in one line."""
     error = failure.args[0] if isinstance(failure, KafkaException) and failure.args else failure
     return f"{error.str()} ({error.name()})" if isinstance(error, KafkaError) else str(error)
 
