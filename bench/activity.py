@@ -316,12 +316,12 @@ def hold(clients: int, topics: int) -> list[str]:
     gc.collect()
     after = resident_mb(_own_pid())
     swept_s = _timed(tracker.sweep)
-    told = 0
+    encoded = 0
     began = time.perf_counter()
     while some := tracker.intervals.take(clock.monotonic(), 50):
         at = clock.epoch_ms()
-        told += len([encode_fact(_stamped(fact_of(one, at), told + place)) for place, one in enumerate(some)])
-    told_s = time.perf_counter() - began
+        encoded += len([encode_fact(_stamped(fact_of(one, at), encoded + place)) for place, one in enumerate(some)])
+    encoded_s = time.perf_counter() - began
     uses = clients * topics
     return [
         f"| {clients:,} clients x {topics} topics | |",
@@ -330,7 +330,7 @@ def hold(clients: int, topics: int) -> list[str]:
         f"| memory | {after - before:.0f} MB, {(after - before) * 1e6 / uses:.0f} bytes each |",
         f"| first sight of a use | {seen_s / uses * 1e6:.1f} us |",
         f"| setting the times of all of them, once a second at most | {swept_s:.2f} s |",
-        f"| facts encoded | {told:,}, {told / told_s:,.0f} a second |",
+        f"| facts encoded | {encoded:,}, {encoded / encoded_s:,.0f} a second |",
         f"| facts a second when all are in use, at the cap of 15 minutes | {uses / 900:,.0f} |",
     ]
 

@@ -71,9 +71,18 @@ class ActivityFacts:
 
 
 def line(fact: ActivityObserved) -> str:
-    who = fact.actor
-    told = (who.kind, who.name, who.rule, who.confidence, fact.direction, fact.topic, fact.bytes, fact.client_id)
-    return " ".join(map(str, told))
+    actor = fact.actor
+    parts = (
+        actor.kind,
+        actor.name,
+        actor.rule,
+        actor.confidence,
+        fact.direction,
+        fact.topic,
+        fact.bytes,
+        fact.client_id,
+    )
+    return " ".join(map(str, parts))
 
 
 def total(facts: Iterable[ActivityObserved]) -> int:

@@ -110,7 +110,7 @@ class ConnectStatusTopic:
         return found if found is not None or self._configs is None else self._configs.problem
 
     def is_deleted(self, connector: str) -> bool:
-        """Whether the config topic says so; always False without a config topic."""
+        """Whether its last record in the config topic is a tombstone; False without a config topic."""
         return connector in self._deleted
 
     async def record(self, used: TopicUsed) -> bool:

@@ -26,9 +26,11 @@ from headgate.base.tasks import retry
 from headgate.config.addresses import Address
 from headgate.facts import ActivityObserved, Actor, Fact
 from headgate.kafka.connections import Connections, Dialler
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from headgate.wire.messages.data import (
     LATEST,
+    ListedPartition,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -40,6 +42,7 @@ _MOST_PARTITIONS: Final = 50_000
 _PARTITIONS_PER_REQUEST: Final = 2000
 _FACTS_PER_WRITE: Final = 50
 _RETRY_S: Final = 10.0
+_NOT_KNOWN_YET: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _UNATTRIBUTED: Final = Actor(kind="unattributed", name="unattributed", rule="end-offsets", confidence="certain")
 
 _Partition = tuple[TopicKey, int]
@@ -99,18 +102,27 @@ def _fact(appended: RecordsAppended) -> ActivityObserved:
 
 
 async def read_end_offsets(dialler: Dialler, *, without_prefix: str) -> EndOffsets:
-    """The end offsets of all topics but internal ones and those whose names begin with the prefix."""
+    """The end offsets of all topics but internal ones and those whose names begin with the prefix.
+
+    The leader of a new partition may not know it yet. It is asked again, so that the partition has an end offset before
+    its first records arrive.
+    """
     async with Connections(dialler) as connections:
-        link = await connections.bootstrap()
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        metadata = await link.ask(request, lowest=12, highest=13)
-        topics, leaders, is_complete = _partitions(metadata, without_prefix)
-        for leader, partitions in leaders.items():
-            for first in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
-                some = partitions[first : first + _PARTITIONS_PER_REQUEST]
-                for (topic, partition), end in (await _list_offsets(connections, leader, some)).items():
-                    topics[topic][partition] = end
-        return EndOffsets(topics=topics, is_complete=is_complete)
+        delay = connections.retry_delay()
+        while True:
+            link = await connections.bootstrap()
+            request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            metadata = await link.ask(request, lowest=12, highest=13)
+            topics, leaders, is_complete = _partitions(metadata, without_prefix)
+            is_settled = True
+            for leader, partitions in leaders.items():
+                for first in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
+                    some = partitions[first : first + _PARTITIONS_PER_REQUEST]
+                    for (topic, partition), listed in (await _list_offsets(connections, leader, some)).items():
+                        topics[topic][partition] = None if listed.error_code else listed.offset
+                        is_settled = is_settled and listed.error_code not in _NOT_KNOWN_YET
+            if is_settled or not await delay.wait():
+                return EndOffsets(topics=topics, is_complete=is_complete)
 
 
 def _partitions(
@@ -139,8 +151,8 @@ def _partitions(
 
 async def _list_offsets(
     connections: Connections, leader: Address, partitions: Sequence[_Partition]
-) -> Mapping[_Partition, int]:
-    """The end offsets that this leader returned."""
+) -> Mapping[_Partition, ListedPartition]:
+    """What this leader returned; nothing if it does not answer."""
     keys = {topic.name: topic for topic, _ in partitions}
     asked: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for topic, partition in partitions:
@@ -153,9 +165,8 @@ async def _list_offsets(
     except ClusterError:
         return {}
     return {
-        (keys[topic.name], one.partition_index): one.offset
+        (keys[topic.name], one.partition_index): one
         for topic in response.topics
         if topic.name in keys
         for one in topic.partitions
-        if not one.error_code
     }

@@ -1,6 +1,6 @@
 """The topics that connectors used on the wire, from the records of `headgate.activity` whose actor is a connector.
 
-Only names are kept, and a bounded number of them: above the bound, new ones are dropped and `problem` says so. The
+Only names are kept, and a bounded number of them: above the bound, new ones are dropped, with a `problem`. The
 topic has a retention time; names that were read stay known until the process ends.
 """
 

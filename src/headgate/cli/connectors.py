@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
             return _compare(args, server)
 
 
-def _compare(args: argparse.Namespace, server: "_Server") -> int:
+def _compare(args: argparse.Namespace, server: "_RestServer") -> int:
     """Exit code 0 if Connect and the wire agree."""
     root, cluster = server.root()
     query = {"name": args.name} | ({"cluster": cluster} if cluster is not None else {})
@@ -127,7 +127,7 @@ def _token(file: Path | None, environment: Mapping[str, str]) -> str | None:
     return token or None
 
 
-def _server(url: str, token: str | None, ca: Path | None) -> "_Server":
+def _server(url: str, token: str | None, ca: Path | None) -> "_RestServer":
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -143,11 +143,11 @@ def _server(url: str, token: str | None, ca: Path | None) -> "_Server":
             raise UsageError(f"--tls-ca: {ca} cannot be used: {failure.strerror or failure}") from None
     elif token is not None and not is_loopback(parts.hostname):
         print("headgate: warning: the token is sent without encryption, use https", file=sys.stderr)
-    return _Server(parts=parts, port=port, token=token, tls=context)
+    return _RestServer(parts=parts, port=port, token=token, tls=context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Server:
+class _RestServer:
     """Opens a connection for each request; it follows no redirects and uses no proxy."""
 
     parts: SplitResult
@@ -159,12 +159,14 @@ class _Server:
     def url(self) -> str:
         return escaped(self.parts.geturl())
 
-    def root(self) -> "tuple[_Server, str | None]":
+    def root(self) -> "tuple[_RestServer, str | None]":
         """The root of headgate web, and the cluster if the URL names one."""
         before, found, cluster = self.parts.path.rstrip("/").rpartition("/connect/")
         if not found or "/" in cluster:
             return self, None
-        return _Server(parts=self.parts._replace(path=before), port=self.port, token=self.token, tls=self.tls), cluster
+        return _RestServer(
+            parts=self.parts._replace(path=before), port=self.port, token=self.token, tls=self.tls
+        ), cluster
 
     def ask(self, method: str, path: str) -> Any:
         """The JSON of a successful response; `HeadgateError` with the message of any other."""

@@ -18,7 +18,7 @@ from headgate.base.errors import UsageError
 from headgate.cli import logs
 from headgate.cli.waiting import Stopped
 from headgate.config import Config, load
-from headgate.web.tokens import Scope, add_token
+from headgate.web.tokens import TokenScope, add_token
 
 if TYPE_CHECKING:
     from headgate.web.server import WebServer
@@ -38,7 +38,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     token.add_argument("file", type=Path, metavar="FILE", help="tokens file (web.tokens_file)")
     token.add_argument("--name", required=True, help="name of the token, for example of its user")
-    token.add_argument("--scope", choices=list(Scope), default=Scope.READ, help="what the token allows (default: read)")
+    token.add_argument(
+        "--scope", choices=list(TokenScope), default=TokenScope.READ, help="what the token allows (default: read)"
+    )
     token.add_argument("--days", type=int, default=90, help="days until the token expires (default: 90)")
     token.set_defaults(run=create_token)
 
@@ -47,7 +49,7 @@ def create_token(args: argparse.Namespace) -> int:
     if not 1 <= args.days <= _MAX_DAYS:
         raise UsageError(f"--days must be from 1 to {_MAX_DAYS}")
     expires = datetime.now(UTC) + timedelta(days=args.days)
-    print(add_token(args.file, name=args.name, scope=Scope(args.scope), expires=expires))
+    print(add_token(args.file, name=args.name, scope=TokenScope(args.scope), expires=expires))
     return 0
 
 

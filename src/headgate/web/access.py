@@ -16,7 +16,7 @@ from fastapi import HTTPException, Request
 
 from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
-from headgate.web.tokens import Scope, find_token, read_tokens
+from headgate.web.tokens import TokenScope, find_token, read_tokens
 
 log = structlog.get_logger()
 
@@ -25,7 +25,7 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class AccessControl:
     """Its methods are dependencies of routes. They read a file, so they are not coroutines and run on a thread."""
 
     tokens_file: Path | None
@@ -34,15 +34,15 @@ class Access:
 
     def require_read(self, request: Request) -> None:
         if not self.is_read_open:
-            self._require(request, Scope.READ)
+            self._require(request, TokenScope.READ)
 
     def require_operate(self, request: Request) -> None:
         if self.tokens_file is not None:
-            self._require(request, Scope.OPERATE)
+            self._require(request, TokenScope.OPERATE)
         elif not is_local(request.client.host if request.client else "", request.headers):
             raise HTTPException(HTTPStatus.FORBIDDEN, "Without web.tokens_file only local clients may change anything")
 
-    def _require(self, request: Request, scope: Scope) -> None:
+    def _require(self, request: Request, scope: TokenScope) -> None:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not given.strip():
             raise HTTPException(

@@ -20,7 +20,7 @@ from headgate.activity.observed_connectors import ObservedConnectors
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import parse_host
 from headgate.web import index_page
-from headgate.web.access import Access
+from headgate.web.access import AccessControl
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
 
 
@@ -28,7 +28,7 @@ def make_application(
     *,
     clusters: Mapping[str, ConnectCluster],
     wire: ObservedConnectors | None,
-    access: Access,
+    access: AccessControl,
     allowed_hosts: Collection[str],
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched."""

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, HTTPException, Response
 
 from headgate.activity.connect_status_topic import ConnectStatusTopic
 from headgate.activity.observed_connectors import ObservedConnectors
-from headgate.web.access import Access
+from headgate.web.access import AccessControl
 
 _MOST_ROWS: Final = 10_000
 _TOPICS: Final = "/connectors/{name:path}/topics"
@@ -35,7 +35,7 @@ class ConnectCluster:
         return self.status
 
 
-def connect_router(clusters: Mapping[str, ConnectCluster], access: Access) -> APIRouter:
+def connect_router(clusters: Mapping[str, ConnectCluster], access: AccessControl) -> APIRouter:
     """The resources of Kafka Connect."""
     router = APIRouter()
 
@@ -65,7 +65,9 @@ def connect_router(clusters: Mapping[str, ConnectCluster], access: Access) -> AP
     return router
 
 
-def api_router(clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, access: Access) -> APIRouter:
+def api_router(
+    clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, access: AccessControl
+) -> APIRouter:
     """`/api/v1/connectors`: the topics of each connector in Connect and on the wire; null if they are not known.
 
     On the wire connectors have no cluster: those with the same name in two clusters share what was observed.

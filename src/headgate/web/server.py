@@ -20,7 +20,7 @@ from headgate.base.errors import PlatformError, UsageError
 from headgate.config.addresses import is_loopback, is_wildcard
 from headgate.config.model import Config
 from headgate.kafka.topics import client_settings
-from headgate.web.access import Access
+from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.tokens import read_tokens
@@ -32,7 +32,7 @@ _SHUTDOWN_S: Final = 5
 _BACKLOG: Final = 128
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """The command handles signals."""
 
     @contextlib.contextmanager
@@ -90,13 +90,15 @@ class WebServer:
         """Serve, inside of `listening`. `UsageError` if the certificate or the tokens file is not valid."""
         assert self._listener is not None
         web = self._config.web
-        access = Access(tokens_file=web.tokens_file, is_read_open=is_loopback(web.listen.host), clock=SystemClock())
+        access = AccessControl(
+            tokens_file=web.tokens_file, is_read_open=is_loopback(web.listen.host), clock=SystemClock()
+        )
         if web.tokens_file is not None:
             await asyncio.to_thread(read_tokens, web.tokens_file)
         application = make_application(
             clusters=self._clusters, wire=self._wire, access=access, allowed_hosts=web.allowed_hosts
         )
-        server = _Server(_settings(self._config, application))
+        server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
             for topic in self._status_topics.values():
                 await stack.enter_async_context(topic.running())

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     READ = "read"
     OPERATE = "operate"
 
@@ -43,11 +43,11 @@ class Token:
 
     name: str
     sha256: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     expires_ms: int
 
-    def may(self, scope: Scope) -> bool:
-        return scope in self.scopes or (scope is Scope.READ and Scope.OPERATE in self.scopes)
+    def may(self, scope: TokenScope) -> bool:
+        return scope in self.scopes or (scope is TokenScope.READ and TokenScope.OPERATE in self.scopes)
 
 
 def read_tokens(file: Path) -> tuple[Token, ...]:
@@ -78,14 +78,14 @@ def _token(name: str, table: Any) -> Token:
     digest, scopes, expires = table["sha256"], table["scopes"], table["expires"]
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
         raise UsageError(f"{where}.sha256 must be 64 hexadecimal digits in lower case")
-    if not isinstance(scopes, list) or not scopes or not all(scope in tuple(Scope) for scope in scopes):
-        raise UsageError(f"{where}.scopes must be a list of {', '.join(Scope)}")
+    if not isinstance(scopes, list) or not scopes or not all(scope in tuple(TokenScope) for scope in scopes):
+        raise UsageError(f"{where}.scopes must be a list of {', '.join(TokenScope)}")
     if not isinstance(expires, datetime) or expires.tzinfo is None:
         raise UsageError(f"{where}.expires must be a time with a time zone, such as 2027-02-13T00:00:00Z")
     return Token(
         name=name,
         sha256=digest,
-        scopes=frozenset(map(Scope, scopes)),
+        scopes=frozenset(map(TokenScope, scopes)),
         expires_ms=int(expires.timestamp() * 1000),
     )
 
@@ -100,7 +100,7 @@ def find_token(tokens: Iterable[Token], given: str, *, now_ms: int) -> Token | N
     return found
 
 
-def add_token(file: Path, *, name: str, scope: Scope, expires: datetime) -> str:
+def add_token(file: Path, *, name: str, scope: TokenScope, expires: datetime) -> str:
     """Append an entry to the file, which is created with mode 0600, and return the new token."""
     if not _NAME.fullmatch(name):
         raise UsageError("the name of a token must have 1 to 64 letters, digits, _ and -")

@@ -1,4 +1,4 @@
-"""Real clients through a gateway that watches: who used which topic, as `headgate.activity` has it."""
+"""Real clients through a gateway: the actors and topics in `headgate.activity`."""
 
 import asyncio
 import time
@@ -170,13 +170,13 @@ def test_all_bytes_of_a_producer_are_reported_and_about_as_many_records(
     config = cluster.client_config(bootstrap=gateway.bootstrap)
     produce({**config, "linger.ms": 5, "batch.num.messages": 50, "client.id": "much"}, topic, 2000)
     size = sum(len(f"value {number}") for number in range(2000))
-    # The first use is told at once, the rest when the producer closes; on a slow machine both are one.
+    # The first use is reported at once, the rest when the producer closes; on a slow machine both are one.
     by = time.monotonic() + _DEADLINE_S
-    while total(told := [one for one in facts.all if one.topic == topic]) < size:
+    while total(reported := [one for one in facts.all if one.topic == topic]) < size:
         assert time.monotonic() < by
         facts.poll()
-    records = sum(one.records or 0 for one in told)
-    assert total(told) < 4 * size
+    records = sum(one.records or 0 for one in reported)
+    assert total(reported) < 4 * size
     assert 1500 < records < 2500
 
 
@@ -188,16 +188,16 @@ def test_a_gateway_that_is_restarted_in_the_middle(
     producer.produce(topic, b"before")
     assert producer.flush(_DEADLINE_S) == 0
     before = facts.of(topic, "write")
-    producer.produce(topic, b"not told yet")
+    producer.produce(topic, b"not reported yet")
     assert producer.flush(_DEADLINE_S) == 0
     assert gateway.stop() == 0
     gateway.start()
     producer.produce(topic, b"after")
     assert producer.flush(_DEADLINE_S) == 0
-    told = facts.until(lambda one: one.topic == topic, 3)
-    assert {one.actor for one in told} == {before.actor}
-    assert len({one.boot for one in told}) == 2  # two lives of the gateway
-    assert {one.client_id for one in told} == {"patient"}
+    reported = facts.until(lambda one: one.topic == topic, 3)
+    assert {one.actor for one in reported} == {before.actor}
+    assert len({one.boot for one in reported}) == 2  # two lives of the gateway
+    assert {one.client_id for one in reported} == {"patient"}
 
 
 def test_nothing_was_lost_and_everything_could_be_read(gateway: GatewayProcess, facts: ActivityFacts) -> None:

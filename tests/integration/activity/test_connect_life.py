@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from headgate.activity.connect_status_topic import ConnectStatusTopic
 from headgate.activity.model.connect_records import TopicUsed, read_status, status_key, status_value
-from headgate.web.tokens import Scope, add_token
+from headgate.web.tokens import TokenScope, add_token
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster
 from tests.support.connect_worker import ConnectWorker, status_records
@@ -93,7 +93,7 @@ class Place:
 def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("connect")
     tokens, token_file = folder / "tokens.toml", folder / "token"
-    token = add_token(tokens, name="test", scope=Scope.OPERATE, expires=datetime.now(UTC) + timedelta(days=1))
+    token = add_token(tokens, name="test", scope=TokenScope.OPERATE, expires=datetime.now(UTC) + timedelta(days=1))
     token_file.write_text(token + "\n")
     with ExitStack() as stack:
         group = f"on-{uuid.uuid4().hex[:6]}"
@@ -169,7 +169,7 @@ def test_a_sink_of_several_tasks_with_a_pattern_and_a_router_in_front(place: Pla
     place.worker.put(source, file_source(place.file(source, "one"), f"{name}.before", **router))
     pattern = {"topics.regex": rf"{name}\.in-.*", "tasks.max": "3"}
     place.worker.put(sink, file_sink(place.file(sink), **pattern))
-    place.agree(source, {routed})  # what it wrote to, not what it was told
+    place.agree(source, {routed})  # the topic after the transformation
     for topic in sorted(topics):
         place.write(topic, *map(str, range(30)))
     place.agree(sink, topics | {routed})

@@ -102,7 +102,7 @@ async def test_all_partitions_are_read_from_the_start_and_followed(place: Place)
         assert status.problem is None
         place.write(place.status, status_record("later", "src"), (status_key("t0", "src"), None))
         await until(lambda: status.topics.has("later", "src") and not status.topics.has("t0", "src"))
-        assert status.topics.of("nobody") == ()
+        assert status.topics.of("unknown") == ()
 
 
 async def test_invalid_records_are_skipped_and_logged_ten_times_a_minute(place: Place) -> None:
@@ -111,9 +111,9 @@ async def test_invalid_records_are_skipped_and_logged_ten_times_a_minute(place: 
     with capture_logs() as logs:
         async with place.following() as status:
             await until(lambda: status.topics.has("t", "src"))
-    told = [line for line in logs if line["event"] == "status record skipped"]
-    assert len(told) == 10
-    assert all(line["log_level"] == "warning" and line["key"].startswith(b"nonsense") for line in told)
+    skipped = [line for line in logs if line["event"] == "status record skipped"]
+    assert len(skipped) == 10
+    assert all(line["log_level"] == "warning" and line["key"].startswith(b"nonsense") for line in skipped)
 
 
 async def test_a_use_is_recorded_once_where_a_java_producer_would_put_it(place: Place) -> None:

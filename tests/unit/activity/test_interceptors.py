@@ -174,7 +174,7 @@ async def test_topics_of_one_produce_share_its_bytes_and_those_of_skipped_ones()
             await it.call(PRODUCE, 12, produce(b"a", b"b"), took(b"a", b"b"))
         uses = it.uses()
         assert set(uses) == {("a", "write"), ("b", "write")}
-        # The first was looked at, then eight were not, then the next shared them out: twice.
+        # The first one is parsed, eight are skipped, and the next one divides their bytes: twice.
         assert sum(uses.values()) == pytest.approx(sum(it.sent[:19]), abs=4)
 
 

@@ -1,4 +1,4 @@
-"""Writing uses to `headgate.activity`, recording those of connectors, and polling end offsets."""
+"""Writing uses to `headgate.activity`, and recording those of connectors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -9,9 +9,7 @@ from typing import Any
 from structlog.typing import EventDict
 
 from headgate.activity.connect_recorder import ConnectRecorder
-from headgate.activity.end_offset_poller import EndOffsetPoller
 from headgate.activity.model.connect_records import ActiveTopics, TopicUsed
-from headgate.activity.model.end_offset_tracker import EndOffsets, TopicKey
 from headgate.activity.model.identity import GroupRef
 from headgate.activity.service import ActivityService
 from headgate.activity.topic_resolver import TopicResolver, topic_id_text
@@ -244,35 +242,3 @@ async def test_a_client_of_another_principal_is_not_recorded_as_a_connector() ->
             await until(lambda: bool(world.cluster.facts))  # noqa: B023
             assert world.cluster.records == []
             assert world.cluster.facts[0].actor.confidence == "likely"
-
-
-class TickingClock:
-    """A second later with each reading."""
-
-    now_ms = 1000
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def epoch_ms(self) -> int:
-        self.now_ms += 1000
-        return self.now_ms
-
-
-async def test_growth_of_a_topic_is_written_as_an_unattributed_use_without_bytes() -> None:
-    topic = TopicKey("orders", topic_id_text(ID_1))
-    polled = iter([EndOffsets(topics={topic: {0: 5}}), EndOffsets(topics={topic: {0: 12}})])
-    written: list[Any] = []
-
-    async def read() -> EndOffsets:
-        return next(polled)
-
-    async def write(facts: Sequence[Fact]) -> None:
-        written.extend(facts)
-
-    poller = EndOffsetPoller(read, write, TickingClock())
-    await poller.poll()
-    await poller.poll()
-    [fact] = written
-    assert (fact.actor.kind, fact.actor.rule, fact.records, fact.bytes) == ("unattributed", "end-offsets", 7, 0)
-    assert (fact.topic, fact.topic_id, fact.since, fact.until) == (*topic, 2000, 3000)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message
 
 from headgate.activity.model.connect_records import ActiveTopics, TopicReset
 from headgate.base.errors import ClusterError
-from headgate.web.access import Access
+from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster
 
@@ -78,7 +78,7 @@ class Stage:
             "main": ConnectCluster(status=self.main if self.tracking else None, allow_reset=self.allow_reset),
             "other": ConnectCluster(status=self.other, allow_reset=True),
         }
-        access = Access(tokens_file=self.tokens_file, is_read_open=self.is_read_open, clock=self.clock)
+        access = AccessControl(tokens_file=self.tokens_file, is_read_open=self.is_read_open, clock=self.clock)
         return make_application(
             clusters=clusters if self.has_clusters else {},
             wire=self.wire,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.web.application import requested_host
-from headgate.web.tokens import Scope, add_token
+from headgate.web.tokens import TokenScope, add_token
 from tests.unit.web.stage import NOW_MS, Stage
 
 TOPICS, RESET = "/connectors/src/topics", "/connectors/src/topics/reset"
@@ -71,8 +71,8 @@ async def test_without_tokens_other_clients_may_not_reset(stage: Stage, client: 
 
 async def test_with_a_tokens_file_a_reset_needs_the_scope_operate(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file = tmp_path / "tokens.toml"
-    reader = add_token(stage.tokens_file, name="reader", scope=Scope.READ, expires=LATER)
-    operator = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
+    reader = add_token(stage.tokens_file, name="reader", scope=TokenScope.READ, expires=LATER)
+    operator = add_token(stage.tokens_file, name="operator", scope=TokenScope.OPERATE, expires=LATER)
     refused = await stage.call("PUT", RESET)
     assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
     for wrong in (operator[:-1], operator + "x", "", "x" * 100_000, "é"):
@@ -85,7 +85,7 @@ async def test_with_a_tokens_file_a_reset_needs_the_scope_operate(stage: Stage, 
 
 async def test_a_token_ends_when_it_expires_and_when_it_is_removed(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file = tmp_path / "tokens.toml"
-    token = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
+    token = add_token(stage.tokens_file, name="operator", scope=TokenScope.OPERATE, expires=LATER)
     stage.clock.now_ms = int(LATER.timestamp() * 1000) - 1
     assert (await stage.call("PUT", RESET, headers=bearer(token))).status == 202
     stage.clock.now_ms += 1
@@ -97,7 +97,7 @@ async def test_a_token_ends_when_it_expires_and_when_it_is_removed(stage: Stage,
 
 async def test_on_another_address_than_loopback_reading_needs_a_token(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file, stage.is_read_open = tmp_path / "tokens.toml", False
-    tokens = [add_token(stage.tokens_file, name=scope, scope=scope, expires=LATER) for scope in Scope]
+    tokens = [add_token(stage.tokens_file, name=scope, scope=scope, expires=LATER) for scope in TokenScope]
     for path in (TOPICS, f"/connect/main{TOPICS}", "/api/v1/connectors", "/api/v1/health"):
         assert (await stage.call("GET", path)).status == 401
         for token in tokens:
@@ -106,7 +106,7 @@ async def test_on_another_address_than_loopback_reading_needs_a_token(stage: Sta
 
 async def test_an_invalid_tokens_file_refuses_all_tokens(stage: Stage, tmp_path: Path) -> None:
     stage.tokens_file = tmp_path / "tokens.toml"
-    token = add_token(stage.tokens_file, name="operator", scope=Scope.OPERATE, expires=LATER)
+    token = add_token(stage.tokens_file, name="operator", scope=TokenScope.OPERATE, expires=LATER)
     stage.tokens_file.write_text(stage.tokens_file.read_text() + "\n[tokens")
     answer = await stage.call("PUT", RESET, headers=bearer(token))
     assert answer.status == 503

@@ -22,13 +22,13 @@ async def test_the_topics_of_a_connector(stage: Stage) -> None:
 
 
 async def test_any_name_has_a_response(stage: Stage) -> None:
-    assert (await stage.call("GET", "/connectors/nobody/topics")).json == {"nobody": {"topics": []}}
+    assert (await stage.call("GET", "/connectors/unknown/topics")).json == {"unknown": {"topics": []}}
     stage.main.use("a/b é", "t")
     assert (await stage.call("GET", "/connectors/a/b é/topics")).json == {"a/b é": {"topics": ["t"]}}
 
 
 async def test_a_reset_is_accepted_without_a_body_for_any_name(stage: Stage) -> None:
-    for name in ("src", "nobody"):
+    for name in ("src", "unknown"):
         answer = await stage.call("PUT", f"/connectors/{name}/topics/reset")
         assert (answer.status, answer.body) == (202, b"")
     assert stage.main.topics.of("src") == ()
@@ -45,7 +45,7 @@ async def test_each_cluster_answers_at_a_path_of_its_own_and_the_first_at_the_pl
 
 
 async def test_an_unknown_cluster_is_not_found(stage: Stage) -> None:
-    answer = await stage.call("GET", f"/connect/nobody{TOPICS}")
+    answer = await stage.call("GET", f"/connect/unknown{TOPICS}")
     assert (answer.status, answer.json["error_code"]) == (404, 404)
     stage.has_clusters = False
     answer = await stage.call("GET", TOPICS)
@@ -122,7 +122,7 @@ async def test_one_connector_of_one_cluster(stage: Stage) -> None:
     assert answer.json["connectors"] == [{"cluster": "other", "connector": "src", "connect": ["c"], "wire": []}]
     answer = await stage.call("GET", "/api/v1/connectors", query="name=new")
     assert [row["cluster"] for row in answer.json["connectors"]] == ["main", "other"]
-    assert (await stage.call("GET", "/api/v1/connectors", query="cluster=nobody")).status == 404
+    assert (await stage.call("GET", "/api/v1/connectors", query="cluster=unknown")).status == 404
 
 
 async def test_unknown_topics_are_null_and_the_problems_are_named(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""`docs/web.md` tells the truth: its paths answer, its tokens file is read, its commands are commands."""
+"""`docs/web.md`: its paths respond, its tokens file is valid, and its commands exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli.main import parser
-from headgate.web.tokens import Scope, read_tokens
+from headgate.web.tokens import TokenScope, read_tokens
 from tests.unit.web.stage import Stage
 
 DOC = (Path(__file__).parents[3] / "docs" / "web.md").read_text("utf-8")
@@ -28,7 +28,7 @@ def test_the_tokens_file_of_the_page_is_read(tmp_path: Path) -> None:
     assert example is not None
     (tmp_path / "tokens.toml").write_text(example[1])
     (token,) = read_tokens(tmp_path / "tokens.toml")
-    assert (token.name, token.scopes) == ("alice", frozenset({Scope.OPERATE}))
+    assert (token.name, token.scopes) == ("alice", frozenset({TokenScope.OPERATE}))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

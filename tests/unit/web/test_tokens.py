@@ -8,7 +8,7 @@ import pytest
 
 from headgate.base.errors import UsageError
 from headgate.cli.main import main
-from headgate.web.tokens import Scope, add_token, find_token, read_tokens
+from headgate.web.tokens import TokenScope, add_token, find_token, read_tokens
 
 EXPIRES = datetime(2027, 2, 13, tzinfo=UTC)
 HASH = "0" * 64
@@ -17,8 +17,8 @@ GOOD = f'[tokens.a]\nsha256 = "{HASH}"\nscopes = ["read"]\nexpires = 2027-02-13T
 
 def test_a_new_token_is_found_by_itself_alone_and_is_not_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
-    first = add_token(file, name="first", scope=Scope.READ, expires=EXPIRES)
-    second = add_token(file, name="second", scope=Scope.OPERATE, expires=EXPIRES)
+    first = add_token(file, name="first", scope=TokenScope.READ, expires=EXPIRES)
+    second = add_token(file, name="second", scope=TokenScope.OPERATE, expires=EXPIRES)
     text = file.read_text()
     assert first not in text
     assert second not in text
@@ -32,11 +32,11 @@ def test_a_new_token_is_found_by_itself_alone_and_is_not_in_the_file(tmp_path: P
 
 def test_the_scope_operate_includes_read_and_not_vice_versa(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
-    for scope in Scope:
+    for scope in TokenScope:
         add_token(file, name=scope, scope=scope, expires=EXPIRES)
     reader, operator = read_tokens(file)
-    assert [reader.may(Scope.READ), reader.may(Scope.OPERATE)] == [True, False]
-    assert [operator.may(Scope.READ), operator.may(Scope.OPERATE)] == [True, True]
+    assert [reader.may(TokenScope.READ), reader.may(TokenScope.OPERATE)] == [True, False]
+    assert [operator.may(TokenScope.READ), operator.may(TokenScope.OPERATE)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_an_invalid_file_is_refused_as_a_whole(tmp_path: Path, text: str) -> Non
 
 def test_names_are_unique_and_restricted(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
-    add_token(file, name="a", scope=Scope.READ, expires=EXPIRES)
+    add_token(file, name="a", scope=TokenScope.READ, expires=EXPIRES)
     with pytest.raises(UsageError, match="already"):
-        add_token(file, name="a", scope=Scope.OPERATE, expires=EXPIRES)
+        add_token(file, name="a", scope=TokenScope.OPERATE, expires=EXPIRES)
     with pytest.raises(UsageError, match="letters"):
-        add_token(file, name="b]\n", scope=Scope.READ, expires=EXPIRES)
+        add_token(file, name="b]\n", scope=TokenScope.READ, expires=EXPIRES)
 
 
 def test_the_command_prints_a_token_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
