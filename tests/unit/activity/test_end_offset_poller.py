@@ -11,7 +11,7 @@ from headgate.base.ids import ApiKey
 from headgate.facts import Fact
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import MetadataPartition, MetadataTopic
-from headgate.wire.messages.offsets import ListedPartition, ListedTopic, ListOffsetsRequest, ListOffsetsResponse
+from headgate.wire.messages.data import ListedPartition, ListedTopic, ListOffsetsRequest, ListOffsetsResponse
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import BROKER_VERSIONS
 from tests.support.scripted_cluster import ScriptedCluster
