@@ -29,7 +29,7 @@ from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import Condition, TableReader
-from headgate.topologies.describe_interceptor import on_the_wire
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
@@ -108,7 +108,7 @@ async def freshness(address: str, reader: TableReader) -> list[float]:
             group_id=group,
             member_id="m",
             topology_epoch=0,
-            topology_description=on_the_wire(application(group, NODES)),
+            topology_description=to_wire(application(group, NODES)),
         )
         answer = await link.call(request, 0)
         answered = time.perf_counter()

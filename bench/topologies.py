@@ -33,15 +33,14 @@ from headgate.facts.topology import (
     SourceNode,
     Subtopology,
     content_hash,
-    from_wire,
 )
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, ensure_topics
 from headgate.plugin import PushedTopology, StoreSettings
-from headgate.topologies.describe_interceptor import on_the_wire
 from headgate.topologies.model.group_state import Bookkeeping
 from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.stores.kafka_store import SUFFIX, KafkaStore, described_fact
+from headgate.topologies.wire_descriptions import from_wire, to_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
@@ -101,7 +100,7 @@ def pushed(group: str, description: Description) -> PushedTopology:
 def request_of(description: Description) -> bytes:
     """The push as a client sends it."""
     request = StreamsGroupTopologyDescriptionUpdateRequest(
-        group_id="pushed", member_id="m", topology_epoch=0, topology_description=on_the_wire(description)
+        group_id="pushed", member_id="m", topology_epoch=0, topology_description=to_wire(description)
     )
     return bytes(encode(request, 0))
 

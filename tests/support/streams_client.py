@@ -13,6 +13,7 @@ from scramp import ScramClient  # type: ignore[import-untyped]
 from headgate.embedded import SecurityProtocol
 from headgate.facts import TopologyDeleted, TopologyDescribed, decode
 from headgate.facts.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode as decode_message
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
@@ -41,7 +42,6 @@ from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess
 from tests.support.raw_client import RawClient
-from tests.unit.cli.test_streams_groups import wire
 
 JOIN_GROUP, DELETE_GROUPS, ALTER_CONFIGS, HEARTBEAT, DESCRIBE, PUSH = 11, 42, 44, 88, 89, 93
 GROUP_RESOURCE = 32
@@ -100,7 +100,7 @@ class StreamsClient:
 
     def push(self, group: str, member: str, description: Description, *, epoch: int = 0) -> Push:
         request = StreamsGroupTopologyDescriptionUpdateRequest(
-            group_id=group, member_id=member, topology_epoch=epoch, topology_description=wire(description)
+            group_id=group, member_id=member, topology_epoch=epoch, topology_description=to_wire(description)
         )
         return self.raw.call(PUSH, 0, request, Push)
 

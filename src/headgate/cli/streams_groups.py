@@ -11,7 +11,7 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.logs import escaped
-from headgate.facts.topology import Description, Refusal, from_wire
+from headgate.facts.topology import Description
 from headgate.kafka.connections import Connections, Dialler
 from headgate.kafka.group_admin import (
     GroupError,
@@ -22,6 +22,7 @@ from headgate.kafka.group_admin import (
     list_streams_groups,
 )
 from headgate.topologies.group_offsets import group_offsets
+from headgate.topologies.wire_descriptions import Refusal, from_wire
 from headgate.wire.messages.streams import DescribedStreamsGroup
 
 _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")

@@ -8,19 +8,11 @@ and nothing here recurses, so that a long chain of nodes is harmless.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol, assert_never
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal, assert_never
 
 from headgate.facts.codec import Fact, fact
 from headgate.facts.json_form import INT32_MAX, Extra, Whole, object_type
-
-
-class NodeType(IntEnum):
-    """`NodeType` of TopologyDescriptionNode on the wire."""
-
-    SOURCE = 1
-    PROCESSOR = 2
-    SINK = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,123 +101,6 @@ class TopologyDeleted(Fact):
 
     group: _Group
     incarnation: _Incarnation
-
-
-# --- the wire form --------------------------------------------------------------------------------------------------
-
-
-class WireNode(Protocol):
-    """TopologyDescriptionNode of any message class."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def node_type(self) -> int: ...
-    @property
-    def source_topics(self) -> Sequence[str]: ...
-    @property
-    def sink_topic(self) -> str | None: ...
-    @property
-    def stores(self) -> Sequence[str]: ...
-    @property
-    def successors(self) -> Sequence[str]: ...
-
-
-class WireSubtopology(Protocol):
-    @property
-    def subtopology_id(self) -> str: ...
-    @property
-    def nodes(self) -> Sequence[WireNode]: ...
-
-
-class WireGlobalStore(Protocol):
-    @property
-    def source(self) -> WireNode: ...
-    @property
-    def processor(self) -> WireNode: ...
-
-
-class WireDescription(Protocol):
-    """TopologyDescription of StreamsGroupTopologyDescriptionUpdate and of StreamsGroupDescribe."""
-
-    @property
-    def subtopologies(self) -> Sequence[WireSubtopology]: ...
-    @property
-    def global_stores(self) -> Sequence[WireGlobalStore]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a pushed description is an INVALID_REQUEST, with the broker's own text."""
-
-    text: str
-
-
-class WireFields(NamedTuple):
-    """A node's fields by their names on the wire; fields that its type does not have are empty."""
-
-    name: str
-    node_type: int
-    source_topics: tuple[str, ...] = ()
-    sink_topic: str | None = None
-    stores: tuple[str, ...] = ()
-    successors: tuple[str, ...] = ()
-
-
-def from_wire(wire: WireDescription) -> Description | Refusal:
-    """The pushed description, or the first error in it in the order of the broker's checks.
-
-    Topics, stores and successors are sets to the broker: a repeated name is kept once, at its first place. Fields that
-    a node of its type does not have (the stores of a sink) are dropped, as the broker drops them.
-    """
-    subtopologies = []
-    for subtopology in wire.subtopologies:
-        nodes = []
-        for node in subtopology.nodes:
-            read = _from_wire(node)
-            if isinstance(read, Refusal):
-                return read
-            nodes.append(read)
-        subtopologies.append(Subtopology(id=subtopology.subtopology_id, nodes=tuple(nodes)))
-    stores = []
-    for store in wire.global_stores:
-        source, processor = _from_wire(store.source), _from_wire(store.processor)
-        for read in (source, processor):
-            if isinstance(read, Refusal):
-                return read
-        if not isinstance(source, SourceNode) or not isinstance(processor, ProcessorNode):
-            return Refusal("Global store must be composed of a source and a processor node.")
-        stores.append(GlobalStore(source=source, processor=processor))
-    return Description(subtopologies=tuple(subtopologies), global_stores=tuple(stores))
-
-
-def _from_wire(node: WireNode) -> Node | Refusal:
-    successors = _once(node.successors)
-    match node.node_type:
-        case NodeType.SOURCE:
-            return SourceNode(name=node.name, topics=_once(node.source_topics), successors=successors)
-        case NodeType.PROCESSOR:
-            return ProcessorNode(name=node.name, stores=_once(node.stores), successors=successors)
-        case NodeType.SINK:
-            return SinkNode(name=node.name, topic=node.sink_topic, successors=successors)
-        case unknown:
-            return Refusal(f"Unknown topology node type: {unknown}")
-
-
-def _once(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names)) if len(names) > 1 else tuple(names)
-
-
-def to_wire(node: Node) -> WireFields:
-    """A node for a StreamsGroupDescribe response: `TopologyDescriptionNode(**to_wire(node)._asdict())`."""
-    match node:
-        case SourceNode():
-            return WireFields(node.name, NodeType.SOURCE, source_topics=node.topics, successors=node.successors)
-        case ProcessorNode():
-            return WireFields(node.name, NodeType.PROCESSOR, stores=node.stores, successors=node.successors)
-        case SinkNode():
-            return WireFields(node.name, NodeType.SINK, sink_topic=node.topic, successors=node.successors)
-    assert_never(node)
 
 
 # --- derived from a description -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.base.clock import Clock
 from headgate.base.ids import ApiKey
-from headgate.facts.topology import Description, to_wire
+from headgate.facts.topology import Description
 from headgate.kafka.group_admin import TopologyStatus
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
@@ -29,15 +29,13 @@ from headgate.proxy.interceptor import (
 from headgate.topologies.service import TopologyService
 from headgate.topologies.store_calls import DescriptionFound, DescriptionNotStored
 from headgate.topologies.streams_api import broker_version, outline
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     DescribedStreamsGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     TopologyDescription,
-    TopologyDescriptionGlobalStore,
-    TopologyDescriptionNode,
-    TopologyDescriptionSubtopology,
 )
 
 _TIMEOUT_S: Final = 20.0  # then the groups that are left get status ERROR; clients wait for half a minute
@@ -127,42 +125,26 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
     async def _look_up(self, group: DescribedStreamsGroup) -> _AddedDescription:
         match await self._service.get(outline(group)):
             case DescriptionFound(description=found):
-                return await run_off_loop(
-                    lambda: _AddedDescription(TopologyStatus.AVAILABLE, on_the_wire(found), _characters(found))
-                )
+                return await run_off_loop(lambda: _available(found))
             case DescriptionNotStored():
                 return _AddedDescription(TopologyStatus.NOT_STORED)
             case _:
                 return _AddedDescription(TopologyStatus.ERROR)
 
 
-def _characters(description: Description) -> int:
+def _available(description: Description) -> _AddedDescription:
+    wire = to_wire(description)
+    return _AddedDescription(TopologyStatus.AVAILABLE, wire, _characters(wire))
+
+
+def _characters(wire: TopologyDescription) -> int:
     """About its size on the wire: its texts, and some bytes for each element."""
-    nodes = [node for one in description.subtopologies for node in one.nodes]
-    nodes += [node for one in description.global_stores for node in (one.source, one.processor)]
-    fields = [to_wire(node) for node in nodes]
+    nodes = [node for one in wire.subtopologies for node in one.nodes]
+    nodes += [node for one in wire.global_stores for node in (one.source, one.processor)]
     texts = sum(
         len(one.name) + len(one.sink_topic or "") + sum(map(len, (*one.source_topics, *one.stores, *one.successors)))
-        for one in fields
+        for one in nodes
     )
-    elements = sum(len(one.source_topics) + len(one.stores) + len(one.successors) for one in fields)
-    return texts + sum(len(one.id) for one in description.subtopologies) + 8 * (elements + 4 * len(nodes)) + 64
-
-
-def on_the_wire(description: Description) -> TopologyDescription:
-    return TopologyDescription(
-        subtopologies=tuple(
-            TopologyDescriptionSubtopology(
-                subtopology_id=one.id,
-                nodes=tuple(TopologyDescriptionNode(**to_wire(node)._asdict()) for node in one.nodes),
-            )
-            for one in description.subtopologies
-        ),
-        global_stores=tuple(
-            TopologyDescriptionGlobalStore(
-                source=TopologyDescriptionNode(**to_wire(one.source)._asdict()),
-                processor=TopologyDescriptionNode(**to_wire(one.processor)._asdict()),
-            )
-            for one in description.global_stores
-        ),
-    )
+    elements = sum(len(one.source_topics) + len(one.stores) + len(one.successors) for one in nodes)
+    ids = sum(len(one.subtopology_id) for one in wire.subtopologies)
+    return texts + ids + 8 * (elements + 4 * len(nodes)) + 64

@@ -9,7 +9,6 @@ from typing import Final
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey
-from headgate.facts import topology
 from headgate.facts.topology import Description, content_hash
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
@@ -19,6 +18,7 @@ from headgate.topologies.model.group_state import NONE
 from headgate.topologies.model.push_gate import Push, PushRejection
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import describe_group
+from headgate.topologies.wire_descriptions import Refusal, from_wire
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
@@ -113,7 +113,7 @@ class PushInterceptor(Interceptor[None]):
 
     async def _store(self, push: Push, body: Buffer) -> PushRejection | None:
         read = await run_off_loop(lambda: _read(body)) if len(body) > SMALL_BYTES else _read(body)
-        if isinstance(read, topology.Refusal):
+        if isinstance(read, Refusal):
             return PushRejection(ErrorCode.INVALID_REQUEST, read.text)
         failure = await self._service.push(push, *read)
         return (
@@ -123,8 +123,8 @@ class PushInterceptor(Interceptor[None]):
         )
 
 
-def _read(body: Buffer) -> tuple[Description, str] | topology.Refusal:
+def _read(body: Buffer) -> tuple[Description, str] | Refusal:
     """The description and its hash; `WireError` when the bytes are no push."""
     request = decode(StreamsGroupTopologyDescriptionUpdateRequest, _VERSION, body)
-    description = topology.from_wire(request.topology_description)
-    return description if isinstance(description, topology.Refusal) else (description, content_hash(description))
+    description = from_wire(request.topology_description)
+    return description if isinstance(description, Refusal) else (description, content_hash(description))

@@ -14,6 +14,7 @@ from itertools import count
 import pytest
 
 from headgate.facts.topology import Description
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
 from headgate.wire.messages.streams import TopologyDescription
 from tests.integration.gateway.exercise import until
@@ -29,7 +30,6 @@ from tests.support.streams_client import (
     make_topic,
     wait_until_ready,
 )
-from tests.unit.cli.test_streams_groups import wire
 
 FIND_COORDINATOR = 10
 ABOUT_ITSELF = {14, 15, 16}  # loading, not available, not the coordinator
@@ -151,7 +151,7 @@ def rests(member: Member, description: Description) -> None:
     """It is in the group, its topology is shown, and it is left alone."""
     found = member.client.describe(member.group)
     assert (found.error_code, found.topology_description_status) == (0, AVAILABLE)
-    assert found.topology_description == wire(description)
+    assert found.topology_description == to_wire(description)
     assert member.member in [one.member_id for one in found.members]
     for _ in range(3):
         answer = member.beat()
@@ -182,7 +182,7 @@ def test_a_coordinator_that_is_stopped_takes_no_topology_and_no_member_along(sce
             assert status == (AVAILABLE if call == "describe" else NOT_REQUESTED)
         else:
             assert (code in ABOUT_ITSELF, status) == (True, NOT_REQUESTED), (call, code, status)
-    assert [one for one in asking.topologies if one is not None] == [wire(description)]
+    assert [one for one in asking.topologies if one is not None] == [to_wire(description)]
     assert not is_served(scene.gateway.address(old))
     new = scene.wait_for_coordinator(member.group, other_than=old)
     until(lambda: scene.is_served_at(new, member.group))

@@ -19,6 +19,7 @@ import pytest
 
 from headgate.facts import TopologyDescribed
 from headgate.facts.topology import Description
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
     StreamsGroupTopologyDescriptionUpdateRequest,
@@ -38,7 +39,6 @@ from tests.support.streams_client import (
     topology_records,
     wait_until_ready,
 )
-from tests.unit.cli.test_streams_groups import wire
 
 REPOSITORY = Path(__file__).parents[3]
 PLUGIN, KAFKA = "plugin:tests.support.killing_store:KillingStore", "kafka:"
@@ -127,7 +127,7 @@ class Scene:
             self.rests(member, description)
 
     def rests(self, member: Member, description: Description) -> None:
-        assert member.client.shown(member.group) == wire(description)
+        assert member.client.shown(member.group) == to_wire(description)
         for _ in range(3):
             answer = member.beat()
             assert (answer.error_code, answer.topology_description_required) == (0, False)
@@ -307,7 +307,7 @@ def pushed_until_killed(scene: Scene, members: list[Member], description: Descri
                 group_id=member.group,
                 member_id=member.member,
                 topology_epoch=0,
-                topology_description=wire(description),
+                topology_description=to_wire(description),
             ),
             0,
         )
@@ -349,7 +349,7 @@ def test_pushes_killed_at_any_moment_are_stored_whole_or_asked_for_again(kafka: 
             with kafka.client() as client:
                 member.client = client
                 shown = client.shown(member.group)
-                assert shown in (None, wire(description)), f"seed {seed}: {member.group} shows another's"
+                assert shown in (None, to_wire(description)), f"seed {seed}: {member.group} shows another's"
                 assert shown is not None or not was_answered, f"seed {seed}: {member.group} lost what was answered"
                 if shown is not None:
                     kafka.rests(member, description)

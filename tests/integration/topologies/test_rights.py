@@ -32,6 +32,7 @@ from headgate.facts import TopologyDeleted, TopologyDescribed
 from headgate.facts.topology import Description
 from headgate.kafka.connections import Credentials, Dialler
 from headgate.kafka.group_admin import describe_streams_groups
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.messages.groups import (
     JoinGroupProtocol,
     JoinGroupRequest,
@@ -58,7 +59,6 @@ from tests.support.streams_client import (
     topology_records,
     wait_until_ready,
 )
-from tests.unit.cli.test_streams_groups import wire
 
 _numbers = count()
 
@@ -229,10 +229,10 @@ def test_a_push_needs_read_before_anything_else_is_told(place: Place, user: str)
         assert client.push(absent, "m", other).error_code == (GROUP_ID_NOT_FOUND if allowed else GROUP_DENIED)
         assert client.push(group, member.member, other, epoch=5).error_code == (42 if allowed else GROUP_DENIED)
         assert client.push(group, "", other).error_code == (42 if allowed else GROUP_DENIED)
-        assert member.client.shown(group) == wire(description)
+        assert member.client.shown(group) == to_wire(description)
         # Who may READ speaks for the group's members, on any connection: brokers know no owner of a member id.
         assert client.push(group, member.member, other).error_code == (0 if allowed else GROUP_DENIED)
-        assert member.client.shown(group) == wire(other if allowed else description)
+        assert member.client.shown(group) == to_wire(other if allowed else description)
     assert len(place.records(group)) == (2 if allowed else 1)
 
 
@@ -243,7 +243,7 @@ def test_a_member_pushes_on_its_own_connection(place: Place, user: str) -> None:
         member = place.member(client, group)
         assert member.join().topology_description_required
         assert member.push(description).error_code == 0
-        assert client.shown(group) == wire(description)
+        assert client.shown(group) == to_wire(description)
 
 
 @pytest.mark.parametrize("user", [user for user in USERS if user not in MAY_READ])
@@ -279,10 +279,10 @@ def test_what_a_member_has_proved_is_not_undone_by_somebody_elses_heartbeat_in_i
         assert forged.beat().error_code == GROUP_DENIED
         assert forged.join().error_code == GROUP_DENIED
         assert forged.push(after).error_code == GROUP_DENIED
-        assert member.client.shown(group) == wire(before)
+        assert member.client.shown(group) == to_wire(before)
         assert member.beat().error_code == 0
         assert member.push(after).error_code == 0
-        assert member.client.shown(group) == wire(after)
+        assert member.client.shown(group) == to_wire(after)
 
 
 # --- describes ------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_a_description_is_for_those_who_may_describe_its_group(place: Place, use
         assert (found.topology_description, found.topology_description_status) == (None, NOT_REQUESTED)
         assert place.topic.encode() not in body
     else:
-        assert found.topology_description == wire(application(place.topic, secret))
+        assert found.topology_description == to_wire(application(place.topic, secret))
         assert found.topology_description_status == AVAILABLE
 
 
@@ -318,7 +318,7 @@ def test_a_group_with_members_is_deleted_by_nobody(place: Place, user: str) -> N
             at_the_broker = direct.delete(group, version=2)
         assert client.delete(group) == at_the_broker
         assert at_the_broker == {group: NON_EMPTY_GROUP if user in MAY_DELETE else GROUP_DENIED}
-        assert member.client.shown(group) == wire(description)
+        assert member.client.shown(group) == to_wire(description)
     assert [type(record) for record in place.records(group)] == [TopologyDescribed]
 
 
@@ -329,7 +329,7 @@ def test_whoever_may_not_delete_makes_the_store_forget_nothing(place: Place, use
         member.leave()
         for version in (2, 3):
             assert client.delete(group, version=version) == {group: GROUP_DENIED}
-        assert member.client.shown(group) == wire(description)
+        assert member.client.shown(group) == to_wire(description)
         assert [type(record) for record in place.records(group)] == [TopologyDescribed]
 
 
@@ -365,7 +365,7 @@ def test_in_a_batch_only_those_go_that_the_caller_may_delete(place: Place) -> No
             foreign: GROUP_DENIED,
             absent: GROUP_ID_NOT_FOUND,
         }
-        assert members[1].client.shown(foreign) == wire(description)
+        assert members[1].client.shown(foreign) == to_wire(description)
         assert [type(record) for record in place.records(foreign)] == [TopologyDescribed]
 
 
@@ -388,7 +388,7 @@ def test_a_classic_join_deletes_what_is_stored_only_for_those_who_may_read(place
         assert [type(record) for record in place.records(group)] == kept
         found = member.client.describe(group)
         assert found.error_code == (GROUP_ID_NOT_FOUND if allowed else 0), "it is a classic group now, or still ours"
-        assert found.topology_description == (None if allowed else wire(description))
+        assert found.topology_description == (None if allowed else to_wire(description))
 
 
 # --- the service account --------------------------------------------------------------------------------------------

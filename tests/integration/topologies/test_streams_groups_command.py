@@ -19,6 +19,7 @@ from headgate.embedded import SecurityProtocol
 from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler
 from headgate.kafka.group_admin import GroupError, GroupOutline, describe_streams_groups, group_error, on_coordinators
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -36,7 +37,6 @@ from tests.integration.gateway.exercise import until
 from tests.support.cluster import MECHANISMS, USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import streams_groups
-from tests.unit.cli.test_streams_groups import wire
 from tests.unit.topologies.topologies import FIXTURES, golden
 
 HEARTBEAT, PUSH, ALTER_CONFIGS, GROUP_RESOURCE = 88, 93, 44, 32
@@ -75,7 +75,7 @@ class Member:
     async def push(self, description: Description) -> None:
         """Tell what the application computes, as a member of 4.4 does that was asked."""
         request = StreamsGroupTopologyDescriptionUpdateRequest(
-            group_id=self._group, member_id=self._id, topology_epoch=0, topology_description=wire(description)
+            group_id=self._group, member_id=self._id, topology_epoch=0, topology_description=to_wire(description)
         )
 
         async def send(link: BrokerConnection, groups: Sequence[str]) -> dict[str, GroupError | None]:

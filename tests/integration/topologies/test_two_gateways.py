@@ -15,6 +15,7 @@ import pytest
 
 from headgate.facts import TopologyDeleted, TopologyDescribed
 from headgate.facts.topology import Description, content_hash
+from headgate.topologies.wire_descriptions import to_wire
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
@@ -27,7 +28,6 @@ from tests.support.streams_client import (
     topology_records,
     wait_until_ready,
 )
-from tests.unit.cli.test_streams_groups import wire
 
 # What is promised of two idle cores, and what is asked of two that others use too.
 SHOWN_S, MARGIN = 1.0, 2.0
@@ -152,7 +152,7 @@ def test_each_worker_asks_one_member_and_one_version_is_stored(front: Front) -> 
                 for _ in range(3):
                     answer = one.beat()
                     assert (answer.error_code, answer.topology_description_required) == (0, False)
-                assert one.client.shown(group) == wire(description)
+                assert one.client.shown(group) == to_wire(description)
     assert len(front.versions(group)) == 1
     assert all(isinstance(record, TopologyDescribed) for record in front.records(group))
 
@@ -162,19 +162,19 @@ def test_what_is_pushed_through_one_is_shown_by_the_other_within_a_second(front:
         group, description = front.new_group(), application(front.topic, "shared")
         with front.client(here) as one, front.client(there) as other:
             front.stored(one, group, description)
-            took = until(lambda: other.shown(group) == wire(description), SHOWN_S * MARGIN)  # noqa: B023
+            took = until(lambda: other.shown(group) == to_wire(description), SHOWN_S * MARGIN)  # noqa: B023
             print(f"shown by the other after {took * 1000:.0f} ms of {SHOWN_S * 1000:.0f} ms")
-            assert one.shown(group) == wire(description)
+            assert one.shown(group) == to_wire(description)
 
 
 def test_a_second_push_through_the_other_is_shown_by_both(front: Front) -> None:
     group, before, after = front.new_group(), application(front.topic, "one"), application(front.topic, "two")
     with front.clients() as (one, other):
         member = front.stored(one, group, before)
-        until(lambda: other.shown(group) == wire(before))
+        until(lambda: other.shown(group) == to_wire(before))
         assert other.push(group, member.member, after).error_code == 0
-        assert other.shown(group) == wire(after)
-        until(lambda: one.shown(group) == wire(after))
+        assert other.shown(group) == to_wire(after)
+        until(lambda: one.shown(group) == to_wire(after))
     hashes = [record.hash for record in front.records(group) if isinstance(record, TopologyDescribed)]
     assert hashes == [content_hash(before), content_hash(after)]
 
@@ -205,7 +205,7 @@ def test_a_group_deleted_past_both_and_re_created_shows_nothing_of_its_predecess
         group = front.new_group()
         with front.client(here) as one, front.client(there) as other, front.direct() as direct:
             member = front.stored(one, group, before)
-            until(lambda: other.shown(group) == wire(before))  # noqa: B023
+            until(lambda: other.shown(group) == to_wire(before))  # noqa: B023
             member.leave()
             assert direct.delete(group, version=2) == {group: 0}
             # It is re-created through the one that did not see its end and did not store it.
@@ -219,8 +219,8 @@ def test_a_group_deleted_past_both_and_re_created_shows_nothing_of_its_predecess
                 assert other.shown(group) is None
                 assert one.shown(group) is None
             assert again.push(after).error_code == 0
-            assert other.shown(group) == wire(after)
-            until(lambda: one.shown(group) == wire(after))  # noqa: B023
+            assert other.shown(group) == to_wire(after)
+            until(lambda: one.shown(group) == to_wire(after))  # noqa: B023
         assert len({version[0] for version in front.versions(group)}) == 2, "two lives"
 
 
@@ -247,7 +247,7 @@ def test_workers_that_are_replaced_keep_what_is_stored_and_ask_nobody_again(fron
     with front.clients() as (one, other):
         member = front.stored(one, group, description)
         second = front.member(other, group)
-        until(lambda: other.shown(group) == wire(description))
+        until(lambda: other.shown(group) == to_wire(description))
         second.process = member.process
         second.join()
         assert second.push(description).error_code == 0
@@ -257,13 +257,13 @@ def test_workers_that_are_replaced_keep_what_is_stored_and_ask_nobody_again(fron
         until(lambda: before.isdisjoint(gateway.workers()) and len(gateway.workers()) == number, 60)  # noqa: B023
         wait_until_ready(gateway)
     with front.clients() as (one, other):
-        assert [one.shown(group), other.shown(group)] == [wire(description)] * 2
+        assert [one.shown(group), other.shown(group)] == [to_wire(description)] * 2
         member.client, second.client = one, other
         for _ in range(3):
             for here in (member, second):
                 answer = here.beat()
                 assert (answer.error_code, answer.topology_description_required) == (0, False)
-        assert [one.shown(group), other.shown(group)] == [wire(description)] * 2
+        assert [one.shown(group), other.shown(group)] == [to_wire(description)] * 2
     assert len(front.versions(group)) == 1
 
 
@@ -303,7 +303,7 @@ def test_a_cache_that_came_to_harm_is_rebuilt_at_the_start(single: Front, harm: 
     gateway.start()
     wait_until_ready(gateway)
     with StreamsClient(gateway.bootstrap) as client:
-        assert client.shown(group) == wire(description)
+        assert client.shown(group) == to_wire(description)
         member.client = client
         for _ in range(2):
             answer = member.beat()

@@ -20,9 +20,10 @@ from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, dialler_of
 from headgate.cli.columns import json_text
 from headgate.config.addresses import Address
-from headgate.facts.topology import DESCRIPTION, Description, content_hash, to_wire
+from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.kafka.group_admin import GroupCoordinator, GroupListing
 from headgate.topologies.group_offsets import PartitionOffsets
+from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import DeletedGroup, DeleteGroupsResponse, ListedGroup, ListGroupsResponse
 from headgate.wire.messages.streams import (
@@ -30,7 +31,6 @@ from headgate.wire.messages.streams import (
     DescribedTopology,
     StreamsGroupDescribeResponse,
     TopologyDescription,
-    TopologyDescriptionGlobalStore,
     TopologyDescriptionNode,
     TopologyDescriptionSubtopology,
 )
@@ -46,29 +46,13 @@ NOT_REQUESTED, NOT_STORED, ERROR, AVAILABLE = range(4)
 Capture = pytest.CaptureFixture[str]
 
 
-def wire(description: Description) -> TopologyDescription:
-    def node(one: Any) -> TopologyDescriptionNode:
-        return TopologyDescriptionNode(**to_wire(one)._asdict())
-
-    return TopologyDescription(
-        subtopologies=tuple(
-            TopologyDescriptionSubtopology(subtopology_id=one.id, nodes=tuple(map(node, one.nodes)))
-            for one in description.subtopologies
-        ),
-        global_stores=tuple(
-            TopologyDescriptionGlobalStore(source=node(one.source), processor=node(one.processor))
-            for one in description.global_stores
-        ),
-    )
-
-
 def described(status: int, description: Description | None = None, *, epoch: int = 0) -> DescribedStreamsGroup:
     """A group as version 1 brings it: written, and read again."""
     group = DescribedStreamsGroup(
         group_id="g",
         group_state="Stable",
         topology=DescribedTopology(epoch=epoch),
-        topology_description=None if description is None else wire(description),
+        topology_description=None if description is None else to_wire(description),
         topology_description_status=status,
     )
     frame = encode(StreamsGroupDescribeResponse(groups=(group,)), 1)

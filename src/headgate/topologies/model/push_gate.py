@@ -5,8 +5,8 @@
 of heartbeats one is solicited in a window.
 
 `check_request` and `check_group` are the broker's checks of a push, in its order and words. READ on the group is
-checked before them, by the broker itself, and the node types after them (`topology.from_wire`). No rejected push arms
-the back-off, or any client could silence a group.
+checked before them, by the broker itself, and the node types after them (`wire_descriptions.from_wire`). No rejected
+push arms the back-off, or any client could silence a group.
 """
 
 from collections import OrderedDict
