@@ -66,7 +66,7 @@ def read_properties(file: Path) -> dict[str, str]:
     except OSError as failure:
         raise UsageError(f"{file} cannot be read: {failure.strerror}") from None
     if len(content) > _LARGEST_FILE:
-        raise UsageError(f"{file} has more than {_LARGEST_FILE} bytes: that is no properties file")
+        raise UsageError(f"{file} has more than {_LARGEST_FILE} bytes: it is not a properties file")
     try:
         return parse_properties(content.decode("latin-1"))
     except UsageError as problem:
@@ -74,7 +74,7 @@ def read_properties(file: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values; of a key that stands twice the last value counts."""
+    """Keys and values; the last value of a key counts."""
     found = {}
     for number, line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
@@ -84,7 +84,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with what continues them, by the number of the first; comments and empty lines are left out."""
+    """Logical lines with the number of their first line, without comments and empty lines."""
     lines = iter(enumerate(_LINE_END.split(text), 1))
     for number, natural in lines:
         line = natural.lstrip(_SPACE)
@@ -139,7 +139,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _jaas_tokens(text: str) -> Iterator[tuple[bool, str]]:
-    """Words and signs; True with a sign, so that a quoted ";" is not taken for one."""
+    """Words and signs; True marks a sign, because a quoted ";" is none."""
     place = 0
     while place < len(text):
         token = _JAAS_TOKEN.match(text, place)
@@ -185,7 +185,7 @@ _TLS_KEYS = frozenset(
 )
 _USED = _SASL_KEYS | _TLS_KEYS | {"security.protocol", "request.timeout.ms", "default.api.timeout.ms"}
 
-# Keys that say how, not whom to trust: without them nothing is less safe.
+# Keys without which a connection is not less secure.
 _HARMLESS = re.compile(
     r"sasl\.(kerberos|oauthbearer|login\.(refresh|connect|read|retry))\..*"
     r"|ssl\.(protocol|provider|truststore\.password|trustmanager\.algorithm|keymanager\.algorithm"
@@ -196,14 +196,14 @@ _CERTIFICATE = re.compile(r"-+BEGIN CERTIFICATE-+([A-Za-z0-9+/=\s]+)-+END CERTIF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """`unused` names the keys that were passed over."""
+    """How to connect; `unused` names the keys that were ignored."""
 
     dialler: Dialler
     unused: tuple[str, ...] = ()
 
 
 def settings_of(properties: Mapping[str, str], bootstrap: tuple[Address, ...]) -> ClientSettings:
-    """How the properties reach the servers in `bootstrap`; `UsageError` for what is wrong or not understood."""
+    """The connection settings for `bootstrap`; `UsageError` for an invalid or unsupported property."""
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"security.protocol must be one of {', '.join(_PROTOCOLS)}")
@@ -226,7 +226,7 @@ def _refuse_unknown(properties: Mapping[str, str], *, has_tls: bool, has_sasl: b
             continue
         if has_tls and key.startswith(("ssl.keystore.", "ssl.key.")):
             raise UsageError(
-                f"{key}: client certificates are not understood here; log in with SASL (security.protocol=SASL_SSL), "
+                f"{key}: client certificates are not supported; log in with SASL (security.protocol=SASL_SSL), "
                 "or use Kafka's own tool"
             )
         decides = (
@@ -235,7 +235,7 @@ def _refuse_unknown(properties: Mapping[str, str], *, has_tls: bool, has_sasl: b
             or key == "security.providers"
         )
         if decides or key.startswith("config.providers"):
-            raise UsageError(f"{key} is not understood here: take it out of the file, or use Kafka's own tool")
+            raise UsageError(f"{key} is not supported: remove it from the file, or use Kafka's own tool")
 
 
 def _seconds(properties: Mapping[str, str], key: str, default: float) -> float:
@@ -250,7 +250,7 @@ def _seconds(properties: Mapping[str, str], key: str, default: float) -> float:
 def _credentials(properties: Mapping[str, str]) -> Credentials:
     mechanism = properties.get("sasl.mechanism", "").strip()
     if mechanism not in _MODULES:
-        named = "is not set, which to Kafka means GSSAPI" if not mechanism else "names one that is not understood here"
+        named = "is not set, which to Kafka means GSSAPI" if not mechanism else "names an unsupported mechanism"
         raise UsageError(f"sasl.mechanism {named}: set it to one of {', '.join(_MODULES)}")
     if "sasl.jaas.config" not in properties:
         raise UsageError("sasl.jaas.config is not set: it must name the login module, the user and the password")
@@ -267,7 +267,7 @@ def _check_module(login: LoginModule, mechanism: str) -> None:
     if missing:
         raise UsageError(f"sasl.jaas.config has no {' and no '.join(sorted(missing, reverse=True))}")
     if login.options.get("tokenauth", "").lower() == "true":
-        raise UsageError("sasl.jaas.config: delegation tokens (tokenauth) are not understood here; name a user")
+        raise UsageError("sasl.jaas.config: delegation tokens (tokenauth) are not supported; name a user")
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
@@ -293,7 +293,7 @@ def _limit_versions(context: ssl.SSLContext, text: str | None) -> None:
 
 
 def _trust(properties: Mapping[str, str]) -> bytes | None:
-    """The certificates to trust, in DER one behind the other; None for those of this machine."""
+    """The trusted certificates in DER, concatenated; None for those of this machine."""
     inline, location = properties.get("ssl.truststore.certificates"), properties.get("ssl.truststore.location")
     if inline is not None:
         return _certificates(inline, "ssl.truststore.certificates")
@@ -302,7 +302,7 @@ def _trust(properties: Mapping[str, str]) -> bytes | None:
     kind = properties.get("ssl.truststore.type", "JKS").strip().upper()
     if kind != "PEM":
         raise UsageError(
-            f"ssl.truststore.type is {kind}, and only PEM is understood here: write the certificates as text "
+            f"ssl.truststore.type is {kind}, and only PEM is supported: write the certificates as text "
             "(keytool -exportcert -rfc -keystore STORE -alias ALIAS), and set ssl.truststore.type=PEM and "
             "ssl.truststore.location to that file"
         )
@@ -314,7 +314,7 @@ def _trust(properties: Mapping[str, str]) -> bytes | None:
 
 
 def _certificates(text: str, key: str) -> bytes:
-    """PEM as Kafka takes it: line breaks may have become spaces where a property was continued on further lines."""
+    """Decode PEM as Kafka does: line breaks may be spaces where a property was continued on further lines."""
     try:
         found = [base64.b64decode("".join(body.split()), validate=True) for body in _CERTIFICATE.findall(text)]
         if not found:
