@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 
 from bench.codec import microseconds
-from headgate.share_groups.model.delivery_ledger import Ledger, PartitionKey
+from headgate.share_groups.model.delivery_ledger import DeliveryLedger, PartitionKey
 
 CONSUMERS = 200
 LOCKS = 2_000
@@ -24,14 +24,14 @@ def keys(consumers: int = 1) -> list[PartitionKey]:
 
 def one_by_one() -> Callable[[], object]:
     """The usual case: a fetch gives one range, and its acknowledgement names the same."""
-    ledger, (key,) = Ledger(MOST_RANGES), keys()
+    ledger, (key,) = DeliveryLedger(MOST_RANGES), keys()
     offset = 0
 
     def call() -> None:
         nonlocal offset
         first, last = offset, offset + 499
-        ledger.acquired(key, first, last, 1, 0)
-        ledger.look(key, first, last)
+        ledger.acquire(key, first, last, 1, 0)
+        ledger.lookup(key, first, last)
         ledger.settle(key, first, last)
         offset += 500
 
@@ -40,10 +40,10 @@ def one_by_one() -> Callable[[], object]:
 
 def many_held(order: str) -> Callable[[], object]:
     """A partition full of locks, each a range by itself; one more comes and one goes, first or wherever."""
-    ledger, (key,) = Ledger(MOST_RANGES), keys()
+    ledger, (key,) = DeliveryLedger(MOST_RANGES), keys()
     held = list(range(0, 2 * LOCKS, 2))
     for offset in held:
-        ledger.acquired(key, offset, offset, 1, 0)
+        ledger.acquire(key, offset, offset, 1, 0)
     rng = random.Random(1)
     picks = [0 if order == "first" else rng.randrange(LOCKS) for _ in range(10_000)]
     turn = 0
@@ -54,8 +54,8 @@ def many_held(order: str) -> Callable[[], object]:
         offset = held.pop(pick)
         newest = held[-1] + 2
         held.append(newest)
-        ledger.acquired(key, newest, newest, 1, 0)
-        ledger.look(key, offset, offset)
+        ledger.acquire(key, newest, newest, 1, 0)
+        ledger.lookup(key, offset, offset)
         ledger.settle(key, offset, offset)
         turn += 1
 
@@ -64,15 +64,15 @@ def many_held(order: str) -> Callable[[], object]:
 
 def split() -> Callable[[], object]:
     """A range of which one record is rejected and the rest accepted: three ranges looked at and settled."""
-    ledger, (key,) = Ledger(MOST_RANGES), keys()
+    ledger, (key,) = DeliveryLedger(MOST_RANGES), keys()
     offset = 0
 
     def call() -> None:
         nonlocal offset
         first, middle, last = offset, offset + 250, offset + 499
-        ledger.acquired(key, first, last, 1, 0)
+        ledger.acquire(key, first, last, 1, 0)
         for begin, end in ((first, middle - 1), (middle, middle), (middle + 1, last)):
-            ledger.look(key, begin, end)
+            ledger.lookup(key, begin, end)
         for begin, end in ((middle, middle), (first, middle - 1), (middle + 1, last)):
             ledger.settle(key, begin, end)
         offset += 500
@@ -84,10 +84,10 @@ def megabytes(range_length: int) -> tuple[int, float]:
     """How many ranges all locks of all consumers are, and what they take."""
     members = keys(CONSUMERS)
     tracemalloc.start()
-    ledger = Ledger(MOST_RANGES)
+    ledger = DeliveryLedger(MOST_RANGES)
     for number, key in enumerate(members):
         for first in range(number * LOCKS, (number + 1) * LOCKS, range_length):
-            ledger.acquired(key, first, first + range_length - 1, 1, 0)
+            ledger.acquire(key, first, first + range_length - 1, 1, 0)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return len(ledger), taken / 1e6

@@ -10,8 +10,7 @@ from headgate.kafka.connections import dialler_of
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals, PrincipalsFeature
-from headgate.share_groups.feature import ShareGroupFeature
-from headgate.share_groups.limit_restore import LeftShareGroups
+from headgate.share_groups.feature import DisabledShareGroups, ShareGroupFeature
 from headgate.share_groups.service import ShareGroupService
 from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
 from headgate.topologies.service import TopologyService
@@ -33,7 +32,7 @@ def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Fea
     principals = Principals()
     asking = (*_share_groups(config, worker, principals), *_activity(config, worker, principals))
     who = (PrincipalsFeature(principals),) if asking else ()
-    left = (LeftShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
+    left = (DisabledShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
     return (*who, *asking, *left, *_topologies(config, worker, row))
 
 

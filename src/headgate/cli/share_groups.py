@@ -13,7 +13,7 @@ from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, di
 from headgate.cli.logs import escaped
 from headgate.kafka.connections import Connections, Dialler
 from headgate.share_groups.admin import DescribedBreaker, breaker_status, dlq_topology, pause_or_resume
-from headgate.share_groups.model.group_configs import MOST_REASON_CHARACTERS, PAUSE, RESUME
+from headgate.share_groups.model.group_configs import MAX_REASON_CHARACTERS, PAUSE, RESUME
 
 _PAUSE_S = 0.1
 # Another worker or gateway than the one that took the change reads it a moment later.
@@ -64,8 +64,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--circuit-breaker and --dlq-topology apply to --describe only")
     elif args.reason is None or not args.reason.strip():
         raise UsageError(f"{'--pause' if args.pause else '--resume'} needs a --reason")
-    elif len(args.reason) > MOST_REASON_CHARACTERS:
-        raise UsageError(f"--reason has more than {MOST_REASON_CHARACTERS} characters")
+    elif len(args.reason) > MAX_REASON_CHARACTERS:
+        raise UsageError(f"--reason has more than {MAX_REASON_CHARACTERS} characters")
     if not args.dlq_topology and (len(groups) != 1 or not groups[0]):
         raise UsageError("specify exactly one --group")
     check_timeout(args)

@@ -24,7 +24,7 @@ from headgate.doctor.rights import (
     Scope,
     Unknown,
 )
-from headgate.share_groups.config_client import BROKER, GROUP, NOBODYS_GROUP
+from headgate.share_groups.broker_configs import BROKER, GROUP, NO_SUCH_GROUP
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.admin import (
     CreateTopicsRequest,
@@ -142,11 +142,11 @@ class RightProbes:
             codes = await self._describe_configs(BROKER, (_ALL_BROKERS,))
             denial, needed_by_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _ALL_BROKERS
         elif right.operation == "AlterConfigs":
-            codes = await self._alter_nothing((NOBODYS_GROUP, *self.uses.groups))
+            codes = await self._alter_nothing((NO_SUCH_GROUP, *self.uses.groups))
             denial = ErrorCode.GROUP_AUTHORIZATION_FAILED
         else:
-            codes = await self._describe_configs(GROUP, (NOBODYS_GROUP, *self.uses.groups))
-            denial, needed_by_all = ErrorCode.GROUP_AUTHORIZATION_FAILED, NOBODYS_GROUP
+            codes = await self._describe_configs(GROUP, (NO_SUCH_GROUP, *self.uses.groups))
+            denial, needed_by_all = ErrorCode.GROUP_AUTHORIZATION_FAILED, NO_SUCH_GROUP
         denied = {name for name, code in codes.items() if code == denial}
         if denied:
             # Without the defaults and the brokers' maximum no group's limit is known.

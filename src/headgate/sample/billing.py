@@ -17,7 +17,7 @@ from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
 from headgate.kafka.connections import Connections, Dialler
 from headgate.kafka.topics import quiet
-from headgate.share_groups.config_client import SET, altered
+from headgate.share_groups.broker_configs import SET, alter_group
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, MIN_MESSAGES, WINDOW_MS
 from headgate.wire.messages.configs import IncrementalConfig
 
@@ -70,7 +70,7 @@ class Billing:
             IncrementalConfig(name=name, config_operation=SET, value=value) for name, value in _CONFIGS.items()
         )
         async with Connections(Dialler(bootstrap=(Address(host, int(port)),))) as connections:
-            await altered(await connections.bootstrap(), GROUP, changes)
+            await alter_group(await connections.bootstrap(), GROUP, changes)
 
     def _bill(self) -> None:
         settings = {

@@ -1,5 +1,7 @@
 """Share groups: dead letters (KIP-1191), the circuit breaker (KIP-1316), and the pause that it needs.
 
-Follow one acknowledgement: `fetches` and `acknowledges` read the calls, `acks` says what each means, `letters` writes
-what was rejected, the answer is counted in `acks`, and `judging` reads the counts back and trips.
+A REJECT on its way: `share_interceptor` reads the request, `acknowledgements` finds the rejected records,
+`dead_letter_delivery` and `dead_letter_writer` write their dead letters, and then the request is forwarded. The
+broker's response is counted in `acknowledgements`; `resources` writes and reads the counts, and `breaker_leader`
+evaluates them and trips.
 """

@@ -7,19 +7,20 @@ without these values, and then the error says so.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
-from headgate.kafka.group_admin import (
-    GroupError,
-    batches,
-    group_error,
-    list_groups,
-    on_coordinators,
+from headgate.kafka.group_admin import GroupError, batches, group_error, list_groups, on_coordinators
+from headgate.share_groups.broker_configs import (
+    GROUP,
+    GROUP_CONFIG,
+    SET,
+    ConfigRefusedError,
+    alter_group,
+    describe_configs,
+    describe_results,
 )
-from headgate.share_groups.config_client import GROUP, OF_THE_GROUP, SET, ConfigRefusedError, altered, described, told
-from headgate.share_groups.model.breaker_status import BreakerStatus, decode_status
+from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     DLQ_TOPIC,
@@ -36,8 +37,6 @@ from headgate.wire.messages.configs import (
 )
 from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest
 
-STATUS_TAG: Final = 10001
-_SHARE_GROUP_DESCRIBE, _LIST_CONFIG_RESOURCES = 77, 74
 _SHARE = "Share"
 
 NO_SHARE_GROUPS = "the server does not support share groups (ShareGroupDescribe): they came with Kafka 4.1"
@@ -122,7 +121,7 @@ async def _describe(link: BrokerConnection, groups: Sequence[str]) -> Mapping[st
 async def _own_values(connections: Connections, group: str) -> Mapping[str, str] | None:
     """The values of Headgate's configs that are set for the group; None when the server is not Headgate."""
     try:
-        [result] = await described(await connections.bootstrap(), GROUP, [group])
+        [result] = await describe_configs(await connections.bootstrap(), GROUP, [group])
     except (ConfigRefusedError, ValueError):
         return None
     if BREAKER_ENABLE not in {one.name for one in result.configs}:
@@ -134,7 +133,7 @@ def _set_values(result: DescribeConfigsResult) -> Mapping[str, str]:
     return {
         one.name: one.value
         for one in result.configs
-        if one.config_source == OF_THE_GROUP and one.value is not None and (one.name in OWN or one.name == LIMIT)
+        if one.config_source == GROUP_CONFIG and one.value is not None and (one.name in OWN or one.name == LIMIT)
     }
 
 
@@ -155,7 +154,7 @@ async def pause_or_resume(connections: Connections, group: str, key: str, reason
     """Sets one of the write-only configs `headgate.pause` and `headgate.resume`; raises `ClusterError` if refused."""
     change = IncrementalConfig(name=key, config_operation=SET, value=reason)
     try:
-        await altered(await connections.bootstrap(), group, (change,))
+        await alter_group(await connections.bootstrap(), group, (change,))
     except ConfigRefusedError as refused:
         text = str(refused)
         if f"Unknown group config name: {key}" in text:  # the text of a broker
@@ -177,7 +176,7 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
     hidden = 0
     has_headgate = not groups
     for some in batches(sorted(groups)):
-        for result in await told(link, GROUP, some, keys=(DLQ_TOPIC, STRICT_ISOLATION)):
+        for result in await describe_results(link, GROUP, some, keys=(DLQ_TOPIC, STRICT_ISOLATION)):
             hidden += result.error_code != 0
             has_headgate |= any(one.name == DLQ_TOPIC for one in result.configs)
             settings = settings_of(_set_values(result))

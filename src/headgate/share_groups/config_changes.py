@@ -1,10 +1,10 @@
-"""What one resource of a config change wants: which of its configs are ours, and which are the broker's.
+"""Changes of group configs: AlterConfigs and IncrementalAlterConfigs as one, split into parts.
 
-One rule: nothing is decided twice. What is broken in form, or an operation that only lists have, goes to the broker as
-it came, which refuses the whole resource in its own words, since it does not know our names.
+A malformed resource, or an operation that only lists have, goes to the broker as it came: since the broker does not
+know Headgate's configs, it refuses the whole resource, with its own error.
 
-`share.delivery.count.limit` is ours while the group has a dead-letter topic, and also in the change that gives or takes
-one: the broker is then asked whether it would take the value, and its own is set by the service.
+`share.delivery.count.limit` is Headgate's while the group has a dead-letter topic, and in the change that sets or
+deletes the topic: the broker validates the value, and the service sets the broker's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.interceptor import RequestFrame, Session
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
     LIMIT,
@@ -23,71 +25,93 @@ from headgate.share_groups.model.group_configs import (
     settings_of,
 )
 from headgate.share_groups.model.group_state import GroupState
-from headgate.wire.messages.configs import IncrementalConfig
+from headgate.wire.codec import decode, encode
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementalConfig,
+)
+from headgate.wire.primitives import Buffer, read_uvarint
 
+GROUP: Final = 32  # a resource type
+_LARGE_BYTES: Final = 8 * 1024
+_CALL_S: Final = 25.0  # two of them must fit into the deadline of a response
+
+ResourceKey = tuple[int, str]  # type and name
 SET, DELETE = 0, 1
-STEERING: Final = frozenset((PAUSE, RESUME))
-OUR_NAMES: Final = frozenset((*OWN, *STEERING))
+ACTION_NAMES: Final = frozenset((PAUSE, RESUME))
+OWN_NAMES: Final = frozenset((*OWN, *ACTION_NAMES))
 
 
-class Step(Enum):
-    """What an operator wants of a group beside its configs."""
+class GroupAction(Enum):
+    """An action that an operator requests with a write-only config."""
 
     PAUSE = PAUSE
     RESUME = RESUME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A resource in which something is ours.
+class GroupConfigChange:
+    """The change of a group with at least one of Headgate's configs.
 
-    `tried` is what the broker is asked whether it would take it, `rest` what it is then to take. `problem` is a text
-    for INVALID_CONFIG. `is_broken`: the broker refuses `tried`, and nothing of it is ours to do.
+    The broker validates `validated` and is then asked to apply `forwarded`; `changes` are Headgate's. `problem` is an
+    error message for INVALID_CONFIG. `is_malformed`: the broker refuses `validated`, and nothing is changed.
     """
 
     group: str
-    tried: tuple[IncrementalConfig, ...]
-    rest: tuple[IncrementalConfig, ...]
+    validated: tuple[IncrementalConfig, ...]
+    forwarded: tuple[IncrementalConfig, ...]
     changes: Mapping[str, str | None]
-    step: Step | None = None
+    action: GroupAction | None = None
     reason: str = ""
     problem: str | None = None
-    is_broken: bool = False
+    is_malformed: bool = False
 
     @property
     def new_topic(self) -> str | None:
-        """The dead-letter topic that it sets."""
+        """The dead-letter topic that the change sets."""
         value = self.changes.get(DLQ_TOPIC)
         return None if value is None else settings_of({DLQ_TOPIC: value}).dlq_topic
 
 
-def wish_of(
+def read_change(
     group: str, configs: Sequence[IncrementalConfig], state: GroupState, rules: ConfigRules, *, replaces: bool
-) -> Wish | None:
-    """None when nothing of it is ours. `replaces`: what is not named has its default again, as in AlterConfigs."""
+) -> GroupConfigChange | None:
+    """None when the broker alone is concerned. `replaces`: configs that are not named get their defaults."""
     names = [one.name for one in configs]
-    ours = [one for one in configs if one.name in OUR_NAMES]
-    if _is_broken(configs, names):
+    own = [one for one in configs if one.name in OWN_NAMES]
+    if _is_malformed(configs, names):
         everything = tuple(configs)
-        return Wish(group=group, tried=everything, rest=(), changes={}, is_broken=True) if ours else None
+        return (
+            GroupConfigChange(group=group, validated=everything, forwarded=(), changes={}, is_malformed=True)
+            if own
+            else None
+        )
     changes: dict[str, str | None] = {name: None for name in state.values if name != LIMIT} if replaces else {}
-    changes |= {one.name: _value(one) for one in ours if one.name not in STEERING}
+    changes |= {one.name: _value(one) for one in own if one.name not in ACTION_NAMES}
     owns_limit = state.settings.dlq_topic is not None or changes.get(DLQ_TOPIC) is not None
     limits = [one for one in configs if one.name == LIMIT] if owns_limit else []
     if limits or (replaces and owns_limit):
         changes[LIMIT] = _value(limits[0]) if limits else None
-    if not ours and not changes:
+    if not own and not changes:
         return None
-    rest = tuple(one for one in configs if one.name not in OUR_NAMES and one not in limits)
-    steps = [one for one in ours if one.name in STEERING]
-    return Wish(
+    forwarded = tuple(one for one in configs if one.name not in OWN_NAMES and one not in limits)
+    actions = [one for one in own if one.name in ACTION_NAMES]
+    return GroupConfigChange(
         group=group,
-        tried=(*rest, *limits),
-        rest=rest,
+        validated=(*forwarded, *limits),
+        forwarded=forwarded,
         changes=changes,
-        step=Step(steps[0].name) if steps else None,
-        reason=(steps[0].value or "").strip() if steps else "",
-        problem=_problem(ours, rules, replaces=replaces),
+        action=GroupAction(actions[0].name) if actions else None,
+        reason=(actions[0].value or "").strip() if actions else "",
+        problem=_problem(own, rules, replaces=replaces),
     )
 
 
@@ -95,25 +119,24 @@ def _value(config: IncrementalConfig) -> str | None:
     return None if config.config_operation == DELETE else config.value
 
 
-def _is_broken(configs: Sequence[IncrementalConfig], names: Sequence[str]) -> bool:
+def _is_malformed(configs: Sequence[IncrementalConfig], names: Sequence[str]) -> bool:
     if len(set(names)) != len(names):
         return True
     return any(
         (one.value is None and one.config_operation != DELETE)
-        or (one.name in OUR_NAMES and one.config_operation not in (SET, DELETE))
+        or (one.name in OWN_NAMES and one.config_operation not in (SET, DELETE))
         for one in configs
     )
 
 
-def _problem(ours: Sequence[IncrementalConfig], rules: ConfigRules, *, replaces: bool) -> str | None:
-    """The first thing that is wrong, as a broker words it."""
-    steps = [one for one in ours if one.name in STEERING]
-    if len(steps) > 1:
+def _problem(own: Sequence[IncrementalConfig], rules: ConfigRules, *, replaces: bool) -> str | None:
+    """The error message of the first invalid config."""
+    if sum(one.name in ACTION_NAMES for one in own) > 1:
         return f"{PAUSE} and {RESUME} cannot be set together"
-    for one in ours:
+    for one in own:
         value = _value(one)
-        if one.name in STEERING:
-            text = _step_problem(one.name, value, rules, replaces=replaces)
+        if one.name in ACTION_NAMES:
+            text = _action_problem(one.name, value, rules, replaces=replaces)
         else:
             text = None if value is None else check(one.name, value, rules)
         if text is not None:
@@ -121,9 +144,9 @@ def _problem(ours: Sequence[IncrementalConfig], rules: ConfigRules, *, replaces:
     return None
 
 
-def _step_problem(name: str, value: str | None, rules: ConfigRules, *, replaces: bool) -> str | None:
+def _action_problem(name: str, value: str | None, rules: ConfigRules, *, replaces: bool) -> str | None:
     if value is None:
-        return f"{name} cannot be deleted: it is not kept, only done when it is set"
+        return f"{name} cannot be deleted: it is an action and has no stored value"
     if replaces:
         return f"{name} can be set by IncrementalAlterConfigs only: AlterConfigs replaces all configs of the group"
     if not value.strip():
@@ -134,3 +157,120 @@ def _step_problem(name: str, value: str | None, rules: ConfigRules, *, replaces:
             "set share_groups.pause_enable=true"
         )
     return check(name, value, rules)
+
+
+# --- requests and responses
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceError:
+    """The error of one resource; code 0 is success."""
+
+    code: int
+    text: str | None = None
+
+
+NO_ERROR: Final = ResourceError(ErrorCode.NONE)
+
+
+def may_have_groups(view: Buffer, pos: int, end: int) -> bool:
+    """False for a large request that does not begin with a group, such as one about thousands of topics.
+
+    Those pass undecoded, because they could be longer than may be buffered. If they contain a group all the same, the
+    broker refuses Headgate's configs in it.
+    """
+    if end - pos < _LARGE_BYTES:
+        return True
+    # Up to 16 million resources, an array length begins with a zero byte and a compact one does not.
+    at = pos + 4 if view[pos] == 0 else read_uvarint(view, pos)[1]
+    return view[at] == GROUP
+
+
+def resource_key(resource: IncrementalAlterConfigsResource) -> ResourceKey:
+    return resource.resource_type, resource.resource_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsCall:
+    """AlterConfigs or IncrementalAlterConfigs of a client; `replaces`: AlterConfigs, which unsets unnamed configs."""
+
+    api_key: ApiKey
+    api_version: ApiVersion
+    resources: tuple[IncrementalAlterConfigsResource, ...]
+    validate_only: bool
+
+    @property
+    def replaces(self) -> bool:
+        return self.api_key == ApiKey.ALTER_CONFIGS
+
+    def response(
+        self,
+        answers: Mapping[ResourceKey, AlterConfigsResourceResponse],
+        errors: Mapping[ResourceKey, ResourceError],
+        throttle_ms: int,
+    ) -> bytes:
+        """One result for each resource, in the order of the request; `errors` replace the broker's `answers`."""
+        results = tuple(
+            _result(key, errors.get(key, NO_ERROR)) if key in errors or key not in answers else answers[key]
+            for key in map(resource_key, self.resources)
+        )
+        answer = AlterConfigsResponse if self.replaces else IncrementalAlterConfigsResponse
+        return encode(answer(throttle_time_ms=throttle_ms, responses=results), self.api_version)
+
+
+def read_call(request: RequestFrame) -> AlterConfigsCall:
+    if request.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+        message = decode(IncrementalAlterConfigsRequest, request.api_version, request.body)
+        resources, validate_only = message.resources, message.validate_only
+    else:
+        old = decode(AlterConfigsRequest, request.api_version, request.body)
+        resources, validate_only = tuple(map(_as_new, old.resources)), old.validate_only
+    return AlterConfigsCall(
+        api_key=request.api_key,
+        api_version=request.api_version,
+        resources=resources,
+        validate_only=validate_only,
+    )
+
+
+class BrokerRequests:
+    """Sends parts of a call to the broker, on the client's connection; `throttle_ms` is the longest throttle time."""
+
+    def __init__(self, call: AlterConfigsCall, session: Session) -> None:
+        self._call = call
+        self._session = session
+        self.throttle_ms = 0
+
+    async def send(
+        self, resources: Sequence[IncrementalAlterConfigsResource], *, validate_only: bool
+    ) -> dict[ResourceKey, AlterConfigsResourceResponse]:
+        """The broker's result for each resource; `ClusterError` when it does not answer."""
+        version = self._call.api_version
+        answer: AlterConfigsResponse | IncrementalAlterConfigsResponse
+        if self._call.replaces:
+            old = AlterConfigsRequest(resources=tuple(map(_as_old, resources)), validate_only=validate_only)
+            answer = await self._session.call(old, version, deadline=_CALL_S)
+        else:
+            new = IncrementalAlterConfigsRequest(resources=tuple(resources), validate_only=validate_only)
+            answer = await self._session.call(new, version, deadline=_CALL_S)
+        self.throttle_ms = max(self.throttle_ms, answer.throttle_time_ms)
+        return {(one.resource_type, one.resource_name): one for one in answer.responses}
+
+
+def _as_new(old: AlterConfigsResource) -> IncrementalAlterConfigsResource:
+    configs = tuple(IncrementalConfig(name=one.name, value=one.value) for one in old.configs)
+    return IncrementalAlterConfigsResource(
+        resource_type=old.resource_type, resource_name=old.resource_name, configs=configs
+    )
+
+
+def _as_old(new: IncrementalAlterConfigsResource) -> AlterConfigsResource:
+    configs = tuple(AlterableConfig(name=one.name, value=one.value) for one in new.configs)
+    return AlterConfigsResource(resource_type=new.resource_type, resource_name=new.resource_name, configs=configs)
+
+
+def _result(key: ResourceKey, error: ResourceError) -> AlterConfigsResourceResponse:
+    kind, name = key
+    return AlterConfigsResourceResponse(
+        error_code=error.code, error_message=error.text, resource_type=kind, resource_name=name
+    )

@@ -1,14 +1,11 @@
-"""Dead letters of one worker: from offsets that are not to be delivered again to records in the group's topic.
+"""Dead letters of one worker: from offsets that must not be delivered again to records in the group's topic.
 
-One rule: nothing here keeps the primary stream waiting beyond the deadline that it is given. What is not written by
-then is said (WARN, event, `DlqWriteTimeouts`) and given up; if it arrives all the same, that is said too.
-
-What a client may not read is not copied: records come from answers that it got, or by a Fetch on its own connection.
+Nothing here holds a request beyond the deadline that it is given. A dead letter that is not written by then is reported
+(WARN, event, `DlqWriteTimeouts`) and abandoned; if it arrives all the same, that is reported too.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,47 +13,39 @@ from typing import Final
 import structlog
 
 from headgate.base.clock import Clock
-from headgate.base.errors import ClusterError, WireError
-from headgate.facts.observations import EventName
+from headgate.base.errors import ClusterError
 from headgate.proxy.interceptor import Session
-from headgate.share_groups.dead_letter_writer import DeadLetterWriter, NotWritten, Trouble
+from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, topic_id_text
 from headgate.share_groups.model.delivery_ledger import PartitionKey
 from headgate.share_groups.model.group_configs import GroupSettings
-from headgate.share_groups.record_copies import GONE, Copies, Copy, Records, Unpacked
+from headgate.share_groups.model.group_state import ShareStates
+from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
+from headgate.share_groups.resources import FactOutbox
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
-from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.primitives import Buffer
 
 log = structlog.get_logger()
 
-_METADATA_VERSION: Final = 12
-_FETCH_VERSION: Final = 13
-MOST_OFFSETS: Final = 10_000  # of one request; a broker lets a member hold 2,000 of a partition unless told otherwise
-_MOST_NAMES: Final = 10_000
-_FETCH_BYTES: Final = 1024 * 1024
-_MOST_FETCHES: Final = 8
-_CALL_S: Final = 2.0
-_AT_ONCE: Final = 200
-_COPIES_AT_ONCE: Final = 20  # are looked up: each may be as large as its topic takes
-_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-_SLOW_S: Final = 0.05  # of a look-up: what is ready does not wait for more of them
-_MOST_SAID: Final = 100  # partitions of one second
-_MOST_TOLD: Final = 1_000  # ranges of one event
-_DEFAULT_LARGEST: Final = 1024 * 1024  # where the service account may not read the topic's configs
-_SAY_S: Final = 1.0
+MAX_OFFSETS: Final = 10_000  # of one request; by default a broker lets a member hold 2,000 of a partition
+_BATCH: Final = 200
+_COPY_BATCH: Final = 20  # looked up together: each may be as large as its topic allows
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_SLOW_S: Final = 0.05  # of a look-up: what is ready is then written without waiting for more
+_MAX_LOGGED: Final = 100  # partitions of one second
+_MAX_EVENT_RANGES: Final = 1_000
+_REPORT_S: Final = 1.0
 
-_NO_COPY: Final = Copy()
+_NO_COPY: Final = RecordCopy()
 
-Ranges = tuple[tuple[int, int], ...]
-Tell = Callable[[EventName, str, Mapping[str, object]], None]  # event, group, detail
+OffsetRanges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A range of one partition that is to be dead-lettered; `delivery_count` is None when nobody knows it.
+class DeadLetterRange:
+    """Offsets of one partition that become dead letters; `delivery_count` is None when it is not known.
 
-    `generation` is the one under which it was acquired.
+    `generation` is the one under which they were acquired.
     """
 
     key: PartitionKey
@@ -66,18 +55,22 @@ class Wanted:
     generation: int
     cause: Cause
 
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of a `Wanted`, by offsets."""
+class DeadLetterOutcome:
+    """The offsets of a `DeadLetterRange` whose dead letters were written, and those whose were not."""
 
-    written: Ranges
-    failed: Ranges
+    written: OffsetRanges
+    failed: OffsetRanges
 
 
 @dataclass(slots=True)
-class _Failed:
-    """Of one partition, until it is said; with the first reason and the first member."""
+class _UnreportedFailures:
+    """Failures of one partition since the last report; with the first reason and the first member."""
 
     dlq_topic: str | None
     reason: str
@@ -85,154 +78,177 @@ class _Failed:
     offsets: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Letters:
-    """`writer` is None while the service is not open: then nothing can be written."""
+class DeadLetterDelivery:
+    """Nothing can be written before `open`, when the service has its writer."""
 
-    def __init__(
-        self,
-        *,
-        writer: Callable[[], DeadLetterWriter | None],
-        cluster: Callable[[], str],
-        topic_of: Callable[[str], str | None],
-        copies: Copies,
-        clock: Clock,
-        tell: Tell,
-        meter: ShareMeter,
-    ) -> None:
+    def __init__(self, *, states: ShareStates, outbox: FactOutbox, clock: Clock, meter: ShareMeter) -> None:
+        self._states = states
+        self._outbox = outbox
+        self._clock = clock
+        self._meter = meter
+        self._records = RecordLookup()
+        self._writer: DeadLetterWriter | None = None
+        self._cluster = ""
+        self._late: dict[tuple[str, str, int, bytes], list[int]] = {}
+        self._failed: dict[tuple[str, bytes, int], _UnreportedFailures] = {}
+
+    def open(self, writer: DeadLetterWriter, cluster: str) -> None:
         self._writer = writer
         self._cluster = cluster
-        self._topic_of = topic_of
-        self._copies = copies
-        self._unpacked = Unpacked()
-        self._clock = clock
-        self._tell = tell
-        self._meter = meter
-        self._names: OrderedDict[bytes, str] = OrderedDict()
-        self._late: dict[tuple[str, str, int, bytes], list[int]] = {}
-        self._failed: dict[tuple[str, bytes, int], _Failed] = {}
+
+    def keep_records(self, topic_id: bytes, partition: int, records: Buffer) -> None:
+        """Keep the records of a response: a dead letter can have a copy of one."""
+        self._records.keep(topic_id, partition, records)
+
+    def known_name(self, topic_id: bytes) -> str | None:
+        return self._records.known_name(topic_id)
 
     async def write(
-        self, settings: GroupSettings, wanted: Sequence[Wanted], session: Session, deadline_s: float
-    ) -> list[Fate]:
-        """The fate of each, in order; never raises but for being cancelled."""
-        time = asyncio.get_running_loop().time
-        until = time() + deadline_s
+        self, settings: GroupSettings, ranges: Sequence[DeadLetterRange], session: Session, deadline_s: float
+    ) -> list[DeadLetterOutcome]:
+        """The outcome of each range, in order; raises nothing but `CancelledError`."""
+        now = self._clock.monotonic
+        until = now() + deadline_s
         topic = settings.dlq_topic
         assert topic is not None
-        at_once = _COPIES_AT_ONCE if settings.copy_record else _AT_ONCE
-        failed: list[dict[int, str]] = [{} for _ in wanted]
+        at_once = _COPY_BATCH if settings.copy_record else _BATCH
+        failed: list[dict[int, str]] = [{} for _ in ranges]
         ready: list[tuple[int, DeadLetter]] = []
         size = 0  # of the copies among them
-        names: dict[bytes, str] = {}  # each is asked for once
-        copies: Mapping[int, Copy] = {}
-        for index, some in enumerate(wanted):
+        names: dict[bytes, str] = {}  # each is requested once
+        copies: Mapping[int, RecordCopy] = {}
+        for index, some in enumerate(ranges):
             for begin in range(some.first, some.last + 1, at_once):
                 offsets = range(begin, min(begin + at_once, some.last + 1))
                 is_slow = False
                 if settings.copy_record or some.key[2] not in names:
-                    began = time()
+                    began = now()
                     try:
-                        async with asyncio.timeout_at(until):
+                        async with asyncio.timeout(max(0.0, until - now())):
                             copies = await self._look_up(settings, names, some, offsets, session)
                     except TimeoutError:
                         failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
                         continue
-                    is_slow = settings.copy_record and time() - began > _SLOW_S
+                    is_slow = settings.copy_record and now() - began > _SLOW_S
                 name = names[some.key[2]]
-                ready += ((index, self._letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets)
+                ready += (
+                    (index, self._dead_letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets
+                )
                 size += sum(len(one.key or b"") + len(one.value or b"") for one in copies.values())
-                if len(ready) >= _AT_ONCE or size >= _BYTES_AT_ONCE or is_slow:
+                if len(ready) >= _BATCH or size >= _BATCH_BYTES or is_slow:
                     await self._write_some(topic, ready, failed, until)
                     ready, size = [], 0
         await self._write_some(topic, ready, failed, until)
-        return [self._fate(topic, some, lost) for some, lost in zip(wanted, failed, strict=True)]
+        return [self._outcome(topic, some, lost) for some, lost in zip(ranges, failed, strict=True)]
+
+    async def _look_up(
+        self, settings: GroupSettings, names: dict[bytes, str], some: DeadLetterRange, offsets: range, session: Session
+    ) -> Mapping[int, RecordCopy]:
+        """The topic's name, into `names`, and copies of the records if the group wants them."""
+        _, _, topic_id, partition = some.key
+        is_held = some.delivery_count is not None
+        if topic_id not in names:
+            names[topic_id] = await self._records.topic_name(topic_id, session, is_held=is_held)
+        if not settings.copy_record:
+            return {}
+        max_message_bytes = None
+        if self._writer is not None:
+            with suppress(ClusterError):
+                max_message_bytes = (await self._writer.describe_topic(settings.dlq_topic or "")).max_message_bytes
+        return await self._records.copies(
+            topic_id, partition, offsets, session, max_message_bytes=max_message_bytes, is_held=is_held
+        )
 
     async def _write_some(
         self, topic: str, some: Sequence[tuple[int, DeadLetter]], failed: Sequence[dict[int, str]], until: float
     ) -> None:
-        """Those whose copies are too large for their topic are written once more, without them."""
+        """Write dead letters; those whose copies are too large for their topic once more, without the copies."""
         bare: list[tuple[int, DeadLetter]] = []
-        for (index, letter), said in zip(some, await self._said(topic, [one for _, one in some], until), strict=True):
-            if said is None:
+        results = await self._results(topic, [one for _, one in some], until)
+        for (index, dead_letter), failure in zip(some, results, strict=True):
+            if failure is None:
                 continue
-            if said.trouble is Trouble.TOO_LARGE and (letter.key is not None or letter.value is not None):
-                bare.append((index, replace(letter, key=None, value=None, copy_problem=said.text)))
+            has_copy = dead_letter.key is not None or dead_letter.value is not None
+            if failure.cause is WriteFailureCause.TOO_LARGE and has_copy:
+                bare.append((index, replace(dead_letter, key=None, value=None, copy_problem=failure.text)))
             else:
-                failed[index][letter.offset] = said.text
+                failed[index][dead_letter.offset] = failure.text
         if bare:
             await self._write_some(topic, bare, failed, until)
 
-    async def _said(self, topic: str, letters: Sequence[DeadLetter], until: float) -> list[NotWritten | None]:
-        """What the writer says of each."""
-        writer = self._writer()
-        if writer is None:
-            return [NotWritten(Trouble.UNREACHABLE, "share groups are not available")] * len(letters)
-        return await writer.write(topic, letters, _left(until), self._on_late)
+    async def _results(self, topic: str, dead_letters: Sequence[DeadLetter], until: float) -> list[WriteFailure | None]:
+        if self._writer is None:
+            failure = WriteFailure(WriteFailureCause.UNREACHABLE, "share groups are not available")
+            return [failure] * len(dead_letters)
+        left_s = max(0.0, until - self._clock.monotonic())
+        return await self._writer.write(topic, dead_letters, left_s, self._on_late)
 
-    def _fate(self, topic: str, some: Wanted, failed: Mapping[int, str]) -> Fate:
+    def _outcome(self, topic: str, some: DeadLetterRange, failed: Mapping[int, str]) -> DeadLetterOutcome:
         if not failed:
-            fate = Fate(((some.first, some.last),), ())
+            outcome = DeadLetterOutcome(((some.first, some.last),), ())
         else:
-            lost = ranges(sorted(failed))
-            fate = Fate(ranges(one for one in range(some.first, some.last + 1) if one not in failed), lost)
-            self._say_failed(topic, some, lost, next(iter(failed.values())))
-        self._meter.count(self._meter.dead_letters, some.key[0], some.last - some.first + 1 - len(failed))
-        return fate
+            lost = offset_ranges(sorted(failed))
+            written = offset_ranges(one for one in range(some.first, some.last + 1) if one not in failed)
+            outcome = DeadLetterOutcome(written, lost)
+            self._report_later(topic, some, lost, next(iter(failed.values())))
+        self._meter.count(self._meter.dead_letters, some.key[0], some.count - len(failed))
+        return outcome
 
-    def give_up(self, some: Wanted, why: str) -> None:
-        """Not even tried: its record is archived without a dead letter."""
-        self._say_failed(self._topic_of(some.key[0]), some, ((some.first, some.last),), why)
+    def skip(self, some: DeadLetterRange, why: str) -> None:
+        """Report that no dead letter was attempted: the records are archived without."""
+        topic = self._states.of(some.key[0]).settings.dlq_topic
+        self._report_later(topic, some, ((some.first, some.last),), why)
 
-    def _say_failed(self, topic: str | None, some: Wanted, lost: Ranges, why: str) -> None:
-        """In a moment, with all of its partition: a topic that is away must not fill the log."""
+    def _report_later(self, topic: str | None, some: DeadLetterRange, lost: OffsetRanges, why: str) -> None:
+        """Report together with other failures of the partition: an unavailable topic must not fill the log."""
         group, member, topic_id, partition = some.key
-        self._meter.count(self._meter.write_timeouts, group, sum(last - first + 1 for first, last in lost))
-        self._say_soon()
-        said = self._failed.setdefault((group, topic_id, partition), _Failed(topic, why, member))
-        said.offsets.extend(lost)
+        self._meter.count(self._meter.write_timeouts, group, record_count(lost))
+        self._schedule_report()
+        failures = self._failed.setdefault((group, topic_id, partition), _UnreportedFailures(topic, why, member))
+        failures.offsets.extend(lost)
 
-    def _tell_failed(self) -> None:
+    def _report_failures(self) -> None:
         failed, self._failed = self._failed, {}
-        for number, ((group, topic_id, partition), said) in enumerate(failed.items()):
-            name = self._names.get(topic_id, topic_id_text(topic_id))
-            offsets = tuple(sorted(said.offsets))
-            if number < _MOST_SAID:  # the events and the metric have the rest
+        for number, ((group, topic_id, partition), failures) in enumerate(failed.items()):
+            name = self.known_name(topic_id) or topic_id_text(topic_id)
+            offsets = tuple(sorted(failures.offsets))
+            if number < _MAX_LOGGED:  # events and the metric cover the rest
                 log.warning(
                     "a dead letter was not written in time, its record is archived without one",
                     group=group,
                     topic=name,
                     partition=partition,
-                    offsets=shown(offsets),
-                    dlq_topic=said.dlq_topic,
-                    reason=said.reason,
+                    offsets=ranges_text(offsets),
+                    dlq_topic=failures.dlq_topic,
+                    reason=failures.reason,
                 )
-            for begin in range(0, len(offsets), _MOST_TOLD):
+            for begin in range(0, len(offsets), _MAX_EVENT_RANGES):
                 detail = {
                     "topic": name,
                     "topic_id": topic_id_text(topic_id),
                     "partition": partition,
-                    "offsets": [list(one) for one in offsets[begin : begin + _MOST_TOLD]],
-                    "dlq_topic": said.dlq_topic,
-                    "reason": said.reason,
-                    "member": said.member,
+                    "offsets": [list(one) for one in offsets[begin : begin + _MAX_EVENT_RANGES]],
+                    "dlq_topic": failures.dlq_topic,
+                    "reason": failures.reason,
+                    "member": failures.member,
                 }
-                self._tell("write_timeout", group, detail)
+                self._outbox.put_event("write_timeout", group, detail)
 
-    def _say_soon(self) -> None:
+    def _schedule_report(self) -> None:
         if not self._late and not self._failed:
-            asyncio.get_running_loop().call_later(_SAY_S, self.say)
+            asyncio.get_running_loop().call_later(_REPORT_S, self.report)
 
-    def say(self) -> None:
-        """What happened since it was said last."""
-        self._tell_failed()
-        self._tell_late()
+    def report(self) -> None:
+        """Log and queue events for all failures and late arrivals since the last report."""
+        self._report_failures()
+        self._report_late()
 
-    def _letter(self, some: Wanted, topic: str, offset: int, copy: Copy) -> DeadLetter:
+    def _dead_letter(self, some: DeadLetterRange, topic: str, offset: int, copy: RecordCopy) -> DeadLetter:
         group, member, topic_id, partition = some.key
         return DeadLetter(
             group=group,
             member=member,
-            cluster=self._cluster(),
+            cluster=self._cluster,
             topic=topic,
             topic_id=topic_id,
             partition=partition,
@@ -245,118 +261,31 @@ class Letters:
             copy_problem=copy.problem,
         )
 
-    # --- a letter that arrives after it was given up
-
-    def _on_late(self, letter: DeadLetter) -> None:
+    def _on_late(self, one: DeadLetter) -> None:
         self._meter.late_writes += 1
-        self._say_soon()
-        self._late.setdefault((letter.group, letter.topic, letter.partition, letter.topic_id), []).append(letter.offset)
+        self._schedule_report()
+        self._late.setdefault((one.group, one.topic, one.partition, one.topic_id), []).append(one.offset)
 
-    def _tell_late(self) -> None:
+    def _report_late(self) -> None:
         late, self._late = self._late, {}
         for (group, topic, partition, topic_id), offsets in late.items():
-            found = ranges(sorted(offsets))
-            log.info("dead letters arrived late", group=group, topic=topic, partition=partition, offsets=shown(found))
+            found = offset_ranges(sorted(offsets))
+            text = ranges_text(found)
+            log.info("dead letters arrived late", group=group, topic=topic, partition=partition, offsets=text)
             detail = {
                 "topic": topic,
                 "topic_id": topic_id_text(topic_id),
                 "partition": partition,
                 "offsets": [list(one) for one in found],
             }
-            self._tell("late_write", group, detail)
-
-    # --- what a letter says of its record
-
-    async def _look_up(
-        self, settings: GroupSettings, names: dict[bytes, str], some: Wanted, offsets: range, session: Session
-    ) -> Mapping[int, Copy]:
-        """The topic's name, into `names`, and copies of its records, if they are wanted."""
-        _, _, topic_id, partition = some.key
-        is_held = some.delivery_count is not None
-        if topic_id not in names:
-            names[topic_id] = await self._name(topic_id, session, is_held=is_held)
-        if not settings.copy_record:
-            return {}
-        return await self._copied(settings.dlq_topic or "", topic_id, partition, offsets, session, is_held=is_held)
-
-    def known_name(self, topic_id: bytes) -> str | None:
-        return self._names.get(topic_id)
-
-    async def _name(self, topic_id: bytes, session: Session, *, is_held: bool) -> str:
-        """The topic's name, as the client may know it; its id where that cannot be had.
-
-        What others learnt is for who holds records of the topic: who only says so asks in its own name.
-        """
-        name = self._names.get(topic_id)
-        if name is not None and is_held:
-            return name
-        request = MetadataRequest(
-            topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False
-        )
-        try:
-            topics = (await session.call(request, _METADATA_VERSION, deadline=_CALL_S)).topics
-        except (ClusterError, WireError):
-            return topic_id_text(topic_id)
-        name = next((one.name for one in topics if one.topic_id == topic_id and one.name), None)
-        if name is None:
-            return topic_id_text(topic_id)
-        self._names[topic_id] = name
-        if len(self._names) > _MOST_NAMES:
-            self._names.popitem(last=False)
-        return name
-
-    async def _copied(
-        self, topic: str, topic_id: bytes, partition: int, offsets: range, session: Session, *, is_held: bool
-    ) -> Mapping[int, Copy]:
-        """From what passed, for a member that got it; for one that only says so from the broker, in its own name."""
-        writer = self._writer()
-        largest = None
-        if writer is not None:
-            with suppress(ClusterError):
-                largest = (await writer.topic_facts(topic)).max_message_bytes
-        most = largest or _DEFAULT_LARGEST
-        found: dict[int, Copy] = {}
-        for raw in self._copies.of(topic_id, partition, offsets) if is_held else ():
-            _add(found, offsets, await self._unpacked.of(raw, most))
-        for _ in range(_MOST_FETCHES):
-            missing = [one for one in offsets if one not in found]
-            if not missing:
-                break
-            fetched = await self._fetched(topic_id, partition, missing[0], session)
-            if isinstance(fetched, str):
-                return found | dict.fromkeys(missing, Copy(problem=fetched))
-            _add(found, missing, await self._unpacked.of(fetched, most))
-            found.setdefault(missing[0], Copy(problem=GONE))
-        return {one: found.get(one, Copy(problem=GONE)) for one in offsets}
-
-    async def _fetched(self, topic_id: bytes, partition: int, offset: int, session: Session) -> bytes | str:
-        """Records from there on, read with the client's own right; a text when it may not, or they are not there."""
-        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
-        request = FetchRequest(max_bytes=_FETCH_BYTES, topics=(FetchTopic(topic_id=topic_id, partitions=(wanted,)),))
-        try:
-            message = await session.call(request, _FETCH_VERSION, deadline=_CALL_S)
-        except (ClusterError, WireError) as problem:
-            return f"the record could not be read: {problem}"
-        for topic in message.responses:
-            for one in topic.partitions:
-                if one.error_code:
-                    return f"the record could not be read: error code {one.error_code}"
-                return one.records or GONE
-        return f"the record could not be read: error code {message.error_code}"
+            self._outbox.put_event("late_write", group, detail)
 
 
-def _add(found: dict[int, Copy], offsets: Iterable[int], records: Records) -> None:
-    for offset in offsets:
-        copy = records.copy_of(offset)
-        if copy is not None and offset not in found:
-            found[offset] = copy
+def record_count(found: OffsetRanges) -> int:
+    return sum(last - first + 1 for first, last in found)
 
 
-def _left(until: float) -> float:
-    return max(0.0, until - asyncio.get_running_loop().time())
-
-
-def ranges(offsets: Iterable[int]) -> Ranges:
+def offset_ranges(offsets: Iterable[int]) -> OffsetRanges:
     """Ascending offsets as ranges."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
@@ -367,7 +296,7 @@ def ranges(offsets: Iterable[int]) -> Ranges:
     return tuple(found)
 
 
-def shown(found: Ranges, most: int = 20) -> str:
-    """For a log line."""
-    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:most])
-    return text if len(found) <= most else f"{text} and {len(found) - most} more ranges"
+def ranges_text(found: OffsetRanges, limit: int = 20) -> str:
+    """The ranges for a log line."""
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:limit])
+    return text if len(found) <= limit else f"{text} and {len(found) - limit} more ranges"

@@ -1,7 +1,7 @@
-"""What is known of dead-letter topics: whether they are there, their partitions, the largest batch they take.
+"""Metadata of dead-letter topics: whether they exist, their partitions, and their `max.message.bytes`.
 
-One rule: nobody's topic is made or made again unless the operator has said so (`[share_groups] dlq_auto_create`). What
-is known is kept for some seconds, and asked anew as soon as a letter fails; letters that wait share one question.
+No topic is created unless the operator allows it (`[share_groups] dlq_auto_create`). Metadata is cached for some
+seconds and refreshed as soon as a dead letter fails; dead letters that wait share one request.
 """
 
 import asyncio
@@ -22,67 +22,63 @@ from headgate.kafka.topics import quiet, reason
 
 log = structlog.get_logger()
 
-_FRESH_S, _DOUBTFUL_S = 10.0, 0.25
+_FRESH_S, _EXPIRING_S = 10.0, 0.25
 _CALL_S = 5.0
-_MOST_TOPICS = 1000
+_MAX_TOPICS = 1000
 _AT_ONCE = 8
 _LIMIT = "max.message.bytes"
 _PAUSE_S, _PATIENCE_S = 0.05, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFacts:
-    """`partitions` 0: there is no such topic, or it may not be seen, and then `problem` says so.
+class DeadLetterTopicInfo:
+    """`partitions` 0: the topic does not exist, or may not be described, and then `problem` says so.
 
-    `max_message_bytes` None: the service account may not ask for it (DESCRIBE_CONFIGS on the topic).
+    `max_message_bytes` None: the service account has no DESCRIBE_CONFIGS on the topic.
     """
 
     partitions: int
     max_message_bytes: int | None = None
     problem: str | None = None
 
-    @property
-    def exists(self) -> bool:
-        return self.partitions > 0
-
 
 @dataclass(slots=True)
-class _Kept:
-    facts: TopicFacts
+class _CachedInfo:
+    info: DeadLetterTopicInfo
     at: float
-    doubtful: bool
+    is_expiring: bool
 
 
 class DeadLetterTopics:
-    """Used on the event loop; what asks the cluster runs on threads, a few at a time."""
+    """Used on the event loop; requests to the cluster run on threads, a few at a time."""
 
     def __init__(self, settings: Mapping[str, Any], *, auto_create: bool, replication: int | None) -> None:
         self._settings = quiet(settings, allow__auto__create__topics=False)
         self._auto_create = auto_create
         self._replication = replication
         self._admin: AdminClient | None = None
-        self._kept: dict[str, _Kept] = {}
-        self._asking: dict[str, asyncio.Task[TopicFacts | ClusterError]] = {}
+        self._kept: dict[str, _CachedInfo] = {}
+        self._asking: dict[str, asyncio.Task[DeadLetterTopicInfo | ClusterError]] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def look(self, topic: str, producer: Producer) -> TopicFacts:
-        """What is known of the topic; the question goes by the producer, whose own knowledge it makes new."""
+    async def describe(self, topic: str, producer: Producer) -> DeadLetterTopicInfo:
+        """The topic's metadata, requested through the producer, so that its own metadata is refreshed too."""
         kept = self._kept.get(topic)
-        if kept is not None and time.monotonic() - kept.at < (_DOUBTFUL_S if kept.doubtful else _FRESH_S):
-            return kept.facts
+        if kept is not None and time.monotonic() - kept.at < (_EXPIRING_S if kept.is_expiring else _FRESH_S):
+            return kept.info
         asking = self._asking.get(topic)
         if asking is None:
             asking = self._asking[topic] = asyncio.create_task(self._ask(topic, producer))
-        await asyncio.wait({asking})  # others wait for it too, so it is not cancelled with one of them
-        said = ClusterError("the writer is closed") if asking.cancelled() else asking.result()
-        if isinstance(said, ClusterError):
-            raise said
-        return said
+        await asyncio.wait({asking})  # others wait for it too, so it is not cancelled with this caller
+        result = ClusterError("the writer is closed") if asking.cancelled() else asking.result()
+        if isinstance(result, ClusterError):
+            raise result
+        return result
 
-    def doubt(self, topic: str) -> None:
-        """A letter failed: what is known is asked again, four times a second at the most."""
+    def expire(self, topic: str) -> None:
+        """A dead letter failed: request the metadata again, at most four times a second."""
         if (kept := self._kept.get(topic)) is not None:
-            kept.doubtful = True
+            kept.is_expiring = True
 
     async def close(self) -> None:
         asking = tuple(self._asking.values())
@@ -91,8 +87,8 @@ class DeadLetterTopics:
         await asyncio.gather(*asking, return_exceptions=True)
         self._admin = None
 
-    async def _ask(self, topic: str, producer: Producer) -> TopicFacts | ClusterError:
-        """Never raises a `ClusterError`: there may be nobody left to whom it could be raised."""
+    async def _ask(self, topic: str, producer: Producer) -> DeadLetterTopicInfo | ClusterError:
+        """Returns a `ClusterError` instead of raising it: all callers may have been cancelled."""
         try:
             async with self._turns:
                 facts = await off_loop(lambda: self._asked(topic, producer))
@@ -100,30 +96,30 @@ class DeadLetterTopics:
             return failure
         else:
             self._kept.pop(topic, None)
-            if len(self._kept) >= _MOST_TOPICS:
+            if len(self._kept) >= _MAX_TOPICS:
                 del self._kept[next(iter(self._kept))]
-            self._kept[topic] = _Kept(facts, time.monotonic(), doubtful=not facts.exists)
+            self._kept[topic] = _CachedInfo(facts, time.monotonic(), is_expiring=facts.partitions == 0)
             return facts
         finally:
             del self._asking[topic]
 
     # --- on a thread
 
-    def _asked(self, topic: str, producer: Producer) -> TopicFacts:
+    def _asked(self, topic: str, producer: Producer) -> DeadLetterTopicInfo:
         try:
             partitions, brokers = _partitions(topic, producer)
             if partitions == 0 and self._auto_create:
                 self._create(topic, brokers)
-                partitions = _awaited(topic, producer)
+                partitions = _wait_for_partitions(topic, producer)
         except PermissionError as refused:
-            return TopicFacts(partitions=0, problem=str(refused))
+            return DeadLetterTopicInfo(partitions=0, problem=str(refused))
         except TimeoutError:
-            raise ClusterError(f"nothing is known of the topic {topic}: no answer in time") from None
+            raise ClusterError(f"no metadata of topic {topic}: the request timed out") from None
         except KafkaException as failure:
-            raise ClusterError(f"nothing is known of the topic {topic}: {reason(failure)}") from None
+            raise ClusterError(f"no metadata of topic {topic}: {reason(failure)}") from None
         if partitions == 0:
-            return TopicFacts(partitions=0)
-        return TopicFacts(partitions=partitions, max_message_bytes=self._max_message_bytes(topic))
+            return DeadLetterTopicInfo(partitions=0)
+        return DeadLetterTopicInfo(partitions=partitions, max_message_bytes=self._max_message_bytes(topic))
 
     def _client(self) -> AdminClient:
         if self._admin is None:
@@ -131,7 +127,7 @@ class DeadLetterTopics:
         return self._admin
 
     def _create(self, topic: str, brokers: int) -> None:
-        """With the broker's own number of partitions, and as many copies as the topics of facts have."""
+        """Create the topic with the broker's default partitions and the replication of Headgate's own topics."""
         wanted = NewTopic(topic, num_partitions=-1, replication_factor=replication_of(brokers, self._replication))
         created = self._client().create_topics([wanted], operation_timeout=_CALL_S, request_timeout=_CALL_S)[topic]
         try:
@@ -139,11 +135,11 @@ class DeadLetterTopics:
         except KafkaException as failure:
             error = failure.args[0]
             if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
-                raise PermissionError(f"it is absent, and may not be created: {reason(error)}") from None
+                raise PermissionError(f"the topic does not exist and may not be created: {reason(error)}") from None
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         else:
-            log.info("a dead-letter topic was created", topic=topic)
+            log.info("dead-letter topic created", topic=topic)
 
     def _max_message_bytes(self, topic: str) -> int | None:
         resource = ConfigResource("topic", topic)
@@ -151,12 +147,12 @@ class DeadLetterTopics:
         try:
             return int(described.result(2 * _CALL_S)[_LIMIT].value)
         except (KafkaException, TimeoutError, KeyError, ValueError, TypeError) as failure:
-            log.debug("the largest record of a topic is not known", topic=topic, error=repr(failure))
+            log.debug("max.message.bytes of a topic is not known", topic=topic, error=repr(failure))
             return None
 
 
 def _partitions(topic: str, producer: Producer) -> tuple[int, int]:
-    """How many the topic has, 0 when it is absent, and how many brokers there are."""
+    """The topic's number of partitions, 0 when it does not exist, and the number of brokers."""
     metadata = producer.list_topics(topic, timeout=_CALL_S)
     found = metadata.topics.get(topic)
     error = None if found is None else found.error
@@ -169,8 +165,8 @@ def _partitions(topic: str, producer: Producer) -> tuple[int, int]:
     return len(found.partitions), len(metadata.brokers)
 
 
-def _awaited(topic: str, producer: Producer) -> int:
-    """A broker may not have heard yet of a topic that was made a moment ago."""
+def _wait_for_partitions(topic: str, producer: Producer) -> int:
+    """Wait for the partitions of a topic that was created a moment ago."""
     until = time.monotonic() + _PATIENCE_S
     while (partitions := _partitions(topic, producer)[0]) == 0 and time.monotonic() < until:
         time.sleep(_PAUSE_S)

@@ -1,76 +1,99 @@
-"""Opening what share groups stand on: the topics that are replayed, those that are followed, and the writers.
+"""The Kafka clients of share groups: topics that are replayed, topics that are followed, and writers.
 
-One rule: opened in this order, closed in the opposite one, whatever failed in between (`stack`). When `open_parts`
-returns, `state` and `trips` were read to their ends and told.
+They are opened in one order and closed in the opposite one, also after a failure in between (`stack`). When
+`open_resources` returns, `state` and `trips` have been read to their ends.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
+import structlog
+
+from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.facts import DispositionsCounted, EventHappened, decode
+from headgate.facts import DispositionsCounted, EventHappened, Fact, JsonText, decode
+from headgate.facts.observations import EventName
 from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import client_settings, ends, find_origin
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
+from headgate.share_groups.trip_writer import TripWriter
 
+log = structlog.get_logger()
+
+SHARE_GROUP: Final = "share_group"  # the subject kind of events
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"
-_LONGEST_REPLAY_S: Final = 300.0
+MAX_WAITING_FACTS: Final = 50_000
+_MAX_REPLAY_S: Final = 300.0
 _READ_BACK_S: Final = 10.0
+_BATCH: Final = 500
+_FLUSH_S: Final = 2.0
 F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listeners:
-    """Who is told: all on the event loop, in the order of each topic."""
+class FactListeners:
+    """Receivers of what is read, called on the event loop and in the order of each topic.
 
-    on_event: Callable[[ShareGroupFact], None]
-    on_forget: Callable[[], None]
+    `on_reset`: a topic was replaced by an empty one, and all facts are read again.
+    """
+
+    on_fact: Callable[[ShareGroupFact], None]
+    on_reset: Callable[[], None]
     on_counted: Callable[[Sequence[DispositionsCounted]], None]
     on_happened: Callable[[Sequence[EventHappened]], None]
 
 
-class Parts:
-    """What the service works with once it is open."""
+class ShareGroupResources:
+    """The open clients of one worker."""
 
     def __init__(
-        self, settings: Mapping[str, Any], prefix: str, writer: FactWriter, letters: DeadLetterWriter, told: Listeners
+        self,
+        settings: Mapping[str, Any],
+        prefix: str,
+        writer: FactWriter,
+        dead_letter_writer: DeadLetterWriter,
+        listeners: FactListeners,
     ) -> None:
-        self.settings = settings
-        self.prefix = prefix
+        self._settings = settings
+        self._prefix = prefix
         self.writer = writer
-        self.letters = letters
-        self._told = told
+        self.dead_letter_writer = dead_letter_writer
+        self._listeners = listeners
         self._state = self._reader(STATE, committed=False)
         self._trips = self._reader(TRIPS, committed=True)
+        self._leadership: Leadership | None = None
         self._tails: tuple[FactTail[Any], ...] = (
             FactTail(
                 settings,
                 topic=prefix + DISPOSITIONS,
                 digest=lambda records: _only(DispositionsCounted, DISPOSITIONS, records),
-                take=told.on_counted,
+                take=listeners.on_counted,
             ),
             FactTail(
                 settings,
                 topic=prefix + EVENTS,
                 digest=lambda records: _only(EventHappened, EVENTS, records),
-                take=told.on_happened,
+                take=listeners.on_happened,
             ),
         )
 
     def _reader(self, suffix: str, *, committed: bool) -> "FactReader[list[ShareGroupFact] | None]":
         return FactReader(
-            self.settings,
-            topic=self.prefix + suffix,
+            self._settings,
+            topic=self._prefix + suffix,
             digest=lambda records: share_group_facts(suffix, records),
             forget=lambda another: None if another else [],
             take=lambda found: self._take(found, of_trips=committed),
@@ -78,16 +101,12 @@ class Parts:
         )
 
     def _take(self, found: list[ShareGroupFact] | None, *, of_trips: bool) -> None:
-        if found is None:  # the topic was replaced by an empty one: what the other says is all there is
-            self._told.on_forget()
+        if found is None:  # this topic was replaced by an empty one: only the facts of the other are left
+            self._listeners.on_reset()
             (self._state if of_trips else self._trips).read_again()
             return
-        for event in found:
-            self._told.on_event(event)
-
-    @property
-    def problem(self) -> str | None:
-        return self._state.problem or self._trips.problem
+        for fact in found:
+            self._listeners.on_fact(fact)
 
     async def open(self) -> None:
         for tail in self._tails:
@@ -95,31 +114,43 @@ class Parts:
         self._state.start()
         self._trips.start()
         try:
-            async with asyncio.timeout(_LONGEST_REPLAY_S):
+            async with asyncio.timeout(_MAX_REPLAY_S):
                 await self._state.replayed.wait()
                 await self._trips.replayed.wait()
         except TimeoutError:
-            raise ClusterError(f"not read to their ends in {_LONGEST_REPLAY_S:g} s: {self.problem}") from None
+            problem = self._state.problem or self._trips.problem
+            raise ClusterError(f"not read to their ends in {_MAX_REPLAY_S:g} s: {problem}") from None
 
     async def close(self) -> None:
+        if self._leadership is not None:
+            await self._leadership.close()
         await asyncio.gather(self._state.close(), self._trips.close(), *(tail.close() for tail in self._tails))
 
-    async def decide(self, *events: ShareGroupFact) -> None:
-        """Write what is decided and return when it was read back; `ClusterError` when that cannot be said."""
+    def start_leadership(
+        self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._leadership = Leadership(self._settings, topic=self._prefix + LEADER, on_gained=on_gained, on_lost=on_lost)
+        self._leadership.start()
+
+    async def open_trip_writer(self) -> TripWriter:
+        """A writer that has fenced all others, opened after all that they wrote was read."""
+        writer = TripWriter(self._settings, prefix=self._prefix)
+        await writer.open()
+        found = await ends(self._settings, (self._prefix + STATE, self._prefix + TRIPS))
+        await self._read_back(self._state, found[self._prefix + STATE] - 1)
+        await self._read_back(self._trips, found[self._prefix + TRIPS] - 1)
+        return writer
+
+    async def decide(self, *facts: ShareGroupFact) -> None:
+        """Write the facts and return when they were read back; `ClusterError` when that is not known."""
         offset = -1
-        for event in events:
-            offset = (await self.writer.write(event)).offset
+        for fact in facts:
+            offset = (await self.writer.write(fact)).offset
         await self._read_back(self._state, offset)
 
-    async def tripped(self, offset: int) -> None:
-        """Return when the trip that was written there was read back."""
+    async def read_trip(self, offset: int) -> None:
+        """Return when the trip at this offset was read back."""
         await self._read_back(self._trips, offset)
-
-    async def caught_up(self) -> None:
-        """Return when all that was there when this was called was read."""
-        found = await ends(self.settings, (self.prefix + STATE, self.prefix + TRIPS))
-        await self._read_back(self._state, found[self.prefix + STATE] - 1)
-        await self._read_back(self._trips, found[self.prefix + TRIPS] - 1)
 
     async def _read_back(self, reader: "FactReader[list[ShareGroupFact] | None]", offset: int) -> None:
         try:
@@ -129,7 +160,12 @@ class Parts:
             raise ClusterError(f"not read back within {_READ_BACK_S:g} s") from None
 
 
-async def open_parts(config: Config, worker: int, told: Listeners, stack: AsyncExitStack) -> Parts:
+OpenResources = Callable[[Config, int, FactListeners, AsyncExitStack], Awaitable[ShareGroupResources]]
+
+
+async def open_resources(
+    config: Config, worker: int, listeners: FactListeners, stack: AsyncExitStack
+) -> ShareGroupResources:
     settings = client_settings(config.upstream)
     prefix = config.facts.prefix
     writer = FactWriter(
@@ -140,15 +176,77 @@ async def open_parts(config: Config, worker: int, told: Listeners, stack: AsyncE
     )
     stack.push_async_callback(writer.close)
     await writer.open(STATE, DISPOSITIONS, EVENTS)
-    letters = DeadLetterWriter(
+    dead_letter_writer = DeadLetterWriter(
         settings, auto_create=config.share_groups.dlq_auto_create, replication=config.facts.replication
     )
-    stack.push_async_callback(letters.close)
-    parts = Parts(settings, prefix, writer, letters, told)
-    stack.push_async_callback(parts.close)
-    await parts.open()
-    await letters.open()
-    return parts
+    stack.push_async_callback(dead_letter_writer.close)
+    resources = ShareGroupResources(settings, prefix, writer, dead_letter_writer, listeners)
+    stack.push_async_callback(resources.close)
+    await resources.open()
+    await dead_letter_writer.open()
+    return resources
+
+
+class FactOutbox:
+    """Queues counts and events for their topics: adding one never waits and never fails.
+
+    A fact that finds the queue full, or that the cluster does not accept, is lost and counted in `lost`. Decisions are
+    never queued here.
+    """
+
+    def __init__(self, clock: Clock, *, max_facts: int = MAX_WAITING_FACTS) -> None:
+        self._clock = clock
+        self._max_facts = max_facts
+        self._facts: deque[Fact] = deque()
+        self._filled = asyncio.Event()
+        self.lost = 0
+
+    def put(self, fact: Fact) -> None:
+        if len(self._facts) >= self._max_facts:
+            self.lost += 1
+            return
+        self._facts.append(fact)
+        self._filled.set()
+
+    def put_event(self, event: EventName, group: str, detail: Mapping[str, object], *, by: str | None = None) -> None:
+        """Queue an event of this group for operators."""
+        self.put(
+            EventHappened(
+                at=self._clock.epoch_ms(),
+                subject_kind=SHARE_GROUP,
+                subject=group,
+                id=uuid4().hex,
+                event=event,
+                by=by,
+                detail=JsonText.of(dict(detail)),
+            )
+        )
+
+    async def run(self, writer: FactWriter) -> None:
+        """Write queued facts until cancelled."""
+        while True:
+            await self._filled.wait()
+            await self._write_some(writer)
+            if not self._facts:
+                self._filled.clear()
+
+    async def flush(self, writer: FactWriter) -> None:
+        """Write the rest before the service ends, for two seconds at most."""
+        try:
+            async with asyncio.timeout(_FLUSH_S):
+                while self._facts:
+                    await self._write_some(writer)
+        except TimeoutError:
+            self.lost += len(self._facts)
+
+    async def _write_some(self, writer: FactWriter) -> None:
+        some = [self._facts.popleft() for _ in range(min(_BATCH, len(self._facts)))]
+        outcomes = await asyncio.gather(*(writer.write(fact) for fact in some), return_exceptions=True)
+        failures = [one for one in outcomes if isinstance(one, BaseException)]
+        if failures:
+            self.lost += len(failures)
+            # Any exception: later facts are written all the same.
+            log.warning("facts of share groups were lost", number=len(failures), problem=repr(failures[0]))
 
 
 def share_group_facts(suffix: str, records: Sequence[ConsumedRecord]) -> list[ShareGroupFact]:

@@ -1,201 +1,219 @@
-"""The share groups of one worker: what is decided about them, what their members hold, and what is done about both.
+"""The share groups of one worker: their state, their life cycle, and the actions of operators.
 
-One rule: records flow whatever fails here. Two exceptions: a group stays paused until its reason ends, and after a
-start nothing is acquired until it is known who is paused, for half a minute at most.
+Records flow whatever fails here, with two exceptions: a group stays paused until the reason of its pause ends, and
+after a start nothing is acquired until it is known which groups are paused, for half a minute at most.
 
-What a call means on the wire is the interceptors' business; what is decided is `domain.share_state`'s.
+Actions are written as facts and hold when they were read back. The interceptors check the caller's ACLs before.
 """
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, TypeVar
-from uuid import uuid4
+from typing import Final, TypeVar
 
 import structlog
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
+from headgate.base.tasks import TaskSet, retry
 from headgate.config.model import Config
-from headgate.facts import DispositionsCounted, EventHappened, JsonText
-from headgate.facts.observations import EventName
-from headgate.kafka.leadership import Leadership
-from headgate.proxy.interceptor import Session
-from headgate.share_groups.acks import Acks
-from headgate.share_groups.breaker_leader import Judging
-from headgate.share_groups.dead_letter_delivery import Letters, Wanted
-from headgate.share_groups.deferred_acks import Debt, Debts
-from headgate.share_groups.limits import Limits
-from headgate.share_groups.model.acknowledgements import AckType
-from headgate.share_groups.model.delivery_ledger import Ledger, PartitionKey
-from headgate.share_groups.model.dispositions import Dispositions
-from headgate.share_groups.model.group_configs import GroupSettings
-from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
-from headgate.share_groups.operator_actions import SHARE_GROUP, Operating
-from headgate.share_groups.outbox import Outbox
-from headgate.share_groups.record_copies import Copies
-from headgate.share_groups.resources import LEADER, Listeners, Parts, open_parts
+from headgate.facts import (
+    BreakerResumed,
+    EventHappened,
+    GroupConfigSet,
+    GroupConfigUnset,
+    GroupPaused,
+    GroupPauseEnded,
+)
+from headgate.proxy.rights import Rights
+from headgate.share_groups.acknowledgements import AcknowledgementTracker
+from headgate.share_groups.breaker_leader import BreakerLeader
+from headgate.share_groups.broker_configs import DeliveryLimits, GroupConfigClient
+from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
+from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
+from headgate.share_groups.model.dispositions import AckType
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
+from headgate.share_groups.model.group_state import GroupState, ShareGroupFact, ShareStates
+from headgate.share_groups.resources import (
+    SHARE_GROUP,
+    FactListeners,
+    FactOutbox,
+    OpenResources,
+    ShareGroupResources,
+    open_resources,
+)
 from headgate.share_groups.share_metrics import Samples, ShareMeter
 from headgate.wire.share_calls import ShareRequest
 
 log = structlog.get_logger()
 
-LONGEST_OPENING_S: Final = 30.0
-LONGEST_NAME: Final = 1024  # of a group; longer ones are nobody's, and pass
+MAX_OPENING_S: Final = 30.0
+MAX_GROUP_NAME: Final = 1024  # groups with longer names are not managed
 _RETRY_S: Final = 2.0
-_LEARN_S: Final = 60.0
-_PUT_AT_ONCE: Final = 1_000
-_MOST_HELD_RANGES: Final = 1_000_000
-_MOST_LOCKS: Final = 100_000
-_LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to get there
-_LEAST_HOLD_S: Final = 0.1
+_LOAD_LIMITS_S: Final = 60.0
+_PUT_BATCH: Final = 1_000
+_MAX_RESUMES: Final = 10_000
 T = TypeVar("T")
 
 
 class ShareGroupService:
-    """Made on the event loop; `async with service.running()` opens it in the background."""
+    """Made on the event loop; `async with service.running()` opens it in the background.
 
-    def __init__(self, config: Config, *, worker: int = 0, clock: Clock | None = None) -> None:
+    `open_with` and `group_configs` are its clients of the cluster, which tests replace.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        worker: int = 0,
+        clock: Clock | None = None,
+        open_with: OpenResources = open_resources,
+        group_configs: GroupConfigClient | None = None,
+        max_opening_s: float = MAX_OPENING_S,
+        retry_s: float = _RETRY_S,
+        load_limits_s: float = _LOAD_LIMITS_S,
+    ) -> None:
         self._config = config
         self._worker = worker
         self._clock = clock or SystemClock()
-        self._said = LogThrottle(self._clock.monotonic)
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._parts: Parts | None = None
+        self._open_with = open_with
+        self._max_opening_s = max_opening_s
+        self._retry_s = retry_s
+        self._load_limits_s = load_limits_s
+        self._throttle = LogThrottle(self._clock.monotonic)
+        self._tasks = TaskSet(self._on_task_failure)
+        self._resources: ShareGroupResources | None = None
         self._opened = asyncio.Event()
         self._gave_up = False
-        self._resumed: dict[str, asyncio.Event] = {}  # of groups whose members wait
-        self._locks: OrderedDict[PartitionKey, tuple[float, float, float]] = OrderedDict()
-        self._outbox = Outbox()
         self._problem = "not opened yet"
-        self.states = ShareStates()
-        self.minded: set[bytes] = set()  # names of groups that are opened, as they stand on the wire
+        self._resumed: dict[str, asyncio.Event] = {}  # of groups whose members wait
+        self._managed: set[bytes] = set()  # names of groups, as they are encoded in requests
+        self._last_resumes: OrderedDict[str, LastResume] = OrderedDict()
+        self._states = ShareStates()
+        self._outbox = FactOutbox(self._clock)
+        self.rules = ConfigRules(
+            dlq_prefix=config.share_groups.dlq_prefix, pause_enable=config.share_groups.pause_enable
+        )
         self.meter = ShareMeter()
-        self.ledger = Ledger(_MOST_HELD_RANGES)
-        self.dispositions = Dispositions()
-        self.debts = Debts()
-        self.copies = Copies()
-        self.limits = Limits(config.upstream, self._said)
-        self.letters = Letters(
-            writer=lambda: None if self._parts is None else self._parts.letters,
-            cluster=lambda: "" if self._parts is None else self._parts.writer.origin.cluster or "",
-            topic_of=lambda group: self.states.of(group).settings.dlq_topic,
-            copies=self.copies,
-            clock=self._clock,
-            tell=self.tell,
-            meter=self.meter,
+        self.rights = Rights(self._clock)
+        self._limits = DeliveryLimits(group_configs or GroupConfigClient(config.upstream), self._throttle)
+        self._dead_letters = DeadLetterDelivery(
+            states=self._states, outbox=self._outbox, clock=self._clock, meter=self.meter
         )
-        self.acks = Acks(
-            ledger=self.ledger,
-            dispositions=self.dispositions,
+        self.acknowledgements = AcknowledgementTracker(
+            config.share_groups,
+            states=self._states,
+            limits=self._limits,
+            dead_letters=self._dead_letters,
+            rights=self.rights,
+            outbox=self._outbox,
+            tasks=self._tasks,
             clock=self._clock,
             meter=self.meter,
-            tell=self.tell,
-            give_up=self.letters.give_up,
         )
-        self.judging = Judging(
-            states=self.states,
-            limits=self.limits,
-            clock=self._clock,
-            meter=self.meter,
-            tell=self.tell,
-            parts=lambda: self._parts,
+        self._leader = BreakerLeader(
+            states=self._states, limits=self._limits, clock=self._clock, meter=self.meter, outbox=self._outbox
         )
-        self.operating = Operating(self, config.share_groups, clock=self._clock, said=self._said)
 
-    # --- its life
+    # --- life cycle
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            self.spawn(self._open(stack))
-            self.spawn(self._give_up_waiting())
+            self._tasks.spawn(self._open(stack))
+            self._tasks.spawn(self._limit_opening())
             try:
                 yield
             finally:
-                await self._end()
+                await self._close()
 
-    def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Run it to its end, whoever waits for it or does not any more."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
+    def _on_task_failure(self, failure: BaseException) -> None:
+        self.meter.failures += 1
+        log.error("task of the share groups failed", exc_info=failure)
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            self.meter.failures += 1
-            log.error("task of the share groups failed", exc_info=failure)
-
-    async def _open(self, life: AsyncExitStack) -> None:
-        """Open everything, again and again until it succeeds; what is in the way is said once."""
-        told = Listeners(
-            on_event=self._on_event,
-            on_forget=self._on_forget,
-            on_counted=self.judging.on_counted,
-            on_happened=self.operating.on_happened,
+    async def _open(self, stack: AsyncExitStack) -> None:
+        resources = await retry(
+            lambda: self._open_resources(stack), pause_s=self._retry_s, on_problem=self._on_open_problem
         )
-        while self._parts is None:
-            try:
-                async with AsyncExitStack() as attempt:
-                    parts = await open_parts(self._config, self._worker, told, attempt)
-                    life.push_async_callback(attempt.pop_all().aclose)
-            except Exception as failure:  # noqa: BLE001 - whatever it is, records flow and it is tried again
-                problem = str(failure) or repr(failure)
-                if problem != self._problem:
-                    log.warning("share groups are not available, still trying", problem=problem)
-                self._problem = problem
-                self._on_forget()
-                await asyncio.sleep(_RETRY_S)
-            else:
-                self._parts = parts
-        await self.limits.learn()
+        self._dead_letters.open(resources.dead_letter_writer, resources.writer.origin.cluster or "")
+        self._leader.open(resources)
+        self._resources = resources
+        await self._limits.load()
         self._opened.set()
-        self.spawn(self._outbox.run(parts.writer))
-        self.spawn(self._count())
-        self.spawn(self._learn_limits())
-        self.spawn(self.judging.run())
-        self.spawn(self.judging.tend())
-        leadership = Leadership(
-            parts.settings,
-            topic=parts.prefix + LEADER,
-            on_gained=self.judging.on_gained,
-            on_lost=self.judging.on_lost,
-        )
-        life.push_async_callback(leadership.close)
-        leadership.start()
+        self._tasks.spawn(self._outbox.run(resources.writer))
+        self._tasks.spawn(self._write_counts())
+        self._tasks.spawn(self._load_limits())
+        self._tasks.spawn(self._leader.run())
+        self._tasks.spawn(self._leader.maintain())
+        resources.start_leadership(self._leader.on_gained, self._leader.on_lost)
 
-    async def _give_up_waiting(self) -> None:
-        if not await self.opened_within(LONGEST_OPENING_S):
+    async def _open_resources(self, stack: AsyncExitStack) -> ShareGroupResources:
+        listeners = FactListeners(
+            on_fact=self._on_fact,
+            on_reset=self._on_reset,
+            on_counted=self._leader.on_counted,
+            on_happened=self._on_happened,
+        )
+        try:
+            async with AsyncExitStack() as attempt:
+                resources = await self._open_with(self._config, self._worker, listeners, attempt)
+                stack.push_async_callback(attempt.pop_all().aclose)
+        except Exception:
+            self._on_reset()
+            raise
+        return resources
+
+    def _on_open_problem(self, problem: str) -> None:
+        self._problem = problem
+        log.warning("share groups are not available, still trying", problem=problem)
+
+    async def _limit_opening(self) -> None:
+        if not await self.wait_until_open(self._max_opening_s):
             self._gave_up = True
             log.error("share groups are unknown, records flow without the brake", problem=self._problem)
 
-    async def _end(self) -> None:
-        """Everything is over; then what was counted and told and not yet written is written."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        parts = self._parts
-        if parts is not None:
-            self.letters.say()
-            for fact in self._drain_counts(self._clock.epoch_ms()):
+    async def _close(self) -> None:
+        """End all tasks, then write the counts and events that are not written yet."""
+        await self._tasks.cancel_all()
+        if self._resources is not None:
+            self._dead_letters.report()
+            for fact in self.acknowledgements.drain(self._clock.epoch_ms()):
                 self._outbox.put(fact)
-            await self._outbox.flush(parts.writer)
+            await self._outbox.flush(self._resources.writer)
+
+    async def _write_counts(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            counted = deque(self.acknowledgements.drain(self._clock.epoch_ms() // 1000))
+            try:
+                while counted:
+                    for _ in range(min(_PUT_BATCH, len(counted))):
+                        self._outbox.put(counted.popleft())
+                    await asyncio.sleep(0)
+            finally:
+                for fact in counted:
+                    self._outbox.put(fact)
+
+    async def _load_limits(self) -> None:
+        """Until they are known: without them deliveries over the brokers' default limit are not recognised."""
+        while self._limits.default is None:
+            await asyncio.sleep(self._load_limits_s)
+            await self._limits.load()
 
     @property
     def is_ready(self) -> bool:
-        """Whether what the topics hold is known."""
+        """Whether the topics were read to their ends: before that nothing is known of any group."""
         return self._opened.is_set()
 
     @property
     def is_opening(self) -> bool:
-        """Nothing is known yet, and that is not to be waited for in vain."""
+        """Whether requests wait because nothing is known of the groups yet."""
         return not self._opened.is_set() and not self._gave_up
 
-    async def opened_within(self, seconds: float) -> bool:
+    async def wait_until_open(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
                 await self._opened.wait()
@@ -208,126 +226,72 @@ class ShareGroupService:
         return {"share groups": f"it is not known yet which are paused: {self._problem}"} if self.is_opening else {}
 
     def samples(self) -> Samples:
+        topics = self._states.registered_topics()
         return self.meter.samples(
             ready=self.is_ready,
-            leading=self.judging.is_leading,
-            paused=sum(self.states.of(group).is_paused for group in self.states.groups()),
-            ledger=len(self.ledger),
-            lost=self._outbox.lost + self.dispositions.lost,
-            shared=((topic, len(groups)) for topic, groups in self.states.topics().items() if len(groups) > 1),
-            ignored=self.judging.breakers.ignored(),
+            leading=self._leader.is_leading,
+            paused=sum(self._states.of(group).is_paused for group in self._states.groups()),
+            ledger=self.acknowledgements.acquired_ranges,
+            lost=self._outbox.lost + self.acknowledgements.lost,
+            shared=((topic, len(groups)) for topic, groups in topics.items() if len(groups) > 1),
+            ignored=self._leader.ignored(),
         )
 
-    # --- what is read
+    # --- the facts that were read
 
-    def _on_event(self, event: ShareGroupFact) -> None:
-        group = self.states.apply(event)
-        self.judging.on_event(event)
-        state = self.states.of(group)
+    def _on_fact(self, fact: ShareGroupFact) -> None:
+        group = self._states.apply(fact)
+        self._leader.on_fact(fact)
+        state = self._states.of(group)
         name = group.encode(errors="surrogatepass")
-        if state.is_minded and self.selects(group):
-            self.minded.add(name)
+        if state.is_managed and self.selects(group):
+            self._managed.add(name)
         else:
-            self.minded.discard(name)
+            self._managed.discard(name)
         if not state.is_paused and (waiting := self._resumed.pop(group, None)) is not None:
             waiting.set()
 
-    def _on_forget(self) -> None:
-        self.states.forget()
-        self.minded.clear()
+    def _on_reset(self) -> None:
+        self._states.clear()
+        self._managed.clear()
 
-    # --- what is counted and told
+    def _on_happened(self, facts: Sequence[EventHappened]) -> None:
+        """Why a group was resumed last: not part of the state (KIP-1316), so known since this worker's start."""
+        for fact in facts:
+            if fact.event == "resumed" and fact.subject_kind == SHARE_GROUP:
+                reason = fact.detail.value().get("reason")
+                text = reason if isinstance(reason, str) else None
+                self._last_resumes[fact.subject] = LastResume(reason=text, by=fact.by, at=fact.at)
+                self._last_resumes.move_to_end(fact.subject)
+                if len(self._last_resumes) > _MAX_RESUMES:
+                    self._last_resumes.popitem(last=False)
 
-    async def _count(self) -> None:
-        while True:
-            await asyncio.sleep(1.0)
-            counted = deque(self._drain_counts(self._clock.epoch_ms() // 1000))
-            try:
-                while counted:
-                    for _ in range(min(_PUT_AT_ONCE, len(counted))):
-                        self._outbox.put(counted.popleft())
-                    await asyncio.sleep(0)
-            finally:
-                for fact in counted:
-                    self._outbox.put(fact)
-
-    async def _learn_limits(self) -> None:
-        """Until they are known: without them what is over the brokers' own limit cannot be told."""
-        while self.limits.default is None:
-            await asyncio.sleep(_LEARN_S)
-            await self.limits.learn()
-
-    def _drain_counts(self, before_second: int) -> list[DispositionsCounted]:
-        return self.dispositions.drain(before_second, at=self._clock.epoch_ms(), topic_name=self.letters.known_name)
-
-    def tell(self, event: EventName, group: str, detail: Mapping[str, object]) -> None:
-        """An event for operators; `by` may stand in the detail."""
-        rest = dict(detail)
-        by = rest.pop("by", None)
-        fact = EventHappened(
-            at=self._clock.epoch_ms(),
-            subject_kind=SHARE_GROUP,
-            subject=group,
-            id=uuid4().hex,
-            event=event,
-            by=None if by is None else str(by),
-            detail=JsonText.of(rest),
-        )
-        self._outbox.put(fact)
-
-    # --- asked by the calls
-
-    def now(self) -> float:
-        return self._clock.monotonic()
+    # --- questions of the interceptors
 
     def selects(self, group: str) -> bool:
-        return len(group) <= LONGEST_NAME and self._config.share_groups.groups.matches(group)
+        """Whether `[share_groups] groups` selects the group."""
+        return len(group) <= MAX_GROUP_NAME and self._config.share_groups.groups.matches(group)
+
+    def state(self, group: str) -> GroupState:
+        return self._states.of(group)
+
+    def groups(self) -> Iterable[str]:
+        return self._states.groups()
+
+    def manages(self, group: str) -> bool:
+        """Whether the group is selected and has a config of Headgate, a pause or a trip."""
+        return self._states.of(group).is_managed and self.selects(group)
+
+    def manages_name(self, name: bytes) -> bool:
+        """`manages` for a name as it is encoded in a request."""
+        return name in self._managed
 
     def is_paused(self, group: str) -> bool:
-        """Where pausing is switched off nothing is paused, whatever was decided before."""
-        return self._config.share_groups.pause_enable and self.states.of(group).is_paused
+        """Where pausing is switched off no group is paused, whatever its state is."""
+        return self._config.share_groups.pause_enable and self._states.of(group).is_paused
 
-    def opening_wait_s(self, share: ShareRequest) -> float:
-        """A fetch may wait as long as at the broker; what rejects something as long as it would for dead letters."""
-        wait_s = share.max_wait_ms / 1000
-        if any(AckType.REJECT in batch.types for one in share.acks for batch in one.batches):
-            wait_s = max(wait_s, self._config.share_groups.hold_max_ms / 1000)
-        return min(wait_s, LONGEST_OPENING_S)
-
-    def longest_hold_s(self) -> float:
-        return self._config.share_groups.hold_max_ms / 1000 + LONGEST_OPENING_S
-
-    def lock_began(self, key: PartitionKey, lock_ms: int) -> None:
-        """The member acquired something: from now, or from when it acquired before, its acknowledgements must hurry."""
-        now = self._clock.monotonic()
-        was = self._locks.get(key)
-        self._locks[key] = (now if was is None else was[1], now, lock_ms / 1000)
-        self._locks.move_to_end(key)
-        if len(self._locks) > _MOST_LOCKS:
-            self._locks.popitem(last=False)
-
-    def hold_s(self, settings: GroupSettings, keys: Iterable[PartitionKey]) -> float:
-        """How long acknowledgements may wait for dead letters: longer, and all of them would be void."""
-        longest = min(settings.write_timeout_ms, self._config.share_groups.hold_max_ms) / 1000
-        now = self._clock.monotonic()
-        for key in keys:
-            before, last, lock_s = self._locks.get(key, (now, now, 0.0))
-            since = before if now - before < lock_s else last
-            if now - since < lock_s:  # else it was renewed, or is void anyway
-                longest = min(longest, since + lock_s - _LOCK_MARGIN_S - now)
-        return max(_LEAST_HOLD_S, longest)
-
-    def owe(self, owed: Sequence[Wanted], settings: GroupSettings, lock_ms: int, session: Session) -> None:
-        """Taken out of one answer, as over the limit: dead-letter them, and REJECT them with the next request."""
-        deadline_s = self.hold_s(settings, [one.key for one in owed])
-        letter = self.spawn(self.letters.write(settings, owed, session, deadline_s))
-        until = self._clock.monotonic() + lock_ms / 1000 - _LOCK_MARGIN_S
-        for at, one in enumerate(owed):
-            self.meter.stripped += one.last - one.first + 1
-            self.debts.add(Debt(one, until, letter, at))
-
-    async def resumed_within(self, group: str, seconds: float, outcome: T) -> T:
-        """`outcome`, when the group is not paused any more, or the time is over."""
+    async def wait_until_resumed(self, group: str, seconds: float, outcome: T) -> T:
+        """Returns `outcome` when the group is not paused any more, or after these seconds."""
         if self.is_paused(group):
             event = self._resumed.setdefault(group, asyncio.Event())
             try:
@@ -337,8 +301,116 @@ class ShareGroupService:
                 pass
         return outcome
 
-    def open_parts(self) -> Parts:
-        """`ClusterError` while they are not open."""
-        if self._parts is None or not self._opened.is_set():
+    def opening_wait_s(self, share: ShareRequest) -> float:
+        """A fetch may wait as long as at the broker, and a request with REJECTs as long as for dead letters."""
+        wait_s = share.max_wait_ms / 1000
+        if any(AckType.REJECT in batch.types for one in share.acks for batch in one.batches):
+            wait_s = max(wait_s, self._config.share_groups.hold_max_ms / 1000)
+        return min(wait_s, self._max_opening_s)
+
+    def max_hold_s(self) -> float:
+        return self._config.share_groups.hold_max_ms / 1000 + self._max_opening_s
+
+    # --- actions and views of operators
+
+    async def set_configs(self, group: str, changes: Mapping[str, str | None], by: str) -> None:
+        """Write the changes and return when they were read back; None restores a default.
+
+        `ClusterError` when it is not known whether they were written.
+        """
+        resources = self._open_or_raise()
+        before = self._states.of(group)
+        wanted = dict(changes)
+        had_topic = before.settings.dlq_topic is not None
+        gets_topic = wanted.get(DLQ_TOPIC) is not None and not had_topic
+        loses_topic = DLQ_TOPIC in wanted and wanted[DLQ_TOPIC] is None and had_topic
+        if gets_topic and wanted.get(LIMIT) is None:
+            kept = await self._limits.user_limit(group)
+            if kept is not None:
+                wanted[LIMIT] = kept
+        now_ms = self._clock.epoch_ms()
+        facts: list[ShareGroupFact] = []
+        for name, value in wanted.items():
+            if value is not None:
+                facts.append(GroupConfigSet(group=group, name=name, value=value, by=by, at=now_ms))
+            elif name in before.values and not (loses_topic and name == LIMIT):
+                facts.append(GroupConfigUnset(group=group, name=name))
+        if facts:
+            await resources.decide(*facts)
+            self._outbox.put_event("config_changed", group, {"changes": dict(changes)}, by=by)
+        if gets_topic or (had_topic and not loses_topic and LIMIT in wanted):
+            await self._limits.raise_limit(group)  # AlterConfigs has reset the broker's value
+        elif loses_topic:
+            after = self._states.of(group)
+            is_deleted = LIMIT in wanted and wanted[LIMIT] is None
+            is_restored = await self._limits.restore(group, None if is_deleted else after.settings.limit)
+            if is_restored and LIMIT in after.values:
+                await resources.decide(GroupConfigUnset(group=group, name=LIMIT))
+
+    async def pause(self, group: str, reason: str, by: str) -> None:
+        at = self._clock.epoch_ms()
+        await self._open_or_raise().decide(GroupPaused(group=group, reason=reason, by=by, at=at))
+        log.info("share group paused", group=group, reason=reason, by=by)
+        self._outbox.put_event("paused", group, {"reason": reason}, by=by)
+
+    async def resume(self, group: str, reason: str, by: str) -> None:
+        """End every pause of the group, also the breaker's."""
+        state = self._states.of(group)
+        facts: list[ShareGroupFact] = []
+        if state.pause is not None:
+            facts.append(GroupPauseEnded(group=group))
+        if state.is_tripped:
+            facts.append(BreakerResumed(group=group, generation=state.generation, at=self._clock.epoch_ms()))
+        if facts:
+            await self._open_or_raise().decide(*facts)
+        log.info("share group resumed", group=group, reason=reason, by=by)
+        self._outbox.put_event("resumed", group, {"reason": reason, "generation": state.generation}, by=by)
+
+    def _open_or_raise(self) -> ShareGroupResources:
+        if self._resources is None or not self._opened.is_set():
             raise ClusterError(f"share groups are not available: {self._problem}")
-        return self._parts
+        return self._resources
+
+    def status(self, group: str) -> BreakerStatus:
+        state = self._states.of(group)
+        settings = state.settings
+        delivered, dlq_written = self._leader.totals(group)
+        total = delivered + dlq_written
+        trip = state.trip if state.is_tripped else None
+        return BreakerStatus(
+            group=group,
+            enabled=settings.breaker_enable,
+            paused=state.is_paused,
+            pause_reasons=state.pause_reasons,
+            generation=state.generation,
+            window_ms=settings.window_ms,
+            delivered=delivered,
+            dlq_written=dlq_written,
+            dlq_rate=dlq_written / total if total else 0.0,
+            threshold_percent=settings.threshold_percent,
+            min_messages=settings.min_messages,
+            auto_resume_at=None if trip is None else trip.resume_at,
+            last_resume=self._last_resumes.get(group),
+            dlq_topic=settings.dlq_topic,
+            limit=self._limits.effective(state),
+            limit_unprotected=self._limits.is_unprotected(group, state),
+        )
+
+    def isolation_conflict(self, group: str) -> str | None:
+        """The error for members of a group with strict isolation whose dead-letter topic another group had first."""
+        settings = self._states.of(group).settings
+        topic = settings.dlq_topic
+        if topic is None or not settings.strict_isolation:
+            return None
+        first = next(iter(self._states.registered_groups(topic)), None)
+        if first is None or first == group:
+            return None
+        if self._throttle.allows("conflict", group):
+            log.warning("share group refused for its dead-letter topic", group=group, dlq_topic=topic, first=first)
+            detail = {"dlq_topic": topic, "registered_by": first}
+            self._outbox.put_event("isolation_conflict", group, detail)
+        return (
+            f"Share group {group} has share.group.dlq.strict.isolation=true, and its dead-letter topic {topic} is "
+            f"already registered by share group {first}. Give one of them another topic, then restart this "
+            "application: a member that was refused does not try again."
+        )

@@ -1,87 +1,105 @@
-"""What ShareFetch and ShareAcknowledge have in common on their way to the broker.
+"""ShareFetch and ShareAcknowledge on their way to the broker and back.
 
-One rule: a group without any config of ours is not opened and passes byte for byte. For the others a request waits only
-while dead letters are written, and no longer than its locks allow; and nothing that fails lets a paused group acquire.
+A request of a group that Headgate does not manage is not decoded and passes byte for byte. A request with REJECTs waits
+while its dead letters are written, and no longer than its locks allow. Whatever fails, a paused group acquires nothing.
+
+Pausing uses a path that brokers have: with MaxBytes 0 they process acknowledgements and keep the session, and acquire
+nothing. The response then waits as long as the broker's would have, or until the group is resumed; a response to
+acknowledgements does not wait.
 """
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
-from headgate.base.errors import ClusterError, WireError
-from headgate.base.ids import ApiVersion
+from headgate.base.errors import WireError
+from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
     Hold,
     Interceptor,
     OnRequest,
+    OnResponse,
     Prefilter,
     RequestFrame,
+    ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
 )
-from headgate.proxy.rights import GROUP_AUTHORIZATION_FAILED, GroupRight, Rights
-from headgate.share_groups.acks import Work
-from headgate.share_groups.dead_letter_delivery import Fate, Wanted
-from headgate.share_groups.deferred_acks import Debt
-from headgate.share_groups.model.group_configs import GroupSettings
+from headgate.share_groups.acknowledgements import LAST_EPOCH, AcknowledgementTracker, RequestAcks
+from headgate.share_groups.deferred_acks import add_rejects, remove_partitions
 from headgate.share_groups.service import ShareGroupService
+from headgate.wire.codec import encode
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.share import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from headgate.wire.primitives import Buffer
-from headgate.wire.share_calls import ShareRequest, group_bytes, without_bytes
+from headgate.wire.share_calls import (
+    ShareRequest,
+    group_bytes,
+    read_acknowledge,
+    read_acknowledge_response,
+    read_fetch,
+    read_fetch_response,
+    stripped,
+    without_bytes,
+)
 
 FIRST_EPOCH: Final = 0
-LAST_EPOCH: Final = -1
-INVALID_REQUEST: Final = 42
 _MARGIN_S: Final = 5.0  # for what a hold does beside waiting
-_NOT_KNOWN: Final = "it is not known whether the client may read in the name of its group"
 
 
 @dataclass(slots=True)
-class Sent:
-    """A request that went on to the broker; `paused`: it was told to acquire nothing.
+class ForwardedRequest:
+    """A request that was forwarded; `paused`: with MaxBytes 0. `waited`: it was held until the service was open.
 
-    `generation` is the group's when it went: what it acquires may be older than a trip that is read before its answer.
+    `generation` is the group's when it was forwarded: it may acquire records before a trip that is read meanwhile.
     """
 
     share: ShareRequest
-    work: Work
+    acks: RequestAcks
     generation: int
     paused: bool
     waited: bool = False
 
+    @property
+    def is_last(self) -> bool:
+        return self.share.session_epoch == LAST_EPOCH
 
-class ShareInterceptor(Interceptor[Sent]):
-    """Base of the two."""
+
+_Forwarded = Forward[ForwardedRequest] | Rewritten[ForwardedRequest]
+
+
+class ShareInterceptor(Interceptor[ForwardedRequest]):
+    """The common part of ShareFetch and ShareAcknowledge."""
 
     # 50,000 acknowledgements of one record each: more than a real member sends, and 0.2 s of work.
     max_bytes = 1024 * 1024
-    max_response_bytes = 2**31 - 1  # what a frame may have is the connection's to say
+    max_response_bytes = 2**31 - 1  # the connection limits frames
+    request_type: ClassVar[type[ShareFetchRequest] | type[ShareAcknowledgeRequest]]
 
-    def __init__(self, service: ShareGroupService, rights: Rights) -> None:
+    def __init__(self, service: ShareGroupService, acknowledgements: AcknowledgementTracker) -> None:
         self._service = service
-        self._rights = rights
-        self._in_flight: dict[int, list[Work]] = {}  # with dead letters, by connection
-
-    # --- what the two differ in
+        self._acknowledgements = acknowledgements
+        self._in_flight: dict[int, list[RequestAcks]] = {}  # with dead letters, by connection
 
     def _read(self, request: RequestFrame) -> ShareRequest:
         raise NotImplementedError
 
-    def _may_pay(self, share: ShareRequest) -> bool:
-        """Whether what the member owes can ride on this request."""
+    def _carries_deferred(self, share: ShareRequest) -> bool:
+        """Whether deferred acknowledgements of the member can be added to this request."""
         raise NotImplementedError
 
-    def _paid(self, body: Buffer, version: ApiVersion, work: Work) -> bytes:
-        """The request with the REJECTs of what is owed."""
+    def _invalid_request(self, version: ApiVersion) -> bytes:
+        """The response to a request that cannot be decoded."""
         raise NotImplementedError
 
-    def _refusal(self, version: ApiVersion) -> bytes:
-        """The answer to what cannot be read."""
-        raise NotImplementedError
-
-    # --- on the way there
+    # --- requests
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002 - all versions begin with the group
         return self._concerns
@@ -90,142 +108,136 @@ class ShareInterceptor(Interceptor[Sent]):
         if self._service.is_opening:
             return True
         name = group_bytes(view, pos, end)
-        return name is None or name in self._service.minded
+        return name is None or self._service.manages_name(name)
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Sent]:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[ForwardedRequest]:
         try:
             share = self._read(request)
         except WireError:
-            # Perhaps the broker can read it all the same, and then it must not get around a pause.
-            return Answer(self._refusal(request.api_version))
+            # Not forwarded: a broker that can decode it would let it acquire records of a paused group.
+            return Answer(self._invalid_request(request.api_version))
         if not share.group or not share.member:
             return Forward()
         if self._service.is_opening:
             wait_s = self._service.opening_wait_s(share)
-            return Hold(self._when_open(request, share, session, wait_s), wait_s + self._service.longest_hold_s())
+            return Hold(self._when_open(request, share, session, wait_s), wait_s + self._service.max_hold_s())
         return self._decide(request, share, session)
 
     async def _when_open(
         self, request: RequestFrame, share: ShareRequest, session: Session, wait_s: float
-    ) -> Forward[Sent] | Rewritten[Sent]:
-        """Which groups are paused is not known yet: it waits, and if that takes too long it acquires nothing."""
-        if not await self._service.opened_within(wait_s) and self._service.is_opening:
-            return self._send(request, share, Work(share.group or "", share.member or "", {}), session, unknown=True)
+    ) -> _Forwarded:
+        """It is not known yet which groups are paused: the request waits, and after too long it acquires nothing."""
+        if not await self._service.wait_until_open(wait_s) and self._service.is_opening:
+            group = share.group or ""
+            acks = RequestAcks(group, share.member or "", self._service.state(group).settings, {})
+            return self._forward(request, share, acks, session, unknown=True)
         decided = self._decide(request, share, session)
-        if isinstance(decided, Hold):
-            outcome = await decided.outcome
-            assert isinstance(outcome, Forward | Rewritten)
-            return outcome
-        assert isinstance(decided, Forward | Rewritten)
-        return decided
+        outcome = await decided.outcome if isinstance(decided, Hold) else decided
+        assert isinstance(outcome, Forward | Rewritten)
+        return outcome
 
     def _decide(
         self, request: RequestFrame, share: ShareRequest, session: Session
-    ) -> Forward[Sent] | Rewritten[Sent] | Hold[Sent]:
-        service = self._service
-        group, member = share.group or "", share.member or ""
-        state = service.states.of(group)
-        if not state.is_minded or not service.selects(group):
+    ) -> _Forwarded | Hold[ForwardedRequest]:
+        if not self._service.manages(share.group or ""):
             return Forward()
-        debts: list[Debt] = []
-        if service.debts and self._may_pay(share):
-            debts = service.debts.take(group, member, service.now(), is_last=share.session_epoch == LAST_EPOCH)
-        work = service.acks.read(share, debts)
-        wanted: list[Wanted] = []
-        if state.settings.dlq_topic is not None:
-            wanted = service.acks.rejected(work)
-        if not wanted and not debts:
-            return self._send(request, share, work, session)
-        # What is accepted in the same request waits with the rest.
-        deadline = service.hold_s(state.settings, [one.key for one in work.partitions.values()])
-        writing = self._with_letters(request, share, work, session, wanted, state.settings, deadline)
-        return Hold(writing, deadline + _MARGIN_S)
+        acks = self._acknowledgements.read(share, carries_deferred=self._carries_deferred(share))
+        if not acks.rejected and not acks.deferred_ranges:
+            return self._forward(request, share, acks, session)
+        # Records that are accepted in the same request wait with the rejected ones.
+        hold_s = self._acknowledgements.hold_s(acks)
+        return Hold(self._after_dead_letters(request, share, acks, session, hold_s), hold_s + _MARGIN_S)
 
-    async def _with_letters(
-        self,
-        request: RequestFrame,
-        share: ShareRequest,
-        work: Work,
-        session: Session,
-        wanted: Sequence[Wanted],
-        settings: GroupSettings,
-        deadline_s: float,
-    ) -> Forward[Sent] | Rewritten[Sent]:
-        until = asyncio.get_running_loop().time() + deadline_s
-        # Not ended with the client: what is written by then has to be known, to be withdrawn.
-        writing = self._service.spawn(self._written(work, wanted, settings, session, until))
-        try:
-            await asyncio.wait({writing})
-        except asyncio.CancelledError:
-            # The client is gone before its acknowledgements went on, so its records come again.
-            acks = self._service.acks
-            writing.add_done_callback(lambda _: acks.withdraw(work.group, work.letters, {"outcome": "not sent"}))
-            raise
-        return self._send(request, share, work, session)
+    async def _after_dead_letters(
+        self, request: RequestFrame, share: ShareRequest, acks: RequestAcks, session: Session, hold_s: float
+    ) -> _Forwarded:
+        await self._acknowledgements.write_dead_letters(acks, session, hold_s)
+        return self._forward(request, share, acks, session)
 
-    async def _written(
-        self, work: Work, wanted: Sequence[Wanted], settings: GroupSettings, session: Session, until: float
-    ) -> None:
-        """Until then; `work` has the fate of each."""
-        letters = self._service.letters
-        if wanted:
-            try:
-                async with asyncio.timeout_at(until):
-                    code = await self._rights.ask(session, GroupRight.READ, work.group)
-            except (ClusterError, TimeoutError):
-                for one in wanted:
-                    letters.give_up(one, _NOT_KNOWN)
-                    _add(work, one, Fate((), ((one.first, one.last),)))
-            else:
-                if code != GROUP_AUTHORIZATION_FAILED:  # else the broker refuses all of it
-                    left_s = until - asyncio.get_running_loop().time()
-                    for one, fate in zip(wanted, await letters.write(settings, wanted, session, left_s), strict=True):
-                        _add(work, one, fate)
-        for place in work.partitions.values():
-            for debt in place.debts:
-                place.fates.append((debt.wanted, await _fate(debt, until)))
-
-    def _send(
-        self, request: RequestFrame, share: ShareRequest, work: Work, session: Session, *, unknown: bool = False
-    ) -> Rewritten[Sent] | Forward[Sent]:
-        """The request goes on now: whether the group is paused is asked last."""
+    def _forward(
+        self, request: RequestFrame, share: ShareRequest, acks: RequestAcks, session: Session, *, unknown: bool = False
+    ) -> _Forwarded:
+        """Forward the request now: whether the group is paused is decided last."""
         body: Buffer | None = None
-        if any(one.debts for one in work.partitions.values()):
-            body = self._paid(request.body, request.api_version, work)
+        if rejects := acks.deferred_ranges:
+            body = add_rejects(self.request_type, request.body, request.api_version, rejects)
             share = self._read(replace(request, body=body))
         is_fetch = share.max_bytes_at > 0 and share.session_epoch != LAST_EPOCH
-        paused = is_fetch and (unknown or self._service.is_paused(work.group))
+        paused = is_fetch and (unknown or self._service.is_paused(acks.group))
         if paused:
             body = without_bytes(request.body if body is None else body, share)
-        if any(fate.written for _, fate in work.letters):
-            self._in_flight.setdefault(session.number, []).append(work)
-        sent = Sent(share, work, self._service.states.of(work.group).generation, paused, waited=unknown)
-        return Forward(sent) if body is None else Rewritten(bytes(body), sent)
+        if any(outcome.written for _, outcome in acks.outcomes):
+            self._in_flight.setdefault(session.number, []).append(acks)
+        generation = self._service.state(acks.group).generation
+        forwarded = ForwardedRequest(share, acks, generation, paused, waited=unknown)
+        return Forward(forwarded) if body is None else Rewritten(bytes(body), forwarded)
 
-    # --- on the way back
+    # --- responses
 
-    def _answered(self, sent: Sent, session: Session) -> None:
-        """Its dead letters are not in doubt any more."""
-        works = self._in_flight.get(session.number)
-        if works is not None and sent.work in works:
-            works.remove(sent.work)
-            if not works:
+    def _complete(self, forwarded: ForwardedRequest, session: Session) -> None:
+        """The response has arrived: the outcome of the dead letters is not in doubt any more."""
+        in_flight = self._in_flight.get(session.number)
+        if in_flight is not None and forwarded.acks in in_flight:
+            in_flight.remove(forwarded.acks)
+            if not in_flight:
                 del self._in_flight[session.number]
 
     def on_close(self, session: Session) -> None:
-        """What was on its way when the connection ended may have arrived or not."""
-        for work in self._in_flight.pop(session.number, ()):
-            self._service.acks.withdraw(work.group, work.letters, {"outcome": "unknown"})
+        """The broker may or may not have received the requests in flight."""
+        for acks in self._in_flight.pop(session.number, ()):
+            self._acknowledgements.withdraw(acks, {"outcome": "unknown"})
 
 
-def _add(work: Work, wanted: Wanted, fate: Fate) -> None:
-    work.partitions[wanted.key[2:]].fates.append((wanted, fate))
+class ShareFetchInterceptor(ShareInterceptor):
+    """Records what members acquire, and removes what was delivered too often from their responses."""
+
+    api_keys = frozenset((ApiKey.SHARE_FETCH,))
+    request_type = ShareFetchRequest
+
+    def _read(self, request: RequestFrame) -> ShareRequest:
+        return read_fetch(request.body, request.api_version)
+
+    def _carries_deferred(self, share: ShareRequest) -> bool:
+        return share.session_epoch != FIRST_EPOCH  # the request that opens a session may not acknowledge anything
+
+    def _invalid_request(self, version: ApiVersion) -> bytes:
+        return encode(ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST), version)
+
+    def on_response(self, response: ResponseFrame, context: ForwardedRequest, session: Session) -> OnResponse:
+        self._complete(context, session)
+        answer = read_fetch_response(response.body, response.api_version)
+        acks = context.acks
+        codes = {(one.topic_id, one.partition): one.acknowledge_error_code for one in answer.partitions}
+        self._acknowledgements.settle(acks, codes, answer.error_code, is_last=context.is_last)
+        kept = self._acknowledgements.acquire(acks, response.body, answer, context.generation, session)
+        body = stripped(memoryview(response.body), kept, answer) if kept else None
+        outcome: ResponseOutcome = Forward() if body is None else Rewritten(body)
+        wait_s = context.share.max_wait_ms / 1000
+        if context.paused and not context.waited and not acks.partitions and wait_s > 0:
+            return Hold(self._service.wait_until_resumed(acks.group, wait_s, outcome), wait_s + _MARGIN_S)
+        return outcome
 
 
-async def _fate(debt: Debt, until: float) -> Fate:
-    """Of the letters that were begun when the range was taken out of the answer."""
-    letter = debt.letter
-    await asyncio.wait({letter}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
-    if letter.done() and not letter.cancelled() and letter.exception() is None:
-        return letter.result()[debt.at]
-    return Fate((), ((debt.wanted.first, debt.wanted.last),))
+class ShareAcknowledgeInterceptor(ShareInterceptor):
+    """Forwards the broker's response as it is, without partitions that the client did not name."""
+
+    api_keys = frozenset((ApiKey.SHARE_ACKNOWLEDGE,))
+    request_type = ShareAcknowledgeRequest
+
+    def _read(self, request: RequestFrame) -> ShareRequest:
+        return read_acknowledge(request.body, request.api_version)
+
+    def _carries_deferred(self, share: ShareRequest) -> bool:
+        return share.session_epoch == LAST_EPOCH
+
+    def _invalid_request(self, version: ApiVersion) -> bytes:
+        return encode(ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST), version)
+
+    def on_response(self, response: ResponseFrame, context: ForwardedRequest, session: Session) -> OnResponse:
+        self._complete(context, session)
+        answer = read_acknowledge_response(response.body, response.api_version)
+        codes = {(topic_id, partition): code for topic_id, partition, code in answer.partitions}
+        self._acknowledgements.settle(context.acks, codes, answer.error_code, is_last=context.is_last)
+        if context.acks.added:
+            return Rewritten(remove_partitions(response.body, response.api_version, context.acks.added))
+        return Forward()

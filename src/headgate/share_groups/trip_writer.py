@@ -1,10 +1,10 @@
-"""Writing trips: the leader's own records, in transactions under one id, so that Kafka fences a stale leader.
+"""Writes trips in transactions under one transactional id, so that Kafka fences a previous leader.
 
-One rule: a writer is for one term of a leader. One that is fenced, or whose last commit is in doubt, is dropped and
-never opened again by itself, because opening fences whoever leads now.
+A writer serves one term of a leader. One that was fenced, or whose last commit is in doubt, is dropped and never
+reopened, because opening it would fence the current leader.
 
-A transaction that is left open hides everything behind it from those who read committed records. So it is begun when
-the decision is made, and begun, filled and committed by one thread without anything in between.
+An open transaction hides all later records from readers of committed records. So one thread begins, fills and commits
+a transaction without anything in between.
 """
 
 import threading
@@ -32,11 +32,11 @@ _FENCED: Final = frozenset(
 
 
 class FencedError(ClusterError):
-    """Another leads: this writer will never write again."""
+    """Another leader has fenced this writer for good."""
 
 
 class TripWriter:
-    """`trips` of the topics with this prefix. Every call runs on a thread; calls wait for each other."""
+    """Writes to the `trips` topic. Every call runs on a thread; calls wait for each other."""
 
     def __init__(self, settings: Mapping[str, Any], *, prefix: str) -> None:
         self._settings = quiet(
@@ -55,18 +55,17 @@ class TripWriter:
         self._producer: Producer | None = None
 
     async def open(self, *, timeout_s: float = 30.0) -> None:
-        """Fence whoever wrote before, and end what they left open; `ClusterError` when it cannot be done."""
+        """Fence earlier writers and abort their open transactions; `ClusterError` when that fails."""
         await off_loop(lambda: self._open(timeout_s))
 
     async def write(self, fact: BreakerTripped) -> Position:
-        """The fact, which its caller has stamped, is there for all who read committed records; or this raises.
+        """Return when the trip, stamped by the caller, is committed.
 
-        `FencedError`: another leads. Another `ClusterError`: it may be there all the same; the topic says so.
+        Raises `FencedError` when there is another leader. After any other `ClusterError` it may be committed.
         """
         return await off_loop(lambda: self._write(fact))
 
     async def close(self) -> None:
-        """Nothing is left open: a transaction begins and ends in one call."""
         await off_loop(self._drop)
 
     # --- on a thread
@@ -76,7 +75,7 @@ class TripWriter:
             producer = Producer(self._settings)
             try:
                 producer.init_transactions(timeout_s)
-                # Where the topic's leader is, so that the first trip does not wait for it.
+                # The metadata of the topic, so that the first trip does not wait for it.
                 producer.list_topics(self._topic, timeout=timeout_s)
             except KafkaException as failure:
                 raise ClusterError(f"trips cannot be written to {self._topic}: {reason(failure)}") from None
@@ -87,15 +86,15 @@ class TripWriter:
         with self._turn:
             if self._producer is None:
                 raise ClusterError("the writer of trips is not open")
-            said = _transaction(self._producer, self._topic, key, value)
-            if isinstance(said, Position):
-                return said
-            problem = _not_aborted(self._producer)
-            if problem is not None:  # something is left open, or a commit is in doubt
+            result = _transaction(self._producer, self._topic, key, value)
+            if isinstance(result, Position):
+                return result
+            problem = _abort(self._producer)
+            if problem is not None:  # the transaction is open, or its commit is in doubt
                 self._producer = None
-            if {said.code(), None if problem is None else problem.code()} & _FENCED:
-                raise FencedError(f"another leads, and writes {self._topic}: {reason(said)}")
-            raise ClusterError(f"a trip could not be written to {self._topic}: {reason(said)}")
+            if {result.code(), None if problem is None else problem.code()} & _FENCED:
+                raise FencedError(f"another leader writes {self._topic}: {reason(result)}")
+            raise ClusterError(f"a trip could not be written to {self._topic}: {reason(result)}")
 
     def _drop(self) -> None:
         with self._turn:
@@ -103,7 +102,7 @@ class TripWriter:
 
 
 def _transaction(producer: Producer, topic: str, key: bytes, value: bytes | None) -> Position | KafkaError:
-    """A failure is a value: an exception would keep a producer alive that is to be dropped."""
+    """Returns a failure instead of raising it: the traceback would keep the dropped producer alive."""
     found: list[Position] = []
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -114,7 +113,7 @@ def _transaction(producer: Producer, topic: str, key: bytes, value: bytes | None
     try:
         producer.begin_transaction()
         producer.produce(topic, key=key, value=value, partition=0, on_delivery=on_delivery)
-        _committed(producer)
+        _commit(producer)
     except KafkaException as failure:
         error: KafkaError = failure.args[0]
         return error
@@ -122,8 +121,8 @@ def _transaction(producer: Producer, topic: str, key: bytes, value: bytes | None
     return found[0] if found else KafkaError(KafkaError.UNKNOWN, "a committed record without an offset")
 
 
-def _committed(producer: Producer) -> None:
-    """A commit that timed out may be asked for again: it is the same commit."""
+def _commit(producer: Producer) -> None:
+    """Commit, and repeat the same commit after a timeout."""
     until = time.monotonic() + _WRITE_S
     while True:
         try:
@@ -135,8 +134,8 @@ def _committed(producer: Producer) -> None:
             return
 
 
-def _not_aborted(producer: Producer) -> KafkaError | None:
-    """End what a failure left open; if it cannot be ended, why not."""
+def _abort(producer: Producer) -> KafkaError | None:
+    """Abort the transaction; returns the error when that fails."""
     try:
         producer.abort_transaction(_WRITE_S)
     except KafkaException as failure:

@@ -15,7 +15,9 @@ from headgate.base.ids import NodeId
 from headgate.config.addresses import Address, parse_address
 from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.embedded.java import class_path, find_java, jars_folder
-from headgate.share_groups.configs import AlterConfigsInterceptor
+from headgate.share_groups.config_interceptors import AlterConfigsInterceptor
+from headgate.share_groups.model.group_configs import ConfigRules
+from headgate.share_groups.model.group_state import GroupState
 from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
     AlterableConfig,
@@ -50,7 +52,6 @@ from tests.support.share_scene import (
     kafka,
     until,
 )
-from tests.unit.share_groups.config_scene import Groups
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC, GROUP = 2, 32
@@ -194,33 +195,42 @@ def test_the_admin_client_of_4_4_does_it_too(scene: ShareScene) -> None:
     assert f"{THRESHOLD}=20 sensitive=false synonyms={{DEFAULT_CONFIG:{THRESHOLD}=20}}" in shown, shown
 
 
-class Opening(Groups):
-    """Groups that are not known before they have been asked for twice."""
+class OpeningService:
+    """A service that has read its topics when it was asked for groups twice."""
 
-    times_refused = 0
+    def __init__(self) -> None:
+        self.rules = ConfigRules()
+        self.is_ready = False
+        self.refused = 0
+        self.applied: list[tuple[object, ...]] = []
 
-    def selects(self, group: str) -> bool:
+    def selects(self, group: str) -> bool:  # noqa: ARG002
         if not self.is_ready:
-            self.times_refused += 1
-            self.is_ready = self.times_refused == 2
-        return super().selects(group)
+            self.refused += 1
+            self.is_ready = self.refused == 2
+        return True
+
+    def state(self, group: str) -> GroupState:  # noqa: ARG002
+        return GroupState()
+
+    async def set_configs(self, group: str, changes: dict[str, str | None], by: str) -> None:
+        self.applied.append((group, changes, by))
 
 
 def test_a_java_client_comes_again_by_itself_until_the_groups_are_known(cluster: Cluster) -> None:
-    groups, port = Opening(), port_block()
-    groups.is_ready = False
+    service, port = OpeningService(), port_block()
     config = Config(
         gateway=GatewayConfig(listen=Address("127.0.0.1", port), nodes=(NodeId(0),)),
         upstream=UpstreamConfig(bootstrap=(parse_address(cluster.bootstrap),), service_mechanism="none"),
         metrics=MetricsConfig(listen=Address("127.0.0.1", port + 15)),
     )
-    interceptor = AlterConfigsInterceptor(groups, lambda _: None, dlq_auto_create=False)
+    interceptor = AlterConfigsInterceptor(service, lambda _: None, dlq_auto_create=False)  # type: ignore[arg-type]
     with GatewayThread(config, (interceptor,)) as gateway:
         change = ("--entity-name", "early", "--alter", "--add-config", f"{THRESHOLD}=30")
         told = kafka_configs(gateway.bootstrap, "4.3.1", *change)
     assert "Completed updating config for group early." in told, told
-    assert groups.times_refused == 2
-    assert groups.told == [("set", "early", {THRESHOLD: "30"}, "unknown")]
+    assert service.refused == 2
+    assert service.applied == [("early", {THRESHOLD: "30"}, "unknown")]
 
 
 # --- librdkafka -----------------------------------------------------------------------------------------------------

@@ -27,16 +27,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import parse_address
+from headgate.config.model import UpstreamConfig
 from headgate.embedded import SecurityProtocol
 from headgate.facts import BreakerTripped, DispositionsCounted, decode
-from headgate.kafka.connections import Dialler
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import Origin, Settings, ensure_topics
-from headgate.share_groups.config_client import ConfigRefusedError, broker_values, most_limit, set_limit
-from headgate.share_groups.dead_letter_writer import DeadLetterWriter, Trouble
+from headgate.share_groups.broker_configs import ConfigRefusedError, GroupConfigClient
+from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.trip_writer import FencedError, TripWriter
@@ -142,19 +142,19 @@ async def until(condition: Callable[[], bool], seconds: float = DEADLINE_S) -> N
             await asyncio.sleep(0.02)
 
 
-async def trouble_of(writer: DeadLetterWriter, topic: str, wanted: DeadLetter, deadline_s: float) -> Trouble:
+async def failure_of(writer: DeadLetterWriter, topic: str, wanted: DeadLetter, deadline_s: float) -> WriteFailureCause:
     [said] = await writer.write(topic, [wanted], deadline_s)
     assert said is not None
-    return said.trouble
+    return said.cause
 
 
-async def first_refused(writer: DeadLetterWriter, topic: str, offsets: Iterator[int]) -> tuple[int, Trouble]:
+async def first_refused(writer: DeadLetterWriter, topic: str, offsets: Iterator[int]) -> tuple[int, WriteFailureCause]:
     """A broker hears a moment later of what was changed: letters are written until one is not."""
     async with asyncio.timeout(DEADLINE_S):
         for offset in offsets:
             [said] = await writer.write(topic, [letter(offset, partition=2)], 2.0)
             if said is not None:
-                return offset, said.trouble
+                return offset, said.cause
     raise AssertionError
 
 
@@ -168,8 +168,8 @@ async def test_letters_go_to_the_partition_of_their_source_with_their_headers(to
         wanted = [letter(offset, partition=offset % 5, value=b"v%d" % offset) for offset in range(200)]
         assert await writer.write(topic, wanted, DEADLINE_S) == [None] * 200
         assert (writer.letters, writer.bytes) == (0, 0)
-        facts = await writer.topic_facts(topic)
-    assert (facts.exists, facts.partitions, facts.max_message_bytes) == (True, 3, 1_048_588)
+        facts = await writer.describe_topic(topic)
+    assert (facts.partitions, facts.max_message_bytes) == (3, 1_048_588)
     found = {
         int(dict(one.headers() or [])["__dlq.errors.offset"] or b""): one
         for one in await asyncio.to_thread(topics.records)
@@ -188,14 +188,14 @@ async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_
     async with writing(topics.settings) as writer:
         large = letter(1, value=os.urandom(4000))
         began = asyncio.get_running_loop().time()
-        assert await trouble_of(writer, topic, large, 100.0) is Trouble.TOO_LARGE
+        assert await failure_of(writer, topic, large, 100.0) is WriteFailureCause.TOO_LARGE
         assert asyncio.get_running_loop().time() - began < DEADLINE_S
         assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
         # Together they are larger than the topic takes in a batch, and each of them is not; the one that is too large
         # takes none of the others with it.
         many = [letter(2 + one) for one in range(20)]
         said = await writer.write(topic, [*many[:10], large, *many[10:]], DEADLINE_S)
-        assert [one and one.trouble for one in said] == [None] * 10 + [Trouble.TOO_LARGE] + [None] * 10
+        assert [one and one.cause for one in said] == [None] * 10 + [WriteFailureCause.TOO_LARGE] + [None] * 10
         others = [writer.write(topic, [letter(22 + one)], DEADLINE_S) for one in range(20)]
         assert await asyncio.gather(*others) == [[None]] * 20
     assert await asyncio.to_thread(topics.offsets) == list(range(1, 42))
@@ -204,7 +204,7 @@ async def test_a_letter_that_its_topic_never_takes_ends_at_once_and_without_its_
 async def test_a_letter_larger_than_any_that_is_tried_is_too_large(topics: Topics) -> None:
     topic = topics.create(1)
     async with writing(topics.settings, largest=10_000) as writer:
-        assert await trouble_of(writer, topic, letter(value=bytes(20_000)), 100.0) is Trouble.TOO_LARGE
+        assert await failure_of(writer, topic, letter(value=bytes(20_000)), 100.0) is WriteFailureCause.TOO_LARGE
 
 
 async def test_a_deleted_topic_stays_deleted_and_letters_go_on_when_it_is_made_again(topics: Topics) -> None:
@@ -213,7 +213,7 @@ async def test_a_deleted_topic_stays_deleted_and_letters_go_on_when_it_is_made_a
         assert await writer.write(topic, [letter(1, partition=2)], DEADLINE_S) == [None]
         await asyncio.to_thread(topics.delete)
         refused, trouble = await first_refused(writer, topic, count(2))
-        assert trouble is Trouble.NO_TOPIC
+        assert trouble is WriteFailureCause.NO_TOPIC
         assert not await asyncio.to_thread(topics.exists)
         waiting = asyncio.create_task(writer.write(topic, [letter(refused + 1, partition=2)], DEADLINE_S))
         await asyncio.to_thread(topics.create, 2)
@@ -224,8 +224,8 @@ async def test_a_deleted_topic_stays_deleted_and_letters_go_on_when_it_is_made_a
 
 async def test_an_absent_topic_is_made_only_when_the_operator_says_so(topics: Topics) -> None:
     async with writing(topics.settings) as writer:
-        assert await trouble_of(writer, topics.name, letter(), 0.5) is Trouble.NO_TOPIC
-        assert not (await writer.topic_facts(topics.name)).exists
+        assert await failure_of(writer, topics.name, letter(), 0.5) is WriteFailureCause.NO_TOPIC
+        assert not (await writer.describe_topic(topics.name)).partitions
     assert not await asyncio.to_thread(topics.exists)
     async with writing(topics.settings, auto_create=True) as writer:
         assert await writer.write(topics.name, [letter(one) for one in range(3)], DEADLINE_S) == [None] * 3
@@ -240,7 +240,7 @@ async def test_a_letter_that_arrives_after_its_deadline_is_told_as_late(topics: 
         wanted = letter(7)
         [said] = await writer.write(topic, [wanted], 0.0, late.append)  # on its way, and no answer can be here yet
         assert said is not None
-        assert said.trouble is Trouble.UNREACHABLE
+        assert said.cause is WriteFailureCause.UNREACHABLE
         assert (writer.letters, late) == (1, [])
         await until(lambda: late == [wanted])
         assert (writer.letters, writer.bytes) == (0, 0)
@@ -260,15 +260,17 @@ async def test_a_caller_that_went_away_hears_of_its_letter_too(topics: Topics) -
 
 
 async def test_what_is_on_its_way_is_bounded_and_beyond_that_nobody_waits(topics: Topics) -> None:
-    async with writing(topics.settings, most_letters=3, most_bytes=100_000) as writer:
+    async with writing(topics.settings, max_letters=3, max_bytes=100_000) as writer:
         stuck = [asyncio.create_task(writer.write(topics.name, [letter(one)], 0.5)) for one in range(3)]
         await asyncio.sleep(0)
-        assert await trouble_of(writer, topics.name, letter(9), 100.0) is Trouble.OVERLOADED
+        assert await failure_of(writer, topics.name, letter(9), 100.0) is WriteFailureCause.OVERLOADED
         assert [None] not in await asyncio.gather(*stuck)
         assert writer.letters == 0
         alone = asyncio.create_task(writer.write(topics.name, [letter(4, value=bytes(99_000))], 0.5))
         await asyncio.sleep(0)
-        assert await trouble_of(writer, topics.name, letter(5, value=bytes(2_000)), 100.0) is Trouble.OVERLOADED
+        assert (
+            await failure_of(writer, topics.name, letter(5, value=bytes(2_000)), 100.0) is WriteFailureCause.OVERLOADED
+        )
         assert await alone != [None]
         assert writer.bytes == 0
 
@@ -280,7 +282,7 @@ async def test_letters_go_on_when_a_right_comes_back(cluster: Cluster, topics: T
         with allowed(topics.admin, topic):
             assert await writer.write(topic, [letter(1)], DEADLINE_S) == [None]
         refused, trouble = await first_refused(writer, topic, count(2))
-        assert trouble is Trouble.NOT_ALLOWED
+        assert trouble is WriteFailureCause.NOT_ALLOWED
         waiting = asyncio.create_task(writer.write(topic, [letter(refused + 1)], DEADLINE_S))
         with allowed(topics.admin, topic):
             assert await waiting == [None]
@@ -514,17 +516,17 @@ async def _written(writer: FactWriter, fact: DispositionsCounted) -> None:
 
 
 async def test_the_limit_of_a_group_is_read_set_and_given_back(cluster: Cluster) -> None:
-    dialler = Dialler(bootstrap=(parse_address(cluster.bootstrap),))
-    group = f"sg-{uuid.uuid4().hex[:8]}"
-    most = await most_limit(dialler)
+    upstream = UpstreamConfig(bootstrap=(parse_address(cluster.bootstrap),), service_mechanism="none")
+    client, group = GroupConfigClient(upstream), f"sg-{uuid.uuid4().hex[:8]}"
+    most = await client.max_limit()
     assert most is not None
-    default = (await broker_values(dialler, [group]))[group][LIMIT]
+    default = (await client.values([group]))[group][LIMIT]
     assert not default.is_set
-    await set_limit(dialler, group, most)
-    values = (await broker_values(dialler, [group, "another"]))[group]
+    await client.set_limit(group, most)
+    values = (await client.values([group, "another"]))[group]
     assert (values[LIMIT].value, values[LIMIT].is_set) == (str(most), True)
     with pytest.raises(ConfigRefusedError, match=LIMIT) as caught:
-        await set_limit(dialler, group, most + 1)
+        await client.set_limit(group, most + 1)
     assert caught.value.code
-    await set_limit(dialler, group, None)
-    assert (await broker_values(dialler, [group]))[group][LIMIT] == default
+    await client.set_limit(group, None)
+    assert (await client.values([group]))[group][LIMIT] == default

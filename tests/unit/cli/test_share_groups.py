@@ -13,11 +13,11 @@ from headgate.cli import main as cli
 from headgate.cli import share_groups as command
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome
-from headgate.share_groups.admin import STATUS_TAG, DlqTopic, DlqTopology
-from headgate.share_groups.model.breaker_status import BreakerStatus, decode_status
+from headgate.share_groups.admin import DlqTopic, DlqTopology
+from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
-    MOST_REASON_CHARACTERS,
+    MAX_REASON_CHARACTERS,
     OWN,
 )
 from headgate.wire.messages.configs import (
@@ -87,7 +87,7 @@ STATUS = decode_status("sg", json.dumps(TRIPPED).encode()) or BreakerStatus(grou
         (["--describe", "--dlq-topology", "--group", "a"], "omit --group"),
         (["--pause", "--group", "a"], "--pause needs a --reason"),
         (["--resume", "--group", "a", "--reason", " "], "--resume needs a --reason"),
-        (["--resume", "--group", "a", "--reason", "x" * (MOST_REASON_CHARACTERS + 1)], "--reason has more than"),
+        (["--resume", "--group", "a", "--reason", "x" * (MAX_REASON_CHARACTERS + 1)], "--reason has more than"),
         (["--resume", "--reason", "r"], "specify exactly one --group"),
         (["--pause", "--group", "a", "--reason", "r", "--circuit-breaker"], "apply to --describe only"),
         (["--describe", "--dlq-topology", "--timeout", "0"], "--timeout must be from 1"),

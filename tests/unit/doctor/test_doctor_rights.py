@@ -35,7 +35,7 @@ from headgate.doctor.rights import (
 )
 from headgate.doctor.topics import MOST_TOPICS, _read, judge_dead_letter_topics, uses_of
 from headgate.facts import GroupConfigSet, GroupConfigUnset
-from headgate.share_groups.config_client import NOBODYS_GROUP
+from headgate.share_groups.broker_configs import NO_SUCH_GROUP
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.wire.messages.admin import (
@@ -202,7 +202,7 @@ def test_each_denial_of_a_right_on_own_topics_is_found(
         (FakeBroker(alter=frozenset({"two"})), (0, 0), {("group", "AlterConfigs"): ("two",)}),
         (FakeBroker(describe=frozenset({(32, "two")})), (0, 0), {("group", "DescribeConfigs"): ("two",)}),
         # Without the brokers' default, and without their maximum, no group's limit is known.
-        (FakeBroker(describe=frozenset({(32, NOBODYS_GROUP)})), (0, 0), {("group", "DescribeConfigs"): ("one", "two")}),
+        (FakeBroker(describe=frozenset({(32, NO_SUCH_GROUP)})), (0, 0), {("group", "DescribeConfigs"): ("one", "two")}),
         (FakeBroker(describe=frozenset({(4, "")})), (0, 0), {("cluster", "DescribeConfigs"): ("one", "two")}),
         (FakeBroker(describe=frozenset({(2, "dlq.a")})), (0, 0), {("topic", "DescribeConfigs"): ("dlq.a",)}),
         # Both topics exist, so no group waits for one to be created.
@@ -219,7 +219,7 @@ def test_each_denial_of_a_right_for_dead_letters_names_what_it_affects(
 
 
 def test_while_no_group_has_a_dead_letter_topic_a_missing_right_is_a_warning() -> None:
-    broker = FakeBroker(alter=frozenset({NOBODYS_GROUP}), describe=frozenset({(32, NOBODYS_GROUP), (2, "dlq.x")}))
+    broker = FakeBroker(alter=frozenset({NO_SUCH_GROUP}), describe=frozenset({(32, NO_SUCH_GROUP), (2, "dlq.x")}))
     statuses = probe(FOR_DEAD_LETTERS, {"dlq.x": topic(0, error_code=3)}, broker)
     findings = [one for one in judge(statuses, TOOLS, NAMES) if one.verdict is not FindingVerdict.OK]
     assert {one.verdict for one in findings} == {FindingVerdict.WARNING}

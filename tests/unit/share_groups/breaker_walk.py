@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
-from headgate.share_groups.model.breaker import BreakerRules, Breakers, Tally
+from headgate.share_groups.model.breaker import BreakerRules, Breakers, WindowTotals
 
 GROUPS = ("a", "b", "c")
 WIDTHS_MS = (1_000, 1_500, 2_000, 5_000, 10_000)
@@ -37,7 +37,7 @@ class PlainGroup:
         inside = [event for event in self.events if second - self.width_s < event[0] <= second]
         return sum(event[1] for event in inside), sum(event[2] for event in inside)
 
-    def end(self, second: int) -> Tally | None:
+    def end(self, second: int) -> WindowTotals | None:
         """A second is over; what has left the window does not come back when that becomes wider."""
         if self.is_judged:
             self.width_s = self._width_s()
@@ -48,7 +48,7 @@ class PlainGroup:
             return None
         if Fraction(dlq_written, total) < Fraction(self.rules.threshold_percent, 100):
             return None
-        return Tally(
+        return WindowTotals(
             delivered=delivered,
             dlq_written=dlq_written,
             threshold_percent=self.rules.threshold_percent,
@@ -98,7 +98,7 @@ class Walk:
             tallies = [tally for second in ended if (tally := one.end(second)) is not None]
             if tallies:
                 expected[group] = tallies[0]
-        found = self.breakers.judge(float(self.second), self._rules_of)
+        found = self.breakers.evaluate(float(self.second), self._rules_of)
         assert dict(found) == expected, f"at {self.second}"
         assert len(found) == len(expected)
         for group in expected:

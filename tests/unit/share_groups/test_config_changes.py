@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from headgate.facts import GroupConfigSet
-from headgate.share_groups.config_changes import Step, Wish, wish_of
+from headgate.share_groups.config_changes import GroupAction, GroupConfigChange, read_change
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     COPY_RECORD,
@@ -34,13 +34,13 @@ def state(values: Mapping[str, str]) -> GroupState:
     return states.of("sg")
 
 
-def wished(
+def changed(
     *asked: Asked, values: Mapping[str, str] | None = None, replaces: bool = False, pause: bool = True
-) -> Wish | None:
+) -> GroupConfigChange | None:
     configs = [
         IncrementalConfig(name=name, config_operation=operation, value=value) for name, operation, value in asked
     ]
-    return wish_of("sg", configs, state(values or {}), ConfigRules(pause_enable=pause), replaces=replaces)
+    return read_change("sg", configs, state(values or {}), ConfigRules(pause_enable=pause), replaces=replaces)
 
 
 def names(configs: Sequence[IncrementalConfig]) -> list[str]:
@@ -54,8 +54,8 @@ class Row:
     values: Mapping[str, str] = field(default_factory=dict)
     replaces: bool = False
     changes: Mapping[str, str | None] | None = None  # None: nothing is ours
-    tried: tuple[str, ...] = ()
-    rest: tuple[str, ...] = ()
+    validated: tuple[str, ...] = ()
+    forwarded: tuple[str, ...] = ()
 
 
 HAS_TOPIC = {DLQ_TOPIC: "dlq.a"}
@@ -70,36 +70,36 @@ ROWS = (
         says="mixed",
         asked=((LOCKS, SET, "1"), (COPY_RECORD, SET, "true"), ("unknown", SET, "x")),
         changes={COPY_RECORD: "true"},
-        tried=(LOCKS, "unknown"),
-        rest=(LOCKS, "unknown"),
+        validated=(LOCKS, "unknown"),
+        forwarded=(LOCKS, "unknown"),
     ),
     Row(
         says="a limit with a dead-letter topic",
         asked=((LIMIT, SET, "7"), (LOCKS, SET, "1")),
         values=HAS_TOPIC,
         changes={LIMIT: "7"},
-        tried=(LOCKS, LIMIT),
-        rest=(LOCKS,),
+        validated=(LOCKS, LIMIT),
+        forwarded=(LOCKS,),
     ),
     Row(
         says="such a limit deleted",
         asked=((LIMIT, DELETE, None),),
         values=HAS_TOPIC,
         changes={LIMIT: None},
-        tried=(LIMIT,),
+        validated=(LIMIT,),
     ),
     Row(
         says="a limit with the topic that it comes with",
         asked=((LIMIT, SET, "7"), (DLQ_TOPIC, SET, "dlq.a")),
         changes={LIMIT: "7", DLQ_TOPIC: "dlq.a"},
-        tried=(LIMIT,),
+        validated=(LIMIT,),
     ),
     Row(
         says="a limit with the topic that it outlives",
         asked=((LIMIT, SET, "7"), (DLQ_TOPIC, DELETE, None)),
         values=HAS_TOPIC,
         changes={LIMIT: "7", DLQ_TOPIC: None},
-        tried=(LIMIT,),
+        validated=(LIMIT,),
     ),
     Row(says="replaced, and none is ours", asked=((LOCKS, SET, "1"),), replaces=True),
     Row(
@@ -108,8 +108,8 @@ ROWS = (
         values={COPY_RECORD: "true"},
         replaces=True,
         changes={COPY_RECORD: None},
-        tried=(LOCKS,),
-        rest=(LOCKS,),
+        validated=(LOCKS,),
+        forwarded=(LOCKS,),
     ),
     Row(
         says="replaced, and some of ours are named",
@@ -131,29 +131,29 @@ ROWS = (
         values=HAS_TOPIC,
         replaces=True,
         changes={DLQ_TOPIC: None, LIMIT: "6"},
-        tried=(LIMIT,),
+        validated=(LIMIT,),
     ),
 )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.says)
 def test_ours_are_told_from_the_brokers(row: Row) -> None:
-    wish = wished(*row.asked, values=row.values, replaces=row.replaces)
+    change = changed(*row.asked, values=row.values, replaces=row.replaces)
     if row.changes is None:
-        assert wish is None
+        assert change is None
         return
-    assert wish is not None
-    assert not wish.is_broken
-    assert wish.problem is None
-    assert wish.changes == row.changes
-    assert (names(wish.tried), names(wish.rest)) == (list(row.tried), list(row.rest))
+    assert change is not None
+    assert not change.is_malformed
+    assert change.problem is None
+    assert change.changes == row.changes
+    assert (names(change.validated), names(change.forwarded)) == (list(row.validated), list(row.forwarded))
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_one_of_ours_is_taken_out(name: str) -> None:
-    wish = wished((name, DELETE, None))
-    assert wish is not None
-    assert (wish.tried, wish.rest, wish.changes) == ((), (), {name: None})
+    change = changed((name, DELETE, None))
+    assert change is not None
+    assert (change.validated, change.forwarded, change.changes) == ((), (), {name: None})
 
 
 @pytest.mark.parametrize(
@@ -170,22 +170,22 @@ def test_every_one_of_ours_is_taken_out(name: str) -> None:
     ],
 )
 def test_what_is_broken_goes_to_the_broker_as_it_came(asked: list[Asked]) -> None:
-    wish = wished(*asked)
-    assert wish is not None
-    assert wish.is_broken
-    assert [(one.name, one.config_operation, one.value) for one in wish.tried] == asked
-    assert (wish.rest, wish.changes, wish.step) == ((), {}, None)
+    change = changed(*asked)
+    assert change is not None
+    assert change.is_malformed
+    assert [(one.name, one.config_operation, one.value) for one in change.validated] == asked
+    assert (change.forwarded, change.changes, change.action) == ((), {}, None)
 
 
 def test_what_is_broken_and_none_of_ours_is_not_looked_at() -> None:
-    assert wished((LOCKS, SET, None)) is None
-    assert wished((LOCKS, APPEND, "1"), values=HAS_TOPIC) is None
+    assert changed((LOCKS, SET, None)) is None
+    assert changed((LOCKS, APPEND, "1"), values=HAS_TOPIC) is None
 
 
 def test_an_operation_of_lists_on_the_limit_is_the_brokers_to_refuse() -> None:
-    wish = wished((LIMIT, APPEND, "7"), values=HAS_TOPIC)
-    assert wish is not None
-    assert [(one.name, one.config_operation) for one in wish.tried] == [(LIMIT, APPEND)]
+    change = changed((LIMIT, APPEND, "7"), values=HAS_TOPIC)
+    assert change is not None
+    assert [(one.name, one.config_operation) for one in change.validated] == [(LIMIT, APPEND)]
 
 
 @pytest.mark.parametrize(
@@ -201,42 +201,42 @@ def test_an_operation_of_lists_on_the_limit_is_the_brokers_to_refuse() -> None:
             f"{INVALID} orders for configuration {DLQ_TOPIC}: Dead-letter topic name must start with 'dlq.'",
         ),
         ((PAUSE, SET, " "), f"{INVALID}   for configuration {PAUSE}: Reason must not be empty"),
-        ((PAUSE, DELETE, None), f"{PAUSE} cannot be deleted: it is not kept, only done when it is set"),
-        ((RESUME, DELETE, "x"), f"{RESUME} cannot be deleted: it is not kept, only done when it is set"),
+        ((PAUSE, DELETE, None), f"{PAUSE} cannot be deleted: it is an action and has no stored value"),
+        ((RESUME, DELETE, "x"), f"{RESUME} cannot be deleted: it is an action and has no stored value"),
     ],
 )
 def test_what_is_wrong_is_said_as_a_broker_says_it(asked: Asked, text: str) -> None:
-    wish = wished((LOCKS, SET, "1"), (COPY_RECORD, SET, "true"), asked)
-    assert wish is not None
-    assert wish.problem == text
+    change = changed((LOCKS, SET, "1"), (COPY_RECORD, SET, "true"), asked)
+    assert change is not None
+    assert change.problem == text
 
 
 def test_a_reason_has_an_end() -> None:
-    wish = wished((RESUME, SET, "x" * 100_000))
-    assert wish is not None
-    assert wish.problem is not None
-    assert len(wish.problem) < 1000
+    change = changed((RESUME, SET, "x" * 100_000))
+    assert change is not None
+    assert change.problem is not None
+    assert len(change.problem) < 1000
 
 
-@pytest.mark.parametrize(("name", "step"), [(PAUSE, Step.PAUSE), (RESUME, Step.RESUME)])
-def test_a_step_is_done_and_not_kept(name: str, step: Step) -> None:
-    wish = wished((name, SET, " deploy "), (COPY_RECORD, SET, "true"))
-    assert wish is not None
-    assert (wish.step, wish.reason, wish.problem) == (step, "deploy", None)
-    assert wish.changes == {COPY_RECORD: "true"}
+@pytest.mark.parametrize(("name", "step"), [(PAUSE, GroupAction.PAUSE), (RESUME, GroupAction.RESUME)])
+def test_a_step_is_done_and_not_kept(name: str, step: GroupAction) -> None:
+    change = changed((name, SET, " deploy "), (COPY_RECORD, SET, "true"))
+    assert change is not None
+    assert (change.action, change.reason, change.problem) == (step, "deploy", None)
+    assert change.changes == {COPY_RECORD: "true"}
 
 
 def test_one_step_at_a_time() -> None:
-    wish = wished((PAUSE, SET, "a"), (RESUME, SET, "b"))
-    assert wish is not None
-    assert wish.problem == "headgate.pause and headgate.resume cannot be set together"
+    change = changed((PAUSE, SET, "a"), (RESUME, SET, "b"))
+    assert change is not None
+    assert change.problem == "headgate.pause and headgate.resume cannot be set together"
 
 
 def test_a_step_is_no_replacement_of_all_configs() -> None:
-    wish = wished((PAUSE, SET, "a"), values={COPY_RECORD: "true"}, replaces=True)
-    assert wish is not None
-    assert wish.problem is not None
-    assert "IncrementalAlterConfigs" in wish.problem
+    change = changed((PAUSE, SET, "a"), values={COPY_RECORD: "true"}, replaces=True)
+    assert change is not None
+    assert change.problem is not None
+    assert "IncrementalAlterConfigs" in change.problem
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,12 @@ def test_a_step_is_no_replacement_of_all_configs() -> None:
     ],
 )
 def test_without_the_pause_there_is_no_breaker_and_the_text_names_what_is_missing(asked: Asked, refused: bool) -> None:
-    wish = wished(asked, pause=False)
-    assert wish is not None
-    assert (wish.problem is not None) is refused
-    if wish.problem is not None:
-        assert "KIP-1249" in wish.problem
-        assert "share_groups.pause_enable" in wish.problem
+    change = changed(asked, pause=False)
+    assert change is not None
+    assert (change.problem is not None) is refused
+    if change.problem is not None:
+        assert "KIP-1249" in change.problem
+        assert "share_groups.pause_enable" in change.problem
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,6 @@ def test_without_the_pause_there_is_no_breaker_and_the_text_names_what_is_missin
     [((DLQ_TOPIC, SET, " dlq.a "), "dlq.a"), ((DLQ_TOPIC, DELETE, None), None), ((COPY_RECORD, SET, "true"), None)],
 )
 def test_the_topic_whose_right_is_asked_is_the_one_that_will_be_written_to(asked: Asked, topic: str | None) -> None:
-    wish = wished(asked, values={DLQ_TOPIC: "dlq.old"})
-    assert wish is not None
-    assert wish.new_topic == topic
+    change = changed(asked, values={DLQ_TOPIC: "dlq.old"})
+    assert change is not None
+    assert change.new_topic == topic

@@ -1,9 +1,19 @@
 """DescribeConfigs and ListConfigResources through the gateway: ours beside the broker's, for whom it lets look."""
 
+import asyncio
+
 import pytest
 
 from headgate.facts import GroupPaused
-from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, OWN, PAUSE, RESUME, THRESHOLD_PERCENT
+from headgate.share_groups.model.group_configs import (
+    BREAKER_ENABLE,
+    DLQ_TOPIC,
+    LIMIT,
+    OWN,
+    PAUSE,
+    RESUME,
+    THRESHOLD_PERCENT,
+)
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import (
     ConfigResource,
@@ -17,15 +27,9 @@ from headgate.wire.messages.configs import (
     ListConfigResourcesResponse,
 )
 from tests.support.fake_upstream import body_of, request
-from tests.unit.share_groups.config_scene import (
-    DESCRIBE_CONFIGS,
-    GROUP,
-    LIMIT,
-    LIST_RESOURCES,
-    TOPIC,
-    Scene,
-    scene,
-)
+from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, LIST_RESOURCES, Scene, scene
+from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
+from tests.unit.share_groups.scene import TOPIC_RESOURCE as TOPIC
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3, 4])
 DEFAULT, STATIC, SET = 5, 4, 8
@@ -99,7 +103,7 @@ async def test_all_of_ours_are_shown_with_their_defaults(version: int) -> None:
 @every_version
 async def test_what_is_set_has_the_source_of_a_group(version: int) -> None:
     async with scene() as it:
-        it.groups.set("sg", {THRESHOLD_PERCENT: "30"})
+        it.set("sg", {THRESHOLD_PERCENT: "30"})
         names = (THRESHOLD_PERCENT, BREAKER_ENABLE)
         asked = describing((GROUP, "sg", names), synonyms=True, documentation=version >= 3)
         [shown] = await describe(it, version, asked, result("sg"))
@@ -131,7 +135,7 @@ async def test_only_what_is_asked_for_is_shown(keys: tuple[str, ...] | None, sho
 @pytest.mark.parametrize("version", [1, 4])
 async def test_the_limit_is_the_users(version: int, synonyms: bool) -> None:
     async with scene() as it:
-        it.groups.set("sg", {DLQ_TOPIC: "dlq.a", LIMIT: "7"})
+        it.set("sg", {DLQ_TOPIC: "dlq.a", LIMIT: "7"})
         asked = describing((GROUP, "sg", (LIMIT,)), synonyms=synonyms)
         [shown] = await describe(it, version, asked, result("sg", brokers(synonyms=synonyms)))
         limit = by_name(shown)[LIMIT]
@@ -147,7 +151,7 @@ async def test_a_limit_that_the_user_has_not_set_is_the_brokers_default(
     synonyms: bool, default: int, value: str, source: int
 ) -> None:
     async with scene() as it:
-        it.groups.set("sg", {DLQ_TOPIC: "dlq.a"})
+        it.set("sg", {DLQ_TOPIC: "dlq.a"})
         asked = describing((GROUP, "sg", (LIMIT,)), synonyms=synonyms)
         [shown] = await describe(it, 4, asked, result("sg", brokers(synonyms=synonyms, default=default)))
         limit = by_name(shown)[LIMIT]
@@ -158,7 +162,7 @@ async def test_a_limit_that_the_user_has_not_set_is_the_brokers_default(
 @every_version
 async def test_other_resources_and_refusals_stay_as_they_are(version: int) -> None:
     async with scene() as it:
-        it.groups.set("denied", {THRESHOLD_PERCENT: "30"})
+        it.set("denied", {THRESHOLD_PERCENT: "30"})
         topic = DescribedConfig(name="retention.ms", value="1", config_source=DEFAULT)
         results = (
             result("a", topic, kind=TOPIC),
@@ -182,7 +186,7 @@ async def test_requests_without_a_group_of_ours_pass_byte_for_byte(version: int)
     async with scene() as it:
         answer = DescribeConfigsResponse(results=(result("sg", kind=TOPIC), result("foreign", brokers())))
         await it.passes(DESCRIBE_CONFIGS, version, describing((TOPIC, "sg", None), (GROUP, "foreign", None)), answer)
-        it.groups.is_ready = False
+    async with scene(opens=asyncio.Event()) as it:
         answer = DescribeConfigsResponse(results=(result("sg", brokers()),))
         await it.passes(DESCRIBE_CONFIGS, version, describing((GROUP, "sg", None)), answer)
 
@@ -219,17 +223,17 @@ async def listed(it: Scene, types: tuple[int, ...], *found: tuple[str, int], cod
 @pytest.mark.parametrize("types", [(), (GROUP,), (TOPIC, GROUP)])
 async def test_groups_that_only_we_know_are_listed(types: tuple[int, ...]) -> None:
     async with scene() as it:
-        it.groups.set("ours", {THRESHOLD_PERCENT: "30"})
-        it.groups.set("both", {THRESHOLD_PERCENT: "30"})
-        it.groups.set("foreign", {THRESHOLD_PERCENT: "30"})
-        it.groups.states.apply(GroupPaused(group="only-paused", reason="x", by="y", at=1))
+        it.set("ours", {THRESHOLD_PERCENT: "30"})
+        it.set("both", {THRESHOLD_PERCENT: "30"})
+        it.set("foreign", {THRESHOLD_PERCENT: "30"})
+        it.read(GroupPaused(group="only-paused", reason="x", by="y", at=1))
         found = await listed(it, types, ("both", GROUP), ("ours", TOPIC))
         assert found == [("both", GROUP), ("ours", TOPIC), ("ours", GROUP)]
 
 
 async def test_nothing_is_added_to_a_refusal_or_to_what_was_not_asked_for() -> None:
     async with scene() as it:
-        it.groups.set("ours", {THRESHOLD_PERCENT: "30"})
+        it.set("ours", {THRESHOLD_PERCENT: "30"})
         assert await listed(it, (GROUP,), code=31) == []
         assert await listed(it, (TOPIC,), ("t", TOPIC)) == [("t", TOPIC)]
 
@@ -237,7 +241,7 @@ async def test_nothing_is_added_to_a_refusal_or_to_what_was_not_asked_for() -> N
 @pytest.mark.parametrize(("version", "types"), [(0, ()), (1, (16,))])
 async def test_other_lists_pass_byte_for_byte(version: int, types: tuple[int, ...]) -> None:
     async with scene() as it:
-        it.groups.set("ours", {THRESHOLD_PERCENT: "30"})
+        it.set("ours", {THRESHOLD_PERCENT: "30"})
         answer = ListConfigResourcesResponse(config_resources=(ConfigResource(resource_name="m"),))
         await it.passes(LIST_RESOURCES, version, ListConfigResourcesRequest(resource_types=types), answer)
 
@@ -246,6 +250,6 @@ async def test_a_list_passes_byte_for_byte_when_there_is_nothing_to_add_or_nothi
     async with scene() as it:
         everything = ListConfigResourcesRequest()
         await it.passes(LIST_RESOURCES, 1, everything)
-        it.groups.set("ours", {THRESHOLD_PERCENT: "30"})
-        it.groups.is_ready = False
+    async with scene(opens=asyncio.Event()) as it:
+        it.set("ours", {THRESHOLD_PERCENT: "30"})
         await it.passes(LIST_RESOURCES, 1, everything)

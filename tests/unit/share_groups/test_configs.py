@@ -1,5 +1,6 @@
 """IncrementalAlterConfigs and AlterConfigs through the gateway: changed whole or not at all, by whoever may."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     COPY_RECORD,
     DLQ_TOPIC,
+    LIMIT,
     PAUSE,
     RESUME,
     THRESHOLD_PERCENT,
@@ -25,18 +27,12 @@ from headgate.wire.messages.configs import (
 from tests.support.fake_upstream import BROKER_VERSIONS, request
 from tests.support.messages import REQUESTS
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.config_scene import (
-    ALTER,
-    DENIED,
-    GROUP,
-    INCREMENTAL,
-    LIMIT,
-    LOCKS,
-    METADATA,
-    TOPIC,
-    Scene,
-    scene,
-)
+from tests.unit.share_groups.scene import ALTER_CONFIGS as ALTER
+from tests.unit.share_groups.scene import DENIED_TEXT as DENIED
+from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
+from tests.unit.share_groups.scene import INCREMENTAL_ALTER_CONFIGS as INCREMENTAL
+from tests.unit.share_groups.scene import LOCKS, METADATA, Scene, scene
+from tests.unit.share_groups.scene import TOPIC_RESOURCE as TOPIC
 
 SET, DELETE, APPEND = 0, 1, 2
 Asked = tuple[str, int, str | None]
@@ -95,10 +91,6 @@ def asked(it: Scene) -> list[tuple[str, bool, list[list[str]]]]:
     return found
 
 
-def told(it: Scene) -> list[tuple[object, ...]]:
-    return it.groups.told
-
-
 # --- what is none of ours -------------------------------------------------------------------------------------------
 
 
@@ -122,7 +114,7 @@ async def test_what_is_none_of_ours_passes_byte_for_byte(
     async with scene() as it:
         for validate_only in (False, True):
             await it.passes(key, version, altering(key, *resources, validate_only=validate_only))
-        assert told(it) == []
+        assert it.applied() == []
 
 
 @every_version
@@ -149,7 +141,7 @@ async def test_ours_alone_are_set_when_the_broker_has_said_who_may(key: int, ver
     async with scene() as it:
         it.play()
         assert await alter(it, key, version, resource("sg", (THRESHOLD_PERCENT, SET, "30"))) == [("sg", 0, None)]
-        assert told(it) == [("set", "sg", {THRESHOLD_PERCENT: "30"}, "User:ops")]
+        assert it.applied() == [("set", "sg", {THRESHOLD_PERCENT: "30"}, "User:ops")]
         tries: list[tuple[str, bool, list[list[str]]]] = [("alter", True, [[]])]
         # An old call replaces the broker's configs even if it names none of them.
         assert asked(it) == (tries if key == INCREMENTAL else [*tries, ("alter", False, [[]])])
@@ -162,7 +154,7 @@ async def test_ours_and_the_brokers_in_one_resource(key: int, version: int) -> N
         it.play()
         mixed = resource("sg", (LOCKS, SET, "1"), (COPY_RECORD, SET, "true"))
         assert await alter(it, key, version, mixed) == [("sg", 0, None)]
-        assert told(it) == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
         assert asked(it) == [("alter", True, [[LOCKS]]), ("alter", False, [[LOCKS]])]
 
 
@@ -190,7 +182,7 @@ async def test_answers_come_in_the_order_asked_and_others_go_on_as_they_are(key:
             (GROUP, "foreign", 40),
             (GROUP, "plain", 0),
         ]
-        assert [words[1] for words in told(it)] == ["z", "a"]
+        assert [words[1] for words in it.applied()] == ["z", "a"]
         others = [["retention.ms"], [COPY_RECORD], [LOCKS]]
         assert asked(it)[1] == ("alter", False, [*others, *([[LOCKS]] if key == INCREMENTAL else [[], [LOCKS]])])
 
@@ -211,7 +203,7 @@ async def test_validate_only_asks_once_and_changes_nothing(key: int, version: in
         )
         assert [code for _, code, _ in results] == [0, 0, 40, 40]
         assert [name for name, _, _ in results] == ["topic", "sg", "bad", "worse"]
-        assert told(it) == []
+        assert it.applied() == []
         assert asked(it) == [("alter", True, [[LOCKS], [], ["unknown"], ["retention.ms"]])]
 
 
@@ -219,26 +211,26 @@ async def test_a_step_that_is_validated_only_is_not_taken() -> None:
     async with scene() as it:
         it.play()
         assert await change(it, (PAUSE, SET, "x"), validate_only=True) == (0, None)
-        assert told(it) == []
+        assert it.applied() == []
 
 
 @every_new_version
 async def test_the_old_call_unsets_what_it_does_not_name(version: int) -> None:
     async with scene() as it:
         it.play()
-        it.groups.set("sg", {COPY_RECORD: "true", THRESHOLD_PERCENT: "30"})
+        it.set("sg", {COPY_RECORD: "true", THRESHOLD_PERCENT: "30"})
         assert await alter(it, ALTER, version, resource("sg", (THRESHOLD_PERCENT, SET, "40"))) == [("sg", 0, None)]
-        assert told(it) == [("set", "sg", {COPY_RECORD: None, THRESHOLD_PERCENT: "40"}, "User:ops")]
+        assert it.applied() == [("set", "sg", {COPY_RECORD: None, THRESHOLD_PERCENT: "40"}, "User:ops")]
         assert await alter(it, ALTER, version, resource("sg", (LOCKS, SET, "1"))) == [("sg", 0, None)]
-        assert dict(it.groups.states.of("sg").values) == {}
+        assert dict(it.state("sg").values) == {}
 
 
 async def test_ours_are_deleted_again() -> None:
     async with scene() as it:
         it.play()
-        it.groups.set("sg", {COPY_RECORD: "true"})
+        it.set("sg", {COPY_RECORD: "true"})
         assert await change(it, (COPY_RECORD, DELETE, None)) == (0, None)
-        assert told(it) == [("set", "sg", {COPY_RECORD: None}, "User:ops")]
+        assert it.applied() == [("set", "sg", {COPY_RECORD: None}, "User:ops")]
         assert await change(it, (COPY_RECORD, DELETE, None)) == (0, None), "twice is no error, as at a broker"
 
 
@@ -247,14 +239,14 @@ async def test_a_step_is_told_with_its_reason_and_by_whom(name: str, word: str) 
     async with scene() as it:
         it.play()
         assert await change(it, (COPY_RECORD, SET, "true"), (name, SET, "deploy")) == (0, None)
-        assert told(it) == [("set", "sg", {COPY_RECORD: "true"}, "User:ops"), (word, "sg", "deploy", "User:ops")]
+        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops"), (word, "sg", "deploy", "User:ops")]
 
 
 async def test_who_cannot_be_told_is_unknown() -> None:
     async with scene(principal=None) as it:
         it.play()
         await change(it, (PAUSE, SET, "deploy"))
-        assert told(it) == [("pause", "sg", "deploy", "unknown")]
+        assert it.applied() == [("pause", "sg", "deploy", "unknown")]
 
 
 async def test_a_large_request_with_ours_is_handled_too() -> None:
@@ -265,7 +257,7 @@ async def test_a_large_request_with_ours_is_handled_too() -> None:
         assert len(results) == 2001
         assert results[0] == ("sg", 0, None)
         assert {code for _, code, _ in results} == {0}
-        assert len(told(it)) == 1
+        assert len(it.applied()) == 1
 
 
 # --- the limit ------------------------------------------------------------------------------------------------------
@@ -275,10 +267,10 @@ async def test_a_large_request_with_ours_is_handled_too() -> None:
 async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(version: int) -> None:
     async with scene() as it:
         it.play()
-        it.groups.set("sg", {DLQ_TOPIC: "dlq.there"})
+        it.set("sg", {DLQ_TOPIC: "dlq.there"})
         wanted = resource("sg", (LIMIT, SET, "7"), (LOCKS, SET, "1"))
         assert await alter(it, INCREMENTAL, version, wanted) == [("sg", 0, None)]
-        assert told(it) == [("set", "sg", {LIMIT: "7"}, "User:ops")]
+        assert it.applied() == [("set", "sg", {LIMIT: "7"}, "User:ops")]
         assert asked(it) == [("alter", True, [[LOCKS, LIMIT]]), ("alter", False, [[LOCKS]])], "it is only tried"
 
 
@@ -286,12 +278,12 @@ async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(versi
 async def test_a_limit_that_the_broker_would_refuse_is_refused_in_its_words(operation: int) -> None:
     async with scene() as it:
         it.play()
-        it.groups.set("sg", {DLQ_TOPIC: "dlq.there"})
+        it.set("sg", {DLQ_TOPIC: "dlq.there"})
         code, text = await change(it, (LIMIT, operation, "11"))
         assert code == 40
         assert text is not None
         assert text.startswith("share.delivery.count.limit must be" if operation == SET else "Can't APPEND")
-        assert told(it) == []
+        assert it.applied() == []
 
 
 async def test_a_limit_comes_and_goes_with_the_topic() -> None:
@@ -299,7 +291,7 @@ async def test_a_limit_comes_and_goes_with_the_topic() -> None:
         it.play()
         assert await change(it, (LIMIT, SET, "7"), (DLQ_TOPIC, SET, "dlq.there")) == (0, None)
         assert await change(it, (LIMIT, SET, "6"), (DLQ_TOPIC, DELETE, None)) == (0, None)
-        assert [words[2] for words in told(it)] == [
+        assert [words[2] for words in it.applied()] == [
             {LIMIT: "7", DLQ_TOPIC: "dlq.there"},
             {LIMIT: "6", DLQ_TOPIC: None},
         ]
@@ -324,7 +316,7 @@ async def test_whoever_may_not_change_the_group_changes_nothing_and_learns_nothi
             for validate_only in (False, True):
                 refused = await alter(it, key, version, resource("sg", *configs), validate_only=validate_only)
                 assert refused == [("sg", 30, DENIED)]
-        assert told(it) == []
+        assert it.applied() == []
         assert all(is_tried for word, is_tried, _ in asked(it) if word == "alter")
         assert "topics" not in [word for word, _, _ in asked(it)]
 
@@ -337,7 +329,7 @@ async def test_rights_are_asked_for_each_group(key: int, version: int) -> None:
         groups = [resource(group, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) for group in "abc"]
         results = await alter(it, key, version, *groups)
         assert results == [("a", 0, None), ("b", 30, DENIED), ("c", 0, None)]
-        assert [words[1] for words in told(it)] == ["a", "c"]
+        assert [words[1] for words in it.applied()] == ["a", "c"]
         assert asked(it)[-1] == ("alter", False, [[LOCKS], [LOCKS]])
 
 
@@ -355,7 +347,7 @@ async def test_what_the_broker_refuses_is_refused_whole(configs: list[Asked], co
     async with scene() as it:
         it.play()
         assert await change(it, *configs) == (code, text)
-        assert told(it) == []
+        assert it.applied() == []
         assert [is_tried for _, is_tried, _ in asked(it)] == [True]
 
 
@@ -378,7 +370,7 @@ async def test_one_bad_value_refuses_the_whole_resource_and_nothing_of_it_is_tak
             40,
             f"Invalid value 101 for configuration {THRESHOLD_PERCENT}: Value must be no more than 100",
         )
-        assert told(it) == []
+        assert it.applied() == []
         assert [is_tried for _, is_tried, _ in asked(it)] == [True]
 
 
@@ -387,17 +379,16 @@ async def test_ours_are_not_set_when_the_broker_does_not_take_its_part_after_all
         it.play()
         it.rules.fails = {"sg"}
         assert await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) == (7, None)
-        assert told(it) == []
+        assert it.applied() == []
 
 
 async def test_the_breaker_needs_the_pause() -> None:
-    async with scene() as it:
+    async with scene(pause_enable=False) as it:
         it.play()
-        it.groups.rules = type(it.groups.rules)(pause_enable=False)
         code, text = await change(it, (BREAKER_ENABLE, SET, "true"))
         assert code == 40
         assert "KIP-1249" in (text or "")
-        assert told(it) == []
+        assert it.applied() == []
 
 
 # --- the dead-letter topic ------------------------------------------------------------------------------------------
@@ -429,7 +420,7 @@ async def test_a_dead_letter_topic_needs_the_callers_own_write(
         answer = await change(it, (DLQ_TOPIC, SET, topic), (LOCKS, SET, "1"), validate_only=validate_only)
         assert answer[0] == code
         wanted = [("set", "sg", {DLQ_TOPIC: topic}, "User:ops")] if code == 0 and not validate_only else []
-        assert told(it) == wanted
+        assert it.applied() == wanted
         assert (("alter", False, [[LOCKS]]) in asked(it)) is bool(wanted)
 
 
@@ -457,7 +448,7 @@ async def test_to_take_a_topic_away_needs_no_right_on_it() -> None:
     async with scene() as it:
         it.play()
         it.rules.hidden = {"dlq.there"}
-        it.groups.set("sg", {DLQ_TOPIC: "dlq.there"})
+        it.set("sg", {DLQ_TOPIC: "dlq.there"})
         assert await change(it, (DLQ_TOPIC, DELETE, None)) == (0, None)
         assert "topics" not in [word for word, _, _ in asked(it)]
 
@@ -467,8 +458,7 @@ async def test_to_take_a_topic_away_needs_no_right_on_it() -> None:
 
 @every_version
 async def test_until_the_groups_are_known_a_client_is_told_to_come_again(key: int, version: int) -> None:
-    async with scene() as it:
-        it.groups.is_ready = False
+    async with scene(opens=asyncio.Event()) as it:
         results = await alter(
             it,
             key,
@@ -483,8 +473,7 @@ async def test_until_the_groups_are_known_a_client_is_told_to_come_again(key: in
 
 @every_version
 async def test_until_the_groups_are_known_what_cannot_be_ours_passes(key: int, version: int) -> None:
-    async with scene() as it:
-        it.groups.is_ready = False
+    async with scene(opens=asyncio.Event()) as it:
         await it.passes(key, version, altering(key, resource("foreign", (COPY_RECORD, SET, "true"))))
         await it.passes(key, version, altering(key, resource("topic", (LIMIT, SET, "1"), kind=TOPIC)))
         if key == INCREMENTAL:
@@ -494,11 +483,11 @@ async def test_until_the_groups_are_known_what_cannot_be_ours_passes(key: int, v
 async def test_what_could_not_be_written_is_an_error_that_says_so() -> None:
     async with scene() as it:
         it.play()
-        it.groups.away = True
+        it.kafka.is_away = True
         code, text = await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1"))
         assert code == 15
         assert "the topic is away" in (text or "")
-        it.groups.away = False
+        it.kafka.is_away = False
         assert await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) == (0, None)
 
 
@@ -508,9 +497,9 @@ async def test_too_many_groups_at_once_are_refused_before_anything_is_done() -> 
         groups = [resource(f"g{i}", (COPY_RECORD, SET, "true")) for i in range(257)]
         results = await alter(it, INCREMENTAL, 1, *groups)
         assert {code for _, code, _ in results} == {42}
-        assert (it.rules.asked, told(it)) == ([], [])
+        assert (it.rules.asked, it.applied()) == ([], [])
         assert {code for _, code, _ in await alter(it, INCREMENTAL, 1, *groups[:256])} == {0}
-        assert len(told(it)) == 256
+        assert len(it.applied()) == 256
 
 
 async def test_a_client_that_goes_away_before_the_broker_has_spoken_changes_nothing() -> None:
@@ -520,21 +509,21 @@ async def test_a_client_that_goes_away_before_the_broker_has_spoken_changes_noth
         assert tried.key == INCREMENTAL
         it.client.reset()
         await until(lambda: bool(it.stage.ended))
-        assert (it.groups.is_setting, told(it)) == (False, [])
+        assert (it.kafka.is_deciding, it.applied()) == (False, [])
 
 
 async def test_what_the_broker_has_taken_is_seen_through_when_the_client_goes_away() -> None:
     async with scene() as it:
         it.play()
-        it.groups.goes_on.clear()
+        it.kafka.goes_on.clear()
         message = altering(INCREMENTAL, resource("sg", (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")))
         await it.client.send(request(INCREMENTAL, 1, message))
-        await until(lambda: it.groups.is_setting)
+        await until(lambda: it.kafka.is_deciding)
         it.client.reset()
         await until(lambda: bool(it.stage.ended))
-        it.groups.goes_on.set()
-        await until(lambda: bool(told(it)))
-        assert told(it) == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+        it.kafka.goes_on.set()
+        await until(lambda: bool(it.applied()))
+        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
 
 
 async def test_bytes_that_are_no_request_end_the_connection() -> None:

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 import pytest
 from structlog.typing import EventDict
 
-from headgate.facts import EventHappened, JsonText
-from headgate.share_groups.dead_letter_delivery import _SLOW_S, Wanted, ranges, shown
-from headgate.share_groups.deferred_acks import MOST_MEMBERS, MOST_RANGES, Debt, Debts
+from headgate.base.clock import SystemClock
+from headgate.share_groups.dead_letter_delivery import _SLOW_S, DeadLetterRange, offset_ranges, ranges_text
+from headgate.share_groups.deferred_acks import MAX_MEMBERS, MAX_RANGES, DeferredAck, DeferredAcks
 from headgate.share_groups.model.dead_letter_records import Cause
-from headgate.share_groups.outbox import Outbox
-from headgate.share_groups.record_copies import TOO_LARGE, Copies, Copy, Unpacked, unpack
+from headgate.share_groups.record_lookup import TOO_LARGE, RecordCopies, RecordCopy, UnpackCache, unpack
+from headgate.share_groups.resources import FactOutbox
 from headgate.wire.compression import Compression
+from headgate.wire.messages.cluster import MetadataResponse, MetadataTopic
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from headgate.wire.records import BatchRecord, write_batch
 from tests.unit.proxy.stage import turns, until
-from tests.unit.share_groups.share_scene import (
+from tests.unit.share_groups.scene import (
     ACCEPT,
     REJECT,
     TOPIC,
@@ -24,7 +25,7 @@ from tests.unit.share_groups.share_scene import (
     acknowledging,
     fetched,
     fetching,
-    share_stage,
+    scene,
 )
 
 
@@ -34,7 +35,7 @@ def batch(first: int, values: Sequence[bytes], packed: Compression = Compression
 
 
 def test_copies_are_bounded_also_when_their_batches_are_tiny() -> None:
-    copies = Copies(most_bytes=40_000)
+    copies = RecordCopies(max_bytes=40_000)
     for offset in range(1_000):
         copies.keep(TOPIC, 0, batch(offset, [b"x"]))
     assert copies.bytes <= 40_000
@@ -46,13 +47,13 @@ def test_copies_are_bounded_also_when_their_batches_are_tiny() -> None:
 def test_a_packed_batch_that_is_too_large_says_so_and_one_that_is_not_packed_is_here_already() -> None:
     many = [b"v" * 500, b"w"]
     packed = unpack(batch(10, many, Compression.GZIP), 100)
-    assert (packed.copy_of(11), packed.problem) == (Copy(problem=TOO_LARGE), TOO_LARGE)
+    assert (packed.copy_of(11), packed.problem) == (RecordCopy(problem=TOO_LARGE), TOO_LARGE)
     plain = unpack(batch(10, many), 100)
-    assert (plain.copy_of(11), plain.copy_of(12), plain.problem) == (Copy(None, b"w"), None, None)
+    assert (plain.copy_of(11), plain.copy_of(12), plain.problem) == (RecordCopy(None, b"w"), None, None)
 
 
 async def test_a_batch_is_unpacked_once_for_all_that_are_wanted_of_it_and_not_kept_for_ever() -> None:
-    kept = Unpacked(most_bytes=4_000)
+    kept = UnpackCache(max_bytes=4_000)
     raw = batch(0, [b"v"] * 3, Compression.ZSTD)
     first = await kept.of(raw, 1_000)
     assert await kept.of(bytes(raw), 1_000) is first
@@ -63,52 +64,57 @@ async def test_a_batch_is_unpacked_once_for_all_that_are_wanted_of_it_and_not_ke
 
 
 async def test_a_letter_has_a_copy_of_what_its_member_got() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         await on.fetch(fetching(), fetched({0: [(10, 11, 1)]}, records=batch(10, [b"a", b"b"])))
         await on.send(acknowledging({0: [(10, 11, [ACCEPT, REJECT])]}))
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert [(one.offset, one.value, one.copy_problem) for one in on.post.written] == [(11, b"b", None)]
+        assert [(one.offset, one.value, one.copy_problem) for one in on.dead_letters.written] == [(11, b"b", None)]
 
 
 async def test_who_only_says_that_it_holds_a_record_gets_no_copy_of_what_others_got() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
-        on.service.copies.keep(TOPIC, 0, batch(10, [b"secret"]))
-        on.service.letters._names[TOPIC] = "secret-topic"
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
+        await on.fetch(fetching(member="n"), fetched({0: [(10, 10, 1)]}, records=batch(10, [b"secret"])))
+        await on.send(fetching({0: [(10, 10, [REJECT])]}, member="n"))
         await on.proves_right()
+        asked = await on.broker.request()
+        named = MetadataTopic(topic_id=TOPIC, name="secret-topic")
+        await on.broker.send(asked.answer(MetadataResponse(topics=(named,))))
+        await on.goes_on_fetching(fetched({}, codes={0: 0}))
+        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
         await on.names_topic()
         asked = await on.broker.request()
         assert asked.key == 1, "a Fetch, with the client's own right"
         await on.broker.send(asked.answer())
         await on.goes_on_acknowledging(acknowledged({0: 121}))
-        [letter] = on.post.written
+        held, letter = on.dead_letters.written
+        assert (held.value, held.topic) == (b"secret", "secret-topic")
         assert (letter.value, letter.topic == "secret-topic") == (None, False)
         assert letter.copy_problem is not None
 
 
 @pytest.mark.parametrize(("size", "at_once"), [(1, 40), (210_000, 20)])
 async def test_large_copies_are_written_a_few_at_a_time(size: int, at_once: int) -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
-        on.post.open.clear()
+        on.dead_letters.open.clear()
         await on.fetch(fetching(), fetched({0: [(0, 39, 1)]}, records=batch(0, [bytes(size)] * 40)))
         await on.send(acknowledging({0: [(0, 39, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
-        await until(lambda: bool(on.post.begun))
+        await until(lambda: bool(on.dead_letters.begun))
         await turns(50)
-        assert len(on.post.begun) == at_once
-        on.post.open.set()
+        assert len(on.dead_letters.begun) == at_once
+        on.dead_letters.open.set()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert [len(one.value or b"") for one in on.post.written] == [size] * 40
+        assert [len(one.value or b"") for one in on.dead_letters.written] == [size] * 40
 
 
 async def test_what_is_ready_does_not_wait_for_copies_that_come_slowly() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         await on.send(acknowledging({0: [(0, 59, [REJECT])]}))
         await on.proves_right()
@@ -116,39 +122,40 @@ async def test_what_is_ready_does_not_wait_for_copies_that_come_slowly() -> None
         for ready in (0, 20, 40):
             asked = await on.broker.request()
             assert asked.key == 1
-            assert [one.offset for one in on.post.written] == list(range(ready))
+            assert [one.offset for one in on.dead_letters.written] == list(range(ready))
             await asyncio.sleep(2 * _SLOW_S)
             wanted = FetchPartitionResponse(records=batch(ready, [b"v"] * 20))
             topics = (FetchTopicResponse(topic_id=TOPIC, partitions=(wanted,)),)
             await on.broker.send(asked.answer(FetchResponse(responses=topics)))
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert [(one.offset, one.value) for one in on.post.written] == [(offset, b"v") for offset in range(60)]
+        assert [(one.offset, one.value) for one in on.dead_letters.written] == [(offset, b"v") for offset in range(60)]
 
 
 async def test_a_name_that_comes_slowly_does_not_part_the_letters_of_a_request() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
-        on.post.open.clear()
+        on.dead_letters.open.clear()
         await on.acquires((0, 4, 1))
         await on.send(acknowledging({0: [(0, 4, [REJECT, ACCEPT, REJECT, ACCEPT, REJECT])]}))
         await on.proves_right()
         await asyncio.sleep(2 * _SLOW_S)
         await on.names_topic()
-        await until(lambda: len(on.post.begun) == 3)
-        on.post.open.set()
+        await until(lambda: len(on.dead_letters.begun) == 3)
+        on.dead_letters.open.set()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert on.post.offsets == [(0, 0), (0, 2), (0, 4)]
+        assert on.dead_letters.offsets == [(0, 0), (0, 2), (0, 4)]
 
 
 async def test_a_late_letter_is_said_to_be_late() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        on.service.letters._on_late(on.post.written[0])
+        assert on.dead_letters.on_late is not None
+        on.dead_letters.on_late(on.dead_letters.written[0])
         assert [one["offsets"] for one in on.events("late_write")] == [[[10, 10]]]
         assert on.service.meter.late_writes == 1
 
@@ -157,70 +164,63 @@ async def test_a_late_letter_is_said_to_be_late() -> None:
     ("offsets", "found"), [([], ()), ([1], ((1, 1),)), ([1, 2, 3, 7, 9, 10], ((1, 3), (7, 7), (9, 10)))]
 )
 def test_offsets_as_ranges(offsets: list[int], found: tuple[tuple[int, int], ...]) -> None:
-    assert ranges(offsets) == found
+    assert offset_ranges(offsets) == found
 
 
 def test_a_log_line_has_only_the_first_ranges() -> None:
-    assert shown(tuple((one, one) for one in range(0, 100, 2)), most=2) == "0,2 and 48 more ranges"
+    assert ranges_text(tuple((one, one) for one in range(0, 100, 2)), limit=2) == "0,2 and 48 more ranges"
 
 
-# --- what is owed, and what is on its way
+# --- deferred acknowledgements, and facts that wait to be written
 
 
-async def test_debts_are_bounded_by_member_and_in_all() -> None:
-    debts, letter = Debts(), None
-    for offset in range(MOST_RANGES + 5):
-        debts.add(_debt("m", offset, letter))
-    assert len(debts.take("g", "m", 0, is_last=True)) == MOST_RANGES
-    for number in range(MOST_MEMBERS + 5):
-        debts.add(_debt(f"m{number}", 0, letter))
-    assert len(debts._debts) == MOST_MEMBERS
-    assert debts.take("g", "m0", 0, is_last=True) == []
+async def test_deferred_acks_are_bounded_by_member_and_in_all() -> None:
+    acks = DeferredAcks()
+    for offset in range(MAX_RANGES + 5):
+        acks.add(_deferred("m", offset))
+    assert len(acks.take("g", "m", 0, is_last=True)) == MAX_RANGES
+    for number in range(MAX_MEMBERS + 5):
+        acks.add(_deferred(f"m{number}", 0))
+    assert acks.take("g", "m4", 0, is_last=True) == []
+    assert len(acks.take("g", "m5", 0, is_last=True)) == 1
 
 
-def test_a_debt_is_taken_once_and_not_after_its_lock() -> None:
-    debts = Debts()
-    debts.add(_debt("m", 1, None, until=5.0))
-    debts.add(_debt("m", 2, None, until=9.0))
-    assert [one.wanted.first for one in debts.take("g", "m", 6.0, is_last=True)] == [2]
-    assert not debts
-    assert debts.take("g", "m", 6.0, is_last=True) == []
+def test_a_deferred_ack_is_taken_once_and_not_after_its_lock() -> None:
+    acks = DeferredAcks()
+    acks.add(_deferred("m", 1, until=5.0))
+    acks.add(_deferred("m", 2, until=9.0))
+    assert [one.range.first for one in acks.take("g", "m", 6.0, is_last=True)] == [2]
+    assert not acks
+    assert acks.take("g", "m", 6.0, is_last=True) == []
 
 
-async def test_a_debt_whose_letter_is_on_its_way_waits_for_a_later_request_if_one_will_come() -> None:
-    debts = Debts()
-    written, on_its_way = (asyncio.get_running_loop().create_future() for _ in range(2))
+async def test_a_deferred_ack_waits_for_its_dead_letter_if_a_later_request_will_come() -> None:
+    acks = DeferredAcks()
+    written, in_flight = (asyncio.get_running_loop().create_future() for _ in range(2))
     written.set_result([])
-    debts.add(_debt("m", 1, written))
-    debts.add(_debt("m", 2, on_its_way))
-    assert [one.wanted.first for one in debts.take("g", "m", 0, is_last=False)] == [1]
-    assert [one.wanted.first for one in debts.take("g", "m", 0, is_last=False)] == []
-    assert [one.wanted.first for one in debts.take("g", "m", 0, is_last=True)] == [2]
-    assert not debts
+    acks.add(_deferred("m", 1, writing=written))
+    acks.add(_deferred("m", 2, writing=in_flight))
+    assert [one.range.first for one in acks.take("g", "m", 0, is_last=False)] == [1]
+    assert [one.range.first for one in acks.take("g", "m", 0, is_last=False)] == []
+    assert [one.range.first for one in acks.take("g", "m", 0, is_last=True)] == [2]
+    assert not acks
 
 
-def _debt(member: str, offset: int, letter: object, until: float = 1.0) -> Debt:
-    wanted = Wanted(
+def _deferred(member: str, offset: int, *, writing: object = None, until: float = 1.0) -> DeferredAck:
+    some = DeadLetterRange(
         key=("g", member, TOPIC, 0), first=offset, last=offset, delivery_count=4, generation=0, cause=Cause.OVER_LIMIT
     )
-    return Debt(wanted, until, letter, 0)  # type: ignore[arg-type]
+    return DeferredAck(some, until, writing, 0)  # type: ignore[arg-type]
 
 
-def _event() -> EventHappened:
-    return EventHappened(
-        at=1, subject_kind="share_group", subject="g", id="i", event="paused", by=None, detail=JsonText.of({})
-    )
-
-
-async def test_what_there_is_no_room_for_is_lost_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.share_groups.outbox._MOST", 3)
-    box = Outbox()
+async def test_facts_beyond_the_bound_are_lost_and_counted() -> None:
+    outbox = FactOutbox(SystemClock(), max_facts=3)
     for _ in range(5):
-        box.put(_event())
-    assert box.lost == 2
+        outbox.put_event("paused", "g", {})
+    assert outbox.lost == 2
 
 
-async def test_a_fact_that_cannot_be_written_does_not_stop_those_behind_it(logs: list[EventDict]) -> None:
+async def test_a_fact_that_cannot_be_written_does_not_stop_later_ones(logs: list[EventDict]) -> None:
     class Writer:
         def __init__(self) -> None:
             self.failures = [TypeError("no JSON")]
@@ -231,11 +231,11 @@ async def test_a_fact_that_cannot_be_written_does_not_stop_those_behind_it(logs:
                 raise self.failures.pop()
             self.written += 1
 
-    box, writer = Outbox(), Writer()
-    async with share_stage() as on:
-        on.service.spawn(box.run(writer))  # type: ignore[arg-type]
-        box.put(_event())
-        await until(lambda: box.lost == 1)
-        box.put(_event())
-        await until(lambda: writer.written == 1)
+    outbox, writer = FactOutbox(SystemClock()), Writer()
+    running = asyncio.create_task(outbox.run(writer))  # type: ignore[arg-type]
+    outbox.put_event("paused", "g", {})
+    await until(lambda: outbox.lost == 1)
+    outbox.put_event("paused", "g", {})
+    await until(lambda: writer.written == 1)
+    running.cancel()
     assert [one["event"] for one in logs if one["log_level"] == "warning"] == ["facts of share groups were lost"]

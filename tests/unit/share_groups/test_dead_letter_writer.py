@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from headgate.share_groups.dead_letter_topics import TopicFacts
-from headgate.share_groups.dead_letter_writer import DeadLetterWriter, Trouble, _Writing
+from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
+from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause, _Writing
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
@@ -40,21 +40,21 @@ async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
         began = loop.time()
         said = await writer.write("dlq.o", [LETTER, replace(LETTER, offset=2)], 0.3)
         assert 0.25 <= loop.time() - began < 5.0
-        assert [one and one.trouble for one in said] == [Trouble.UNREACHABLE] * 2
+        assert [one and one.cause for one in said] == [WriteFailureCause.UNREACHABLE] * 2
         assert all(one and "to dlq.o within 0.3 s: " in one.text for one in said)
         assert (writer.letters, writer.bytes) == (0, 0)
 
 
 async def test_beyond_the_bounds_nobody_waits() -> None:
-    async with opened(most_letters=2) as writer:
+    async with opened(max_letters=2) as writer:
         waiting = asyncio.create_task(writer.write("dlq.o", [LETTER], 0.5))
         await asyncio.sleep(0)
         began = asyncio.get_running_loop().time()
         taken, refused = await writer.write("dlq.o", [LETTER, LETTER], 0.5)
         assert taken is not None
-        assert taken.trouble is Trouble.UNREACHABLE
+        assert taken.cause is WriteFailureCause.UNREACHABLE
         assert refused is not None
-        assert refused.trouble is Trouble.OVERLOADED
+        assert refused.cause is WriteFailureCause.OVERLOADED
         assert refused.text.startswith("2 dead letters of ")
         await waiting
         assert writer.letters == 0
@@ -79,34 +79,34 @@ async def test_closing_leaves_nobody_waiting() -> None:
 
 async def test_a_producer_that_broke_keeps_no_letters() -> None:
     async with opened() as writer:
-        facts = TopicFacts(partitions=1, max_message_bytes=None)
-        writer._topics.look = lambda *_: at_once(facts)  # type: ignore[method-assign]
+        facts = DeadLetterTopicInfo(partitions=1, max_message_bytes=None)
+        writer._topics.describe = lambda *_: at_once(facts)  # type: ignore[method-assign]
         letters = [replace(LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]
         waiting = asyncio.create_task(writer.write("dlq.o", letters, 0.3))
         await asyncio.sleep(0.05)
-        assert len(writer._under_way) == 20
+        assert len(writer._in_flight) == 20
         writer._producer._broken = True
         writer._producer.alive()
-        assert (len(writer._under_way), writer.letters) == (0, 20), "they are tried again until the deadline"
-        assert all(one and one.trouble is Trouble.UNREACHABLE for one in await waiting)
+        assert (len(writer._in_flight), writer.letters) == (0, 20), "they are tried again until the deadline"
+        assert all(one and one.cause is WriteFailureCause.UNREACHABLE for one in await waiting)
         writer._producer._broken = True
         writer._producer.alive()
-        assert (len(writer._under_way), writer.letters, writer.bytes) == (0, 0, 0)
+        assert (len(writer._in_flight), writer.letters, writer.bytes) == (0, 0, 0)
         gc.collect()
         assert not [one for one in gc.get_objects() if isinstance(one, _Writing)]
 
 
-async def at_once(facts: TopicFacts) -> TopicFacts:
+async def at_once(facts: DeadLetterTopicInfo) -> DeadLetterTopicInfo:
     return facts
 
 
 async def test_a_late_success_is_told_and_an_old_call_back_means_nothing() -> None:
     late: list[DeadLetter] = []
     async with opened() as writer:
-        writer._topics.look = lambda *_: at_once(TopicFacts(partitions=1, max_message_bytes=None))  # type: ignore[method-assign]
+        writer._topics.describe = lambda *_: at_once(DeadLetterTopicInfo(partitions=1, max_message_bytes=None))  # type: ignore[method-assign]
         [said] = await writer.write("dlq.o", [LETTER], 0.0, late.append)
         assert said is not None
-        [ticket] = writer._under_way
+        [ticket] = writer._in_flight
         told = writer._on_delivery(ticket)
         told(None, None)
         told(None, None)

@@ -3,7 +3,7 @@
 from headgate.facts import DispositionsCounted
 from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.share_groups.model.delivery_ledger import PartitionKey
-from headgate.share_groups.model.dispositions import OTHER, Dispositions, Kind
+from headgate.share_groups.model.dispositions import OTHER, DispositionKind, Dispositions
 
 TOPIC = bytes(range(16))
 KEY: PartitionKey = ("sg", "m", TOPIC, 3)
@@ -15,10 +15,10 @@ def drain(counts: Dispositions, before_second: int) -> list[DispositionsCounted]
 
 def test_a_second_of_a_partition_is_one_row() -> None:
     counts = Dispositions()
-    counts.count(KEY, 4, 100, Kind.ACCEPTED, 10, 1)
-    counts.count(KEY, 4, 100, Kind.RELEASED, 1, 1)
-    counts.count(KEY, 4, 100, Kind.REJECTED, 2, 2)
-    counts.count(KEY, 4, 100, Kind.DEAD_LETTERED, 2, 2)
+    counts.count(KEY, 4, 100, DispositionKind.ACCEPTED, 10, 1)
+    counts.count(KEY, 4, 100, DispositionKind.RELEASED, 1, 1)
+    counts.count(KEY, 4, 100, DispositionKind.REJECTED, 2, 2)
+    counts.count(KEY, 4, 100, DispositionKind.DEAD_LETTERED, 2, 2)
     assert drain(counts, 101) == [
         DispositionsCounted(
             at=7,
@@ -45,9 +45,9 @@ def test_a_second_of_a_partition_is_one_row() -> None:
 def test_a_record_is_in_the_delivery_counts_once() -> None:
     """Over the limit, and then dead-lettered or timed out: one record."""
     counts = Dispositions()
-    counts.count(KEY, 0, 1, Kind.OVER_LIMIT, 3, 6)
-    counts.count(KEY, 0, 1, Kind.DEAD_LETTERED, 2, 6)
-    counts.count(KEY, 0, 1, Kind.WRITE_TIMEOUT, 1, 6)
+    counts.count(KEY, 0, 1, DispositionKind.OVER_LIMIT, 3, 6)
+    counts.count(KEY, 0, 1, DispositionKind.DEAD_LETTERED, 2, 6)
+    counts.count(KEY, 0, 1, DispositionKind.WRITE_TIMEOUT, 1, 6)
     (row,) = drain(counts, 2)
     assert (row.over_limit, row.dead_lettered, row.write_timeouts) == (3, 2, 1)
     assert row.by_delivery_count == ((6, 3),)
@@ -55,14 +55,14 @@ def test_a_record_is_in_the_delivery_counts_once() -> None:
 
 def test_a_count_that_nobody_knows_is_0() -> None:
     counts = Dispositions()
-    counts.count(KEY, 0, 1, Kind.REJECTED, 2, None)
+    counts.count(KEY, 0, 1, DispositionKind.REJECTED, 2, None)
     assert drain(counts, 2)[0].by_delivery_count == ((0, 2),)
 
 
 def test_only_seconds_that_are_over_are_taken_out_and_in_order() -> None:
     counts = Dispositions()
     for second in (7, 5, 6):
-        counts.count(KEY, 0, second, Kind.ACCEPTED, second, 1)
+        counts.count(KEY, 0, second, DispositionKind.ACCEPTED, second, 1)
     assert [(row.second, row.accepted) for row in drain(counts, 7)] == [(5, 5), (6, 6)]
     assert [row.second for row in drain(counts, 8)] == [7]
 
@@ -71,17 +71,17 @@ def test_generations_partitions_and_members_have_rows_of_their_own() -> None:
     counts = Dispositions()
     for key in (KEY, ("sg", "n", TOPIC, 3), ("sg", "m", TOPIC, 4), ("sg", "m", bytes(16), 3), ("sg2", "m", TOPIC, 3)):
         for generation in (4, 5):
-            counts.count(key, generation, 1, Kind.ACCEPTED, 1, 1)
+            counts.count(key, generation, 1, DispositionKind.ACCEPTED, 1, 1)
     assert len(counts) == 10
     assert all(row.accepted == 1 for row in drain(counts, 2))
 
 
 def test_beyond_the_bound_a_group_has_one_row_for_all_else() -> None:
-    counts = Dispositions(most_rows=2)
+    counts = Dispositions(max_rows=2)
     for partition in range(5):
-        counts.count(("sg", "m", TOPIC, partition), 4, 1, Kind.ACCEPTED, 1, 1)
-        counts.count(("sg", "m", TOPIC, partition), 4, 1, Kind.DEAD_LETTERED, 1, 1)
-    counts.count(("sg", "m", TOPIC, 0), 4, 1, Kind.ACCEPTED, 7, 1)
+        counts.count(("sg", "m", TOPIC, partition), 4, 1, DispositionKind.ACCEPTED, 1, 1)
+        counts.count(("sg", "m", TOPIC, partition), 4, 1, DispositionKind.DEAD_LETTERED, 1, 1)
+    counts.count(("sg", "m", TOPIC, 0), 4, 1, DispositionKind.ACCEPTED, 7, 1)
     rows = drain(counts, 2)
     assert [(row.member, row.topic, row.partition, row.accepted) for row in rows] == [
         ("m", "orders", 0, 8),
@@ -93,12 +93,12 @@ def test_beyond_the_bound_a_group_has_one_row_for_all_else() -> None:
 
 
 def test_beyond_twice_the_bound_it_is_lost_and_counted() -> None:
-    counts = Dispositions(most_rows=2)
+    counts = Dispositions(max_rows=2)
     for number in range(10):
-        counts.count((f"sg{number}", "m", TOPIC, 0), 0, number, Kind.ACCEPTED, 3, 1)
+        counts.count((f"sg{number}", "m", TOPIC, 0), 0, number, DispositionKind.ACCEPTED, 3, 1)
     assert len(counts) == 4
     assert counts.lost == 18
     assert sum(row.accepted for row in drain(counts, 99)) == 12
-    counts.count(KEY, 0, 100, Kind.ACCEPTED, 1, 1)
+    counts.count(KEY, 0, 100, DispositionKind.ACCEPTED, 1, 1)
     assert counts.lost == 18
     assert len(counts._seconds) == 1

@@ -1,14 +1,23 @@
 """ShareGroupHeartbeat through the gateway: who may read is told of a conflict, and only when it joins."""
 
+import asyncio
+
 import pytest
 
+from headgate.facts import DlqRegistered, DlqUnregistered
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, STRICT_ISOLATION
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from headgate.wire.messages.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.support.fake_upstream import body_of, request
-from tests.unit.share_groups.config_scene import HEARTBEAT, SHARE_HEARTBEAT, Scene, scene
+from tests.unit.share_groups.scene import HEARTBEAT, SHARE_HEARTBEAT, Scene, scene
 
-VERSION, TEXT = 1, "dlq.a is another group's; start the application again when it is not"
+VERSION = 1
+TEXT = (
+    "Share group sg has share.group.dlq.strict.isolation=true, and its dead-letter topic dlq.a is already registered "
+    "by share group first. Give one of them another topic, then restart this application: a member that was refused "
+    "does not try again."
+)
 UNKNOWN_MEMBER, DENIED, INVALID_REQUEST = 25, 30, 42
 
 
@@ -16,6 +25,11 @@ def beating(epoch: int = 0, group: str = "sg", member: str = "m") -> ShareGroupH
     return ShareGroupHeartbeatRequest(
         group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=("orders",)
     )
+
+
+def in_conflict(it: Scene) -> None:
+    it.set("sg", {DLQ_TOPIC: "dlq.a", STRICT_ISOLATION: "true"})
+    it.read(*(DlqRegistered(topic="dlq.a", group=group, at=1) for group in ("first", "sg")))
 
 
 async def proves(it: Scene, code: int) -> None:
@@ -28,7 +42,7 @@ async def proves(it: Scene, code: int) -> None:
 @pytest.mark.parametrize("member", ["m", "x" * 300])
 async def test_a_join_in_conflict_is_refused_with_the_text(member: str) -> None:
     async with scene() as it:
-        it.groups.conflicts = {"sg": TEXT}
+        in_conflict(it)
         await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating(member=member)))
         await proves(it, UNKNOWN_MEMBER)
         body = body_of(await it.client.frame(), SHARE_HEARTBEAT, VERSION)
@@ -39,7 +53,7 @@ async def test_a_join_in_conflict_is_refused_with_the_text(member: str) -> None:
 
 async def test_whoever_may_not_read_is_refused_by_the_broker() -> None:
     async with scene() as it:
-        it.groups.conflicts = {"sg": TEXT}
+        in_conflict(it)
         sent = request(SHARE_HEARTBEAT, VERSION, beating())
         await it.client.send(sent)
         await proves(it, DENIED)
@@ -51,22 +65,21 @@ async def test_whoever_may_not_read_is_refused_by_the_broker() -> None:
 @pytest.mark.parametrize("message", [beating(1), beating(-1), beating(0, "other"), beating(7, member="x" * 300)])
 async def test_everything_else_passes_byte_for_byte(message: ShareGroupHeartbeatRequest) -> None:
     async with scene() as it:
-        it.groups.conflicts = {"sg": TEXT}
+        in_conflict(it)
         await it.passes(SHARE_HEARTBEAT, VERSION, message)
 
 
 async def test_until_the_groups_are_known_members_join() -> None:
-    async with scene() as it:
-        it.groups.conflicts = {"sg": TEXT}
-        it.groups.is_ready = False
+    async with scene(opens=asyncio.Event()) as it:
+        in_conflict(it)
         await it.passes(SHARE_HEARTBEAT, VERSION, beating())
 
 
 async def test_a_conflict_that_is_over_is_over() -> None:
     async with scene() as it:
-        it.groups.conflicts = {"sg": TEXT}
+        in_conflict(it)
         await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
         await proves(it, UNKNOWN_MEMBER)
         await it.client.frame()
-        it.groups.conflicts = {}
+        it.read(DlqUnregistered(topic="dlq.a", group="first"))
         await it.passes(SHARE_HEARTBEAT, VERSION, beating())

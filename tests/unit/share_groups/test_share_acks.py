@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.share_groups.model.acknowledgements import AckType, Batch, merged, runs
+from headgate.share_groups.model.dispositions import AckType, Batch, merge_rejects, runs
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AckType
 
@@ -73,7 +73,7 @@ MERGES: list[tuple[str, list[Batch], list[tuple[int, int]], list[Batch]]] = [
 def test_what_is_owed_goes_among_the_clients_own(
     batches: list[Batch], owed: list[tuple[int, int]], expected: list[Batch]
 ) -> None:
-    assert merged(batches, owed) == expected
+    assert merge_rejects(batches, owed) == expected
 
 
 @st.composite
@@ -92,7 +92,7 @@ def test_every_offset_is_acknowledged_once_and_the_client_wins(
 ) -> None:
     by_client = {offset: 1 for first, last, _ in batches for offset in range(first, last + 1)}
     expected = {offset: 3 for first, last in owed for offset in range(first, last + 1)} | by_client
-    found = merged(batches, owed)
+    found = merge_rejects(batches, owed)
     assert set(batches) <= set(found), "the client's own pass as they are"
     assert all(one[1] < behind[0] for one, behind in pairwise(found)), "ascending, no overlap"
     assert {offset: types[0] for first, last, types in found for offset in range(first, last + 1)} == expected

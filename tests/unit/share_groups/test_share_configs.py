@@ -9,7 +9,7 @@ from headgate.share_groups.model.group_configs import (
     COPY_RECORD,
     DLQ_TOPIC,
     LIMIT,
-    MOST_REASON_CHARACTERS,
+    MAX_REASON_CHARACTERS,
     OWN,
     PAUSE,
     RESUME,
@@ -172,10 +172,10 @@ def test_a_name_that_is_not_ours_is_unknown() -> None:
 @pytest.mark.parametrize("name", [PAUSE, RESUME])
 def test_a_reason_is_any_text_that_is_not_too_long(name: str) -> None:
     assert check(name, "", RULES) is None
-    assert check(name, "r" * MOST_REASON_CHARACTERS, RULES) is None
-    refusal = check(name, "r" * (MOST_REASON_CHARACTERS + 1), RULES)
+    assert check(name, "r" * MAX_REASON_CHARACTERS, RULES) is None
+    refusal = check(name, "r" * (MAX_REASON_CHARACTERS + 1), RULES)
     assert refusal is not None
-    assert refusal.endswith(f"Reason must be no longer than {MOST_REASON_CHARACTERS} characters")
+    assert refusal.endswith(f"Reason must be no longer than {MAX_REASON_CHARACTERS} characters")
 
 
 @pytest.mark.parametrize(("value", "limit"), [("5", 5), (" 7 ", 7), ("0", None), ("-1", None), ("x", None), ("", None)])

@@ -1,5 +1,6 @@
 """ShareGroupDescribe through the gateway: one tagged field more for groups of ours, and nothing else changed."""
 
+import asyncio
 import json
 
 from headgate.facts import GroupPaused
@@ -12,7 +13,7 @@ from headgate.wire.messages.share import (
     ShareGroupMember,
 )
 from tests.support.fake_upstream import body_of, request
-from tests.unit.share_groups.config_scene import SHARE_DESCRIBE, Scene, scene
+from tests.unit.share_groups.scene import SHARE_DESCRIBE, Scene, scene
 
 VERSION, TAG = 1, 10001
 
@@ -38,13 +39,13 @@ def status(one: DescribedShareGroup) -> object:
 
 
 def expected(it: Scene, name: str) -> object:
-    return it.groups.status(name).document()
+    return it.service.status(name).document()
 
 
 async def test_groups_of_ours_have_their_status_in_a_tag() -> None:
     async with scene() as it:
-        it.groups.set("set", {THRESHOLD_PERCENT: "30"})
-        it.groups.states.apply(GroupPaused(group="paused", reason="\N{SNOWMAN}", by="y", at=1))
+        it.set("set", {THRESHOLD_PERCENT: "30"})
+        it.read(GroupPaused(group="paused", reason="\N{SNOWMAN}", by="y", at=1))
         one, plain, other = await described(it, group("set"), group("plain"), group("paused"))
         assert status(one) == expected(it, "set")
         assert status(other) == expected(it, "paused")
@@ -54,7 +55,7 @@ async def test_groups_of_ours_have_their_status_in_a_tag() -> None:
 
 async def test_tags_stay_in_order_and_one_of_another_gateway_is_replaced() -> None:
     async with scene() as it:
-        it.groups.set("sg", {THRESHOLD_PERCENT: "30"})
+        it.set("sg", {THRESHOLD_PERCENT: "30"})
         [one] = await described(it, group("sg", tags=((0, b"a"), (TAG, b"old"), (20000, b"b"))))
         assert [tag for tag, _ in one.unknown_tags] == [0, TAG, 20000]
         assert status(one) == expected(it, "sg")
@@ -63,7 +64,7 @@ async def test_tags_stay_in_order_and_one_of_another_gateway_is_replaced() -> No
 async def test_a_group_with_an_error_gets_nothing() -> None:
     async with scene() as it:
         for name in ("denied", "gone", "fine"):
-            it.groups.set(name, {THRESHOLD_PERCENT: "30"})
+            it.set(name, {THRESHOLD_PERCENT: "30"})
         denied, gone, fine = await described(it, group("denied", code=30), group("gone", code=69), group("fine"))
         assert (denied, gone) == (group("denied", code=30), group("gone", code=69))
         assert status(fine) == expected(it, "fine")
@@ -71,11 +72,11 @@ async def test_a_group_with_an_error_gets_nothing() -> None:
 
 async def test_groups_that_are_none_of_ours_pass_byte_for_byte() -> None:
     async with scene() as it:
-        it.groups.set("foreign", {THRESHOLD_PERCENT: "30"})
+        it.set("foreign", {THRESHOLD_PERCENT: "30"})
         answer = ShareGroupDescribeResponse(groups=(group("plain"), group("foreign")))
         await it.passes(SHARE_DESCRIBE, VERSION, ShareGroupDescribeRequest(group_ids=("plain", "foreign")), answer)
-        it.groups.set("sg", {THRESHOLD_PERCENT: "30"})
-        it.groups.is_ready = False
+    async with scene(opens=asyncio.Event()) as it:
+        it.set("sg", {THRESHOLD_PERCENT: "30"})
         answer = ShareGroupDescribeResponse(groups=(group("sg"),))
         await it.passes(SHARE_DESCRIBE, VERSION, ShareGroupDescribeRequest(group_ids=("sg",)), answer)
 
@@ -84,6 +85,6 @@ async def test_a_large_answer_has_it_too() -> None:
     async with scene() as it:
         names = [f"group-{i}" for i in range(500)]
         for name in names:
-            it.groups.set(name, {THRESHOLD_PERCENT: "30"})
+            it.set(name, {THRESHOLD_PERCENT: "30"})
         found = await described(it, *map(group, names))
         assert [status(one) for one in found] == [expected(it, name) for name in names]

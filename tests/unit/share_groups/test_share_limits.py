@@ -8,22 +8,22 @@ import pytest
 from headgate.facts import GroupConfigSet
 from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic
 from tests.unit.proxy.stage import turns, until
-from tests.unit.share_groups.share_scene import (
+from tests.unit.share_groups.scene import (
     ACCEPT,
     OTHER_TOPIC,
     REJECT,
-    ShareStage,
+    Scene,
     acknowledged,
     acknowledging,
     acks_of,
     acquired,
     fetched,
     fetching,
-    share_stage,
+    scene,
 )
 
 
-async def strips(on: ShareStage, *ranges: tuple[int, int, int], partition: int = 0, lock_ms: int = 30_000) -> None:
+async def strips(on: Scene, *ranges: tuple[int, int, int], partition: int = 0, lock_ms: int = 30_000) -> None:
     """The member gets nothing of these."""
     await on.send(fetching())
     answer = fetched({partition: ranges}, lock_ms=lock_ms)
@@ -36,23 +36,23 @@ async def strips(on: ShareStage, *ranges: tuple[int, int, int], partition: int =
 
 @pytest.mark.parametrize("version", [1, 2])
 async def test_what_is_over_the_limit_is_taken_out_dead_lettered_and_rejected_with_the_next_fetch(version: int) -> None:
-    async with share_stage(version=version) as on:
+    async with scene(version=version) as on:
         on.configure()
         ranges = [(0, 1, 3), (2, 4, 4), (5, 5, 1), (6, 6, 9)]
         _, got = await on.fetch(fetching(), fetched({0: ranges, 1: [(7, 7, 1)]}))
         assert acquired(got) == {0: [(0, 1, 3), (5, 5, 1)], 1: [(7, 7, 1)]}
         assert [one.records for one in got.responses[0].partitions] == [b"records"] * 2
         await on.names_topic()
-        await until(lambda: len(on.post.written) == 4)
+        await until(lambda: len(on.dead_letters.written) == 4)
         await on.settled()
-        assert on.post.offsets == [(0, 2), (0, 3), (0, 4), (0, 6)]
+        assert on.dead_letters.offsets == [(0, 2), (0, 3), (0, 4), (0, 6)]
         asked, _ = await on.fetch(fetching({0: [(0, 1, [ACCEPT]), (5, 5, [ACCEPT])]}), fetched({}, codes={0: 0}))
         assert acks_of(asked) == {0: [(0, 1, (ACCEPT,)), (2, 4, (REJECT,)), (5, 5, (ACCEPT,)), (6, 6, (REJECT,))]}
         assert on.counted() == {"accepted": 3, "over_limit": 4, "dead_lettered": 4}
 
 
 async def test_a_fetch_whose_records_are_all_stripped_is_an_empty_one_and_the_next_pays() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await strips(on, (2, 4, 4))
         await on.names_topic()
@@ -64,7 +64,7 @@ async def test_a_fetch_whose_records_are_all_stripped_is_an_empty_one_and_the_ne
 
 
 async def test_the_request_that_opens_a_session_never_carries_debts() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await strips(on, (2, 2, 4))
         await on.names_topic()
@@ -76,7 +76,7 @@ async def test_the_request_that_opens_a_session_never_carries_debts() -> None:
 
 
 async def test_an_acknowledge_pays_only_when_it_closes_and_its_answer_hides_what_is_ours() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((8, 8, 1), partition=1)
         await strips(on, (3, 3, 4))
@@ -92,7 +92,7 @@ async def test_an_acknowledge_pays_only_when_it_closes_and_its_answer_hides_what
 
 
 async def test_a_partition_that_the_client_named_with_broken_batches_stays_in_its_answer() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await strips(on, (3, 3, 4))
         await on.names_topic()
@@ -103,7 +103,7 @@ async def test_a_partition_that_the_client_named_with_broken_batches_stays_in_it
 
 
 async def test_debts_of_another_topic_stand_beside_the_clients_own() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await strips(on, (3, 3, 4))
         await on.names_topic()
@@ -116,7 +116,7 @@ async def test_debts_of_another_topic_stand_beside_the_clients_own() -> None:
 
 
 async def test_a_debt_ends_with_the_lock_of_its_records() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await strips(on, (3, 3, 4), lock_ms=2_050)
         await on.names_topic()
@@ -126,14 +126,13 @@ async def test_a_debt_ends_with_the_lock_of_its_records() -> None:
 
 
 async def test_a_debt_whose_letters_fail_is_paid_all_the_same() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
 
-        async def breaks(*_: object) -> None:
-            raise ZeroDivisionError
-
-        on.service.letters.write = breaks  # type: ignore[method-assign, assignment]
+        on.dead_letters.failure = ZeroDivisionError()
         await strips(on, (3, 3, 4))
+        await on.names_topic()
+        await until(lambda: bool(on.dead_letters.begun))
         await turns()
         asked, _ = await on.fetch(fetching(), fetched({}, codes={0: 0}))
         assert acks_of(asked) == {0: [(3, 3, (REJECT,))]}
@@ -141,18 +140,18 @@ async def test_a_debt_whose_letters_fail_is_paid_all_the_same() -> None:
 
 
 async def test_the_letters_of_one_answer_are_one_task() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
-        on.post.open.clear()
+        on.dead_letters.open.clear()
         before = len(on.service._tasks)
         await strips(on, *((offset, offset, 4) for offset in range(0, 400, 2)))
         await on.names_topic()
-        await until(lambda: len(on.post.begun) == 200)
+        await until(lambda: len(on.dead_letters.begun) == 200)
         assert len(on.service._tasks) == before + 1
 
 
 async def test_without_a_dead_letter_topic_the_limit_is_the_brokers() -> None:
-    async with share_stage() as on:
-        on.tell(GroupConfigSet(group="g", name="share.group.dlq.strict.isolation", value="true", by="User:o", at=1))
+    async with scene() as on:
+        on.read(GroupConfigSet(group="g", name="share.group.dlq.strict.isolation", value="true", by="User:o", at=1))
         await on.acquires((0, 0, 9))
-        assert len(on.service.ledger) == 1
+        assert on.service.acknowledgements.acquired_ranges == 1

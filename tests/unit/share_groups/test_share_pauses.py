@@ -5,27 +5,27 @@ import asyncio
 import pytest
 from structlog.typing import EventDict
 
+from headgate.config.values import GroupPatterns
 from headgate.facts import BreakerResumed, BreakerTripped
 from headgate.proxy.interceptor import CloseCause
-from headgate.share_groups import service as service_module
 from headgate.wire.codec import encode
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.share_scene import (
+from tests.unit.share_groups.scene import (
     ACCEPT,
     FETCH,
     REJECT,
-    ShareStage,
+    Scene,
     acknowledged,
     acknowledging,
     acks_of,
     fetched,
     fetching,
-    share_stage,
+    scene,
 )
 
 
-async def passes(on: ShareStage, frame: bytes) -> None:
+async def passes(on: Scene, frame: bytes) -> None:
     """Byte for byte, and nobody looks at the answer."""
     await on.client.send(frame)
     asked = await on.broker.request()
@@ -35,46 +35,44 @@ async def passes(on: ShareStage, frame: bytes) -> None:
     assert await on.client.frame() == answer
 
 
-def opened(on: ShareStage) -> int:
+def opened(on: Scene) -> int:
     return sum(one.opened_calls for one in on.stage.gateway.routes._routes.values() if one.api_key == FETCH)
 
 
 async def test_a_group_without_our_configs_is_not_opened_and_passes_byte_for_byte() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure("another")
         for message in (fetching(), fetching({0: [(1, 1, [REJECT])]}), fetching(group="")):
             await passes(on, request(FETCH, 2, message))
         assert opened(on) == 0
-        assert (len(on.service.ledger), on.counted()) == (0, {})
+        assert (on.service.acknowledgements.acquired_ranges, on.counted()) == (0, {})
 
 
 @pytest.mark.parametrize("group", ["g" * 127, "g" * 30_000, None])
 async def test_a_group_with_a_long_name_or_none_is_opened_and_still_passes_byte_for_byte(group: str | None) -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure("another")
         await passes(on, request(FETCH, 2, fetching(group=group)))
         assert opened(on) == 1
-        assert len(on.service.ledger) == 0
+        assert on.service.acknowledgements.acquired_ranges == 0
 
 
-async def test_a_group_with_a_long_name_is_minded_like_any_other() -> None:
+async def test_a_group_with_a_long_name_is_managed_like_any_other() -> None:
     name = "g" * 200
-    async with share_stage() as on:
+    async with scene() as on:
         on.pause(name)
         asked, _ = await on.fetch(fetching(group=name), fetched())
         assert asked.max_bytes == 0
 
 
 async def test_a_group_that_is_not_selected_passes_whatever_was_decided_about_it() -> None:
-    from tests.unit.topologies.scene import allow  # noqa: PLC0415
-
-    async with share_stage(groups=allow("only-this")) as on:
+    async with scene(groups=GroupPatterns(allow=("only-this",))) as on:
         on.pause()
         await passes(on, request(FETCH, 2, fetching()))
 
 
 async def test_only_a_paused_group_is_told_to_acquire_nothing() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         asked, _ = await on.fetch(fetching(), fetched())
         assert asked.max_bytes == 1 << 20
@@ -87,7 +85,7 @@ async def test_only_a_paused_group_is_told_to_acquire_nothing() -> None:
 
 
 async def test_the_answer_waits_as_long_as_the_client_would_have_and_no_longer() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.pause()
         began = asyncio.get_running_loop().time()
         await on.fetch(fetching(wait_ms=200), fetched())
@@ -95,7 +93,7 @@ async def test_the_answer_waits_as_long_as_the_client_would_have_and_no_longer()
 
 
 async def test_the_answer_comes_at_once_when_the_group_is_resumed() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.pause()
         await on.send(fetching(wait_ms=60_000))
         await on.broker.reply(fetched())
@@ -107,7 +105,7 @@ async def test_the_answer_comes_at_once_when_the_group_is_resumed() -> None:
 
 
 async def test_acknowledgements_of_a_paused_group_hold_and_are_answered_at_once() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((0, 0, 1))
         on.pause()
@@ -120,21 +118,21 @@ async def test_acknowledgements_of_a_paused_group_hold_and_are_answered_at_once(
 
 
 async def test_a_fetch_that_closes_a_session_is_not_changed() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.pause()
         asked, _ = await on.fetch(fetching(epoch=-1, wait_ms=60_000), fetched())
         assert asked.max_bytes == 1 << 20
 
 
 async def test_where_pausing_is_switched_off_nothing_is_paused() -> None:
-    async with share_stage(pause_enable=False) as on:
+    async with scene(pause_enable=False) as on:
         on.pause()
         asked, _ = await on.fetch(fetching(wait_ms=60_000), fetched())
         assert asked.max_bytes == 1 << 20
 
 
 async def test_a_fetch_that_cannot_be_read_does_not_get_around_a_pause() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.pause()
         body = encode(fetching({0: []}), 2)
         # A broker reads over as many unknown tags as there are, here in a partition; we do not.
@@ -145,7 +143,7 @@ async def test_a_fetch_that_cannot_be_read_does_not_get_around_a_pause() -> None
 
 
 async def test_a_pause_holds_while_the_right_for_a_reject_is_not_known() -> None:
-    async with share_stage(hold_max_ms=100) as on:
+    async with scene(hold_max_ms=100) as on:
         on.configure()
         on.pause()
         await on.send(fetching({0: [(0, 0, [REJECT])]}))
@@ -157,11 +155,11 @@ async def test_a_pause_holds_while_the_right_for_a_reject_is_not_known() -> None
 
 
 async def test_what_is_acquired_by_a_fetch_that_was_under_way_at_a_trip_is_older_than_the_trip() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.send(fetching())
         asked = await on.broker.request()
-        on.tell(
+        on.read(
             BreakerTripped(
                 group="g",
                 generation=1,
@@ -177,12 +175,12 @@ async def test_what_is_acquired_by_a_fetch_that_was_under_way_at_a_trip_is_older
         await on.broker.send(asked.answer(fetched({0: [(0, 0, 1)]})))
         await on.fetched()
         await on.acquires((1, 1, 1))
-        held = on.service.ledger.look(("g", "m", b"t" * 16, 0), 0, 1)
-        assert [one.generation for one in held] == [0, 1]
+        await on.fetch(fetching({0: [(0, 1, [ACCEPT])]}), fetched({}, codes={0: 0}))
+        assert [one.generation for one in on.service.acknowledgements.drain(1 << 60)] == [0, 1]
 
 
 async def test_a_version_that_the_broker_does_not_have_ends_the_connection() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.pause()
         await on.client.send(request(FETCH, 0, b""))
         await on.stage.ends_with(CloseCause.UNSUPPORTED_CALL)
@@ -193,7 +191,7 @@ async def test_a_version_that_the_broker_does_not_have_ends_the_connection() -> 
 
 
 async def test_until_it_is_known_who_is_paused_a_fetch_waits_its_time_and_then_acquires_nothing() -> None:
-    async with share_stage(opens=asyncio.Event()) as on:
+    async with scene(opens=asyncio.Event()) as on:
         began = asyncio.get_running_loop().time()
         asked, _ = await on.fetch(fetching(wait_ms=200), fetched())
         assert 0.19 < asyncio.get_running_loop().time() - began < 3
@@ -202,7 +200,7 @@ async def test_until_it_is_known_who_is_paused_a_fetch_waits_its_time_and_then_a
 
 async def test_a_fetch_that_waits_goes_on_when_it_is_known_that_its_group_is_not_paused() -> None:
     opens = asyncio.Event()
-    async with share_stage(opens=opens) as on:
+    async with scene(opens=opens) as on:
         await on.send(fetching(wait_ms=20_000))
         assert await on.broker.is_quiet()
         opens.set()
@@ -212,7 +210,7 @@ async def test_a_fetch_that_waits_goes_on_when_it_is_known_that_its_group_is_not
 
 async def test_a_reject_waits_for_its_group_to_be_known_and_is_dead_lettered_then() -> None:
     opens = asyncio.Event()
-    async with share_stage(opens=opens) as on:
+    async with scene(opens=opens) as on:
         await on.send(acknowledging({0: [(0, 0, [REJECT])]}))
         assert await on.broker.is_quiet()
         on.configure()
@@ -220,20 +218,17 @@ async def test_a_reject_waits_for_its_group_to_be_known_and_is_dead_lettered_the
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert on.post.offsets == [(0, 0)]
+        assert on.dead_letters.offsets == [(0, 0)]
 
 
 async def test_other_acknowledgements_do_not_wait_for_that() -> None:
-    async with share_stage(opens=asyncio.Event()) as on:
+    async with scene(opens=asyncio.Event()) as on:
         await on.send(acknowledging({0: [(0, 0, [ACCEPT])]}))
         await on.goes_on_acknowledging(acknowledged({0: 0}))
 
 
-async def test_when_it_takes_too_long_records_flow_and_one_error_says_so(
-    monkeypatch: pytest.MonkeyPatch, logs: list[EventDict]
-) -> None:
-    monkeypatch.setattr(service_module, "LONGEST_OPENING_S", 0.2)
-    async with share_stage(opens=asyncio.Event()) as on:
+async def test_when_it_takes_too_long_records_flow_and_one_error_says_so(logs: list[EventDict]) -> None:
+    async with scene(opens=asyncio.Event(), max_opening_s=0.2) as on:
         assert on.service.problems()
         began = asyncio.get_running_loop().time()
         await on.send(fetching(wait_ms=600_000))

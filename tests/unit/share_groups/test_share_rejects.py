@@ -1,16 +1,12 @@
 """REJECTs: each waits for its dead letter, and no longer than it may; what the broker then says is what is counted."""
 
 import asyncio
-from typing import Any
 
 from structlog.typing import EventDict
 
 from headgate.facts import EventHappened
-from headgate.share_groups.acks import Work
-from headgate.wire.codec import encode
-from headgate.wire.share_calls import read_acknowledge
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.share_scene import (
+from tests.unit.share_groups.scene import (
     ACCEPT,
     DENIED,
     GAP,
@@ -23,34 +19,34 @@ from tests.unit.share_groups.share_scene import (
     acks_of,
     fetched,
     fetching,
-    share_stage,
+    scene,
     twice,
 )
 
 
 async def test_a_reject_goes_on_when_its_dead_letter_is_written_and_not_before() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 12, 1))
-        on.post.open.clear()
+        on.dead_letters.open.clear()
         await on.send(acknowledging({0: [(10, 12, [ACCEPT, REJECT, REJECT])]}))
         await on.proves_right()
         await on.names_topic()
-        await until(lambda: len(on.post.begun) == 2)
+        await until(lambda: len(on.dead_letters.begun) == 2)
         assert await on.broker.is_quiet()
-        on.post.open.set()
+        on.dead_letters.open.set()
         asked, answer = await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert acks_of(asked) == {0: [(10, 12, (ACCEPT, REJECT, REJECT))]}
         assert answer.responses[0].partitions[0].error_code == 0
-        assert [(one.offset, one.delivery_count) for one in on.post.written] == [(11, 1), (12, 1)]
+        assert [(one.offset, one.delivery_count) for one in on.dead_letters.written] == [(11, 1), (12, 1)]
         assert on.counted() == {"accepted": 1, "rejected": 2, "dead_lettered": 2}
 
 
 async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> None:
-    async with share_stage(hold_max_ms=300) as on:
+    async with scene(hold_max_ms=300) as on:
         on.configure()
         await on.acquires((10, 10, 2))
-        on.post.open.clear()
+        on.dead_letters.open.clear()
         began = asyncio.get_running_loop().time()
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
         await on.proves_right()
@@ -66,7 +62,7 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
 
 
 async def test_the_question_for_the_right_is_part_of_the_wait() -> None:
-    async with share_stage(hold_max_ms=300) as on:
+    async with scene(hold_max_ms=300) as on:
         on.configure()
         await on.acquires((10, 10, 1))
         began = asyncio.get_running_loop().time()
@@ -77,59 +73,46 @@ async def test_the_question_for_the_right_is_part_of_the_wait() -> None:
         assert asyncio.get_running_loop().time() - began < 4, "a question may take five seconds by itself"
         await on.broker.send(asked.answer(), passed.answer(acknowledged({0: 0})))
         await on.client.frame()
-        assert on.post.begun == []
+        assert on.dead_letters.begun == []
         assert on.counted() == {"rejected": 1, "write_timeouts": 1}, "archived without a dead letter, and it is said"
 
 
 async def test_a_client_without_the_right_to_its_group_writes_no_dead_letters() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
         await on.proves_right(DENIED)
         await on.goes_on_acknowledging(acknowledged(error_code=DENIED))
-        assert on.post.begun == []
+        assert on.dead_letters.begun == []
         assert on.counted() == {}
 
 
 async def test_what_is_accepted_in_the_same_request_shortens_the_wait_by_its_own_lock() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
-        service = on.service
-        settings = service.states.of("g").settings
         await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}))
         await on.fetch(fetching(), fetched({1: [(0, 0, 1)]}, lock_ms=4_000))
         await on.send(acknowledging({0: [(0, 0, [REJECT])], 1: [(0, 0, [ACCEPT])]}))
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0, 1: 0}))
-        [deadline] = on.post.deadlines
+        [deadline] = on.dead_letters.deadlines
         assert deadline <= 2, "the lock of what is accepted, less its margin"
-        assert service.hold_s(settings, []) == 10
-
-
-async def test_a_lock_that_was_renewed_does_not_shorten_the_wait() -> None:
-    async with share_stage() as on:
-        on.configure()
-        settings = on.service.states.of("g").settings
-        key = ("g", "m", b"t" * 16, 0)
-        on.service.lock_began(key, 20)
-        await asyncio.sleep(0.03)
-        assert on.service.hold_s(settings, [key]) == 10
 
 
 async def test_dead_letters_of_a_client_that_goes_away_meanwhile_are_withdrawn_also_those_that_come_later() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 11, 1))
-        on.post.open.clear()
+        on.dead_letters.open.clear()
         await on.send(acknowledging({0: [(10, 11, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
-        await until(lambda: len(on.post.begun) == 2)
+        await until(lambda: len(on.dead_letters.begun) == 2)
         on.client.close()
         await until(lambda: on.stage.ended == {"client_closed": 1})
         assert on.events("dead_letter_withdrawn") == []
-        on.post.open.set()
+        on.dead_letters.open.set()
         await until(lambda: bool(on.events("dead_letter_withdrawn")))
         [event] = on.events("dead_letter_withdrawn")
         assert (event["outcome"], event["offsets"]) == ("not sent", [[10, 11]])
@@ -137,7 +120,7 @@ async def test_dead_letters_of_a_client_that_goes_away_meanwhile_are_withdrawn_a
 
 
 async def test_dead_letters_whose_acknowledgement_got_no_answer_are_withdrawn_when_the_connection_ends() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
@@ -152,7 +135,7 @@ async def test_dead_letters_whose_acknowledgement_got_no_answer_are_withdrawn_wh
 
 
 async def test_dead_letters_whose_acknowledgement_is_refused_are_withdrawn_and_nothing_is_counted() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))
         await on.acquires((5, 5, 1), partition=1)
@@ -166,7 +149,7 @@ async def test_dead_letters_whose_acknowledgement_is_refused_are_withdrawn_and_n
 
 
 async def test_an_error_of_the_whole_answer_counts_nothing() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))
         await on.fetch(fetching({0: [(10, 10, [ACCEPT])]}), fetched({}, codes={0: 0}, error_code=123))
@@ -174,7 +157,7 @@ async def test_an_error_of_the_whole_answer_counts_nothing() -> None:
 
 
 async def test_a_partition_that_the_answer_does_not_name_was_not_acknowledged() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))
         await on.fetch(fetching({0: [(10, 10, [ACCEPT])]}), fetched())
@@ -184,73 +167,75 @@ async def test_a_partition_that_the_answer_does_not_name_was_not_acknowledged() 
 
 
 async def test_of_a_partition_that_is_named_twice_the_last_counts_as_at_the_broker() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 11, 1))
         await on.send(twice(fetching({0: [(10, 10, [ACCEPT])]}), [(10, 10, [REJECT])]))
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_fetching(fetched({}, codes={0: 0}))
-        assert on.post.offsets == [(0, 10)]
+        assert on.dead_letters.offsets == [(0, 10)]
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
         await on.fetch(twice(fetching({0: [(11, 11, [REJECT])]}), []), fetched())
-        assert on.post.offsets == [(0, 10)], "nothing is acknowledged by it, so nothing is dead-lettered"
+        assert on.dead_letters.offsets == [(0, 10)], "nothing is acknowledged by it, so nothing is dead-lettered"
 
 
 async def test_release_gap_and_renewal_are_in_no_rate_and_only_a_renewal_keeps_what_is_held() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((10, 13, 1))
         acks = {0: [(10, 13, [RELEASE, GAP, RENEW, RENEW])]}
         await on.fetch(fetching(acks), fetched({}, codes={0: 0}))
         assert on.counted() == {"released": 1}
-        held = on.service.ledger.look(("g", "m", b"t" * 16, 0), 10, 13)
-        assert [(one.first, one.last, one.delivery_count) for one in held] == [(10, 11, None), (12, 13, 1)]
+        await on.send(acknowledging({0: [(10, 13, [REJECT])]}))
+        await on.proves_right()
+        await on.names_topic()
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        assert [one.delivery_count for one in on.dead_letters.written] == [None, None, 1, 1]
 
 
 async def test_a_reject_of_what_was_never_seen_is_dead_lettered_with_an_unknown_count() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert [one.delivery_count for one in on.post.written] == [None]
+        assert [one.delivery_count for one in on.dead_letters.written] == [None]
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
 
 
 async def test_more_than_a_request_can_dead_letter_is_said_to_be_archived_without() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires((0, 2, 1))
         await on.send(acknowledging({0: [(0, 2, [REJECT]), (5, 1 << 60, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert len(on.post.written) == 10_000
+        assert len(on.dead_letters.written) == 10_000
         counted = on.counted()
         assert counted["dead_lettered"] == 10_000
         assert counted["write_timeouts"] == counted["rejected"] - 10_000
 
 
 async def test_neighbours_with_one_past_are_dead_lettered_together() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         await on.acquires(*((offset, offset, 1) for offset in range(500)))
-        work = on.service.acks.read(read_acknowledge(encode(acknowledging({0: [(0, 499, [REJECT])]}), 2), 2))
-        assert [(one.first, one.last) for one in on.service.acks.rejected(work)] == [(0, 499)]
         await on.send(acknowledging({0: [(0, 499, [REJECT])]}))
         await on.proves_right()
         await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert on.post.offsets == [(0, offset) for offset in range(500)]
+        await on.goes_on_acknowledging(acknowledged({0: 121}))
+        assert on.dead_letters.offsets == [(0, offset) for offset in range(500)]
+        assert [one["offsets"] for one in on.events("dead_letter_withdrawn")] == [[[0, 499]]]
         assert on.service.meter.dead_letters == {"g": 500}
 
 
 async def test_a_topic_that_is_away_fills_neither_the_log_nor_the_events(logs: list[EventDict]) -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
-        on.post.problem = "the topic does not exist"
+        on.dead_letters.problem = "the topic does not exist"
         for offset in range(30):
             await on.send(acknowledging({0: [(offset, offset, [REJECT])]}))
             if offset == 0:
@@ -263,43 +248,30 @@ async def test_a_topic_that_is_away_fills_neither_the_log_nor_the_events(logs: l
 
 
 async def test_a_failure_while_letters_are_written_lets_the_reject_pass(logs: list[EventDict]) -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
         on.pause()
-
-        async def breaks(*_: object) -> None:
-            raise ZeroDivisionError
-
-        on.service.letters.write = breaks  # type: ignore[method-assign, assignment]
+        on.dead_letters.failure = ZeroDivisionError()
         await on.send(fetching({0: [(1, 1, [REJECT])]}))
         await on.proves_right()
+        await on.names_topic()
         asked, _ = await on.goes_on_fetching(fetched({}, codes={0: 0}))
         assert asked.max_bytes == 0, "it is paused all the same"
         assert [one["event"] for one in logs if one["log_level"] == "error"] == ["task of the share groups failed"]
 
 
 async def test_what_was_written_for_a_client_that_is_gone_is_withdrawn_also_when_the_service_ends() -> None:
-    async with share_stage() as on:
+    async with scene() as on:
         on.configure()
-        await on.acquires((10, 11, 1))
-        await on.acquires((20, 20, 1), partition=1)
-        write, service = on.service.letters.write, on.service
-
-        async def then_hangs(*some: Any) -> Any:
-            fates = await write(*some)
-            for one, fate in zip(some[1], fates, strict=True):
-                held[0].partitions[one.key[2:]].fates.append((one, fate))
-            await asyncio.Event().wait()
-
-        held: list[Work] = []
-        read = on.service.acks.read
-        on.service.acks.read = lambda *some: held.append(read(*some)) or held[-1]  # type: ignore[method-assign, func-returns-value]
-        on.service.letters.write = then_hangs  # type: ignore[method-assign, assignment]
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
+        on.dead_letters.blocked = {1}
+        await on.fetch(fetching(), fetched({0: [(10, 10, 1)], 1: [(20, 20, 9)]}))
+        await on.names_topic()
+        await on.send(acknowledging({0: [(10, 10, [REJECT])]}, epoch=-1))
         await on.proves_right()
         await on.names_topic()
-        await until(lambda: any(one.fates for one in held[0].partitions.values()))
+        await until(lambda: len(on.dead_letters.written) == 1)
         on.client.close()
         await until(lambda: on.stage.ended == {"client_closed": 1})
-    told = [one for one in service.scene_parts.writer.facts if isinstance(one, EventHappened)]
-    assert [one.event for one in told] == ["dead_letter_withdrawn"]
+        assert on.events("dead_letter_withdrawn") == [], "the dead letter of another record is still being written"
+    [event] = [one for one in on.kafka.writer.facts if isinstance(one, EventHappened)]
+    assert (event.event, event.detail.value()["offsets"]) == ("dead_letter_withdrawn", [[10, 10]])

@@ -1,241 +1,150 @@
-"""The life of the service: it opens when it can, says what is in the way, and ends without losing what it counted."""
+"""The life of the service: it opens when it can, logs why it cannot, and ends without losing what it counted."""
 
-import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
-from headgate.config.model import Config
-from headgate.facts import DispositionsCounted, GroupConfigSet, GroupConfigUnset, GroupPaused, GroupPauseEnded
-from headgate.share_groups import service as module
-from headgate.share_groups.dead_letter_delivery import Wanted
-from headgate.share_groups.model.dead_letter_records import Cause
-from headgate.share_groups.model.dispositions import Kind
+from headgate.facts import DispositionsCounted, GroupPaused, TopologyEpochsSet, encode
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
-from headgate.share_groups.resources import Listeners
+from headgate.share_groups.resources import share_group_facts
 from headgate.share_groups.service import ShareGroupService
 from tests.unit.proxy.stage import config, until
-from tests.unit.share_groups.share_scene import TOPIC, SceneParts
+from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
+from tests.unit.share_groups.scene import ACCEPT, REJECT, acknowledged, acknowledging, fetched, fetching, scene
 
-KEY = ("g", "m", TOPIC, 0)
-
-
-class Opening:
-    """What stands for `open_parts`; fails with what is given, and then opens."""
-
-    def __init__(self) -> None:
-        self.failures: list[Exception] = []
-        self.fails_for_ever: Exception | None = None
-        self.asked = 0
-        self.parts: SceneParts | None = None
-        self.closed = 0
-
-    async def __call__(self, _config: Config, _worker: int, told: Listeners, stack: AsyncExitStack) -> Any:
-        self.asked += 1
-        stack.callback(self._close)
-        told.on_event(GroupPaused(group="g", reason="r", by="o", at=1))
-        if self.fails_for_ever is not None:
-            raise self.fails_for_ever
-        if self.failures:
-            raise self.failures.pop(0)
-        assert self.parts is not None
-        return self.parts
-
-    def _close(self) -> None:
-        self.closed += 1
+PAUSED = GroupPaused(group="g", reason="r", by="o", at=1)
 
 
-class Alone:
-    """What stands for `Leadership`: nobody leads."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def opening(monkeypatch: pytest.MonkeyPatch) -> Opening:
-    one = Opening()
-    monkeypatch.setattr(module, "open_parts", one)
-    monkeypatch.setattr(module, "Leadership", Alone)
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
-    return one
-
-
-def service_of(opening: Opening) -> ShareGroupService:
-    service = ShareGroupService(config(9))
-    service.limits.default = 5
-
-    async def learn() -> None:
-        pass
-
-    service.limits.learn = learn  # type: ignore[method-assign]
-    opening.parts = SceneParts(service)
-    return service
-
-
-async def test_it_tries_until_it_opens_and_says_once_what_is_in_the_way(
-    opening: Opening, logs: list[EventDict]
-) -> None:
-    service = service_of(opening)
-    opening.failures = [ClusterError("no"), ClusterError("no"), ZeroDivisionError("oh")]
+@asynccontextmanager
+async def running(kafka: FakeKafka, **settings: Any) -> AsyncIterator[ShareGroupService]:
+    service = ShareGroupService(
+        config(9),
+        open_with=kafka.open,  # type: ignore[arg-type]
+        group_configs=kafka.group_configs,  # type: ignore[arg-type]
+        retry_s=0.01,
+        **settings,
+    )
     async with service.running():
+        yield service
+
+
+async def test_it_tries_until_it_opens_and_logs_each_problem_once(logs: list[EventDict]) -> None:
+    kafka = FakeKafka()
+    kafka.history = [PAUSED]
+    kafka.open_failures = [ClusterError("no"), ClusterError("no"), ZeroDivisionError("oh")]
+    async with running(kafka) as service:
         await until(lambda: service.is_ready)
-        assert opening.asked == 4
-        assert opening.closed == 3, "what an attempt opened is closed"
-        assert service.states.of("g").is_paused
+        assert kafka.attempts == 4
+        assert kafka.closed == 3, "what an attempt opened is closed"
+        assert service.is_paused("g")
         assert [one["problem"] for one in logs if one["log_level"] == "warning"] == ["no", "oh"]
-    assert opening.closed == 4
+    assert kafka.closed == 4
 
 
-async def test_what_an_attempt_that_failed_had_read_is_forgotten(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 60)
-    service = service_of(opening)
-    opening.fails_for_ever = ClusterError("no right to the topic")
-    async with service.running():
-        await until(lambda: bool(opening.closed))
-        await asyncio.sleep(0)
-        assert not service.minded
+async def test_what_an_attempt_that_failed_had_read_is_forgotten() -> None:
+    kafka = FakeKafka()
+    kafka.history = [PAUSED]
+    kafka.open_failures = [ClusterError("no right to the topic")]
+    async with running(kafka) as service:
+        kafka.opens.clear()
+        await until(lambda: kafka.closed == 1)
+        kafka.history = []
+        await until(lambda: kafka.attempts == 2)
+        assert not service.manages_name(b"g")
         assert service.is_opening
         assert service.problems()
 
 
-async def test_a_service_that_never_opens_gives_up_waiting_once_and_goes_on_trying(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch, logs: list[EventDict]
-) -> None:
-    monkeypatch.setattr(module, "LONGEST_OPENING_S", 0.05)
-    service = service_of(opening)
-    opening.fails_for_ever = ClusterError("no right to the topic")
-    async with service.running():
+async def test_a_service_that_does_not_open_stops_holding_requests_and_goes_on_trying(logs: list[EventDict]) -> None:
+    kafka = FakeKafka()
+    kafka.history = [PAUSED]
+    kafka.open_failures = [ClusterError("no right to the topic")] * 20
+    async with running(kafka, max_opening_s=0.05) as service:
         await until(lambda: not service.is_opening)
-        asked = opening.asked
-        await until(lambda: opening.asked > asked + 2)
-        [said] = [one for one in logs if one["log_level"] == "error"]
-        assert said["problem"] == "no right to the topic"
-        opening.fails_for_ever = None
+        [logged] = [one for one in logs if one["log_level"] == "error"]
+        assert logged["problem"] == "no right to the topic"
         await until(lambda: service.is_ready)
-        assert service.minded == {b"g"}
+        assert service.manages_name(b"g")
 
 
-async def test_what_was_counted_is_written_at_the_end(opening: Opening) -> None:
-    service = service_of(opening)
-    async with service.running():
-        await until(lambda: service.is_ready)
-        service.dispositions.count(KEY, 0, service._clock.epoch_ms() // 1000, Kind.ACCEPTED, 7, 1)
-    assert opening.parts is not None
-    assert sum(one.accepted for one in opening.parts.writer.facts if isinstance(one, DispositionsCounted)) == 7
+async def test_what_was_counted_is_written_at_the_end() -> None:
+    async with scene() as on:
+        on.configure()
+        await on.acquires((0, 6, 1))
+        await on.fetch(fetching({0: [(0, 6, [ACCEPT])]}), fetched({}, codes={0: 0}))
+    assert sum(one.accepted for one in on.kafka.writer.facts if isinstance(one, DispositionsCounted)) == 7
 
 
-async def test_a_group_is_minded_as_long_as_it_has_anything_of_ours(opening: Opening) -> None:
-    service = service_of(opening)
-    service._on_event(GroupConfigSet(group="g", name=DLQ_TOPIC, value="dlq.x", by="o", at=1))
-    service._on_event(GroupPaused(group="g", reason="r", by="o", at=1))
-    service._on_event(GroupConfigUnset(group="g", name=DLQ_TOPIC))
-    assert service.minded == {b"g"}
-    service._on_event(GroupPauseEnded(group="g"))
-    assert service.minded == set()
+async def test_a_group_is_managed_as_long_as_it_has_a_config_or_is_paused() -> None:
+    async with scene() as on:
+        on.set("g", {DLQ_TOPIC: "dlq.x"})
+        on.pause()
+        on.set("g", {DLQ_TOPIC: None})
+        assert on.service.manages_name(b"g")
+        on.resume()
+        assert not on.service.manages_name(b"g")
 
 
-async def test_locks_are_bounded(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_LOCKS", 10)
-    service = service_of(opening)
-    for number in range(20):
-        service.lock_began(("g", f"m{number}", TOPIC, 0), 30_000)
-    assert len(service._locks) == 10
-
-
-async def test_a_hold_is_as_long_as_the_lock_that_began_first_allows(opening: Opening) -> None:
-    service = service_of(opening)
-    settings = service.states.of("g").settings
-    assert service.hold_s(settings, [KEY]) == 10, "of an unknown lock nothing is known"
-    service.lock_began(KEY, 8_000)
-    service.lock_began(KEY, 8_000)
-    assert 5.5 < service.hold_s(settings, [KEY]) <= 6
-    service.lock_began(KEY, 100)
-    assert service.hold_s(settings, [KEY]) == 0.1
-
-
-async def test_a_task_that_fails_is_counted_and_said(opening: Opening, logs: list[EventDict]) -> None:
-    service = service_of(opening)
-
-    async def breaks() -> None:
-        raise ZeroDivisionError
-
-    service.spawn(breaks())
-    await until(lambda: not service._tasks)
-    assert service.meter.failures == 1
-    assert [one["event"] for one in logs] == ["task of the share groups failed"]
+@pytest.mark.parametrize(("lock_ms", "deadline_s"), [(8_000, 5), (100, 0.1), (60_000, 10)])
+async def test_a_request_is_held_as_long_as_the_lock_that_began_first_allows(lock_ms: int, deadline_s: float) -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}, lock_ms=lock_ms))
+        clock.now += 1 if lock_ms > 1_000 else 0
+        await on.fetch(fetching(), fetched({0: [(1, 1, 1)]}, lock_ms=lock_ms))
+        await on.send(acknowledging({0: [(0, 0, [REJECT])]}))
+        await on.proves_right()
+        await on.names_topic()
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        assert on.dead_letters.deadlines == [pytest.approx(deadline_s)]
 
 
 @pytest.mark.parametrize(
-    ("changes", "given"),
+    ("changes", "restored"),
     [({DLQ_TOPIC: None}, 4), ({DLQ_TOPIC: None, LIMIT: "7"}, 7), ({DLQ_TOPIC: None, LIMIT: None}, None)],
 )
 async def test_the_broker_gets_the_limit_back_that_the_user_means(
-    opening: Opening, changes: dict[str, str | None], given: int | None
+    changes: dict[str, str | None], restored: int | None
 ) -> None:
-    service = service_of(opening)
-    back: list[int | None] = []
-
-    async def give_back(_group: str, value: int | None) -> bool:
-        back.append(value)
-        return True
-
-    service.limits.give_back = give_back  # type: ignore[method-assign, assignment]
-    async with service.running():
-        await until(lambda: service.is_ready)
-        for name, value in ((DLQ_TOPIC, "dlq.x"), (LIMIT, "4")):
-            service._on_event(GroupConfigSet(group="h", name=name, value=value, by="o", at=1))
-        await service.operating.set_configs("h", changes, "User:o")
-        assert back == [given]
-        assert service.states.of("h").values == {}
+    async with scene() as on:
+        on.set("h", {DLQ_TOPIC: "dlq.x", LIMIT: "4"})
+        await on.service.set_configs("h", changes, "User:o")
+        assert on.kafka.group_configs.limits == {"h": restored}
+        assert on.state("h").values == {}
 
 
-async def test_limits_that_could_not_be_learnt_are_asked_for_again(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LEARN_S", 0.01)
-    service = service_of(opening)
-    service.limits.default = None
-    asked = 0
-
-    async def learn() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
-            service.limits.default = 5
-
-    service.limits.learn = learn  # type: ignore[method-assign]
-    async with service.running():
-        await until(lambda: service.limits.default == 5)
-    assert asked == 3
+async def test_limits_that_could_not_be_read_are_requested_again() -> None:
+    kafka = FakeKafka()
+    kafka.group_configs.default = None
+    async with running(kafka, load_limits_s=0.01) as service:
+        await until(lambda: kafka.group_configs.loads > 2)
+        assert service.is_ready
+        kafka.group_configs.default = 5
+        await service.set_configs("g", {DLQ_TOPIC: "dlq.x"}, "User:o")
+        await until(lambda: service.status("g").limit == 5)
 
 
-async def test_a_client_that_names_many_partitions_does_not_fill_the_log(
-    opening: Opening, logs: list[EventDict]
-) -> None:
-    service = service_of(opening)
-    for partition in range(500):
-        wanted = Wanted(
-            key=("g", "m", TOPIC, partition),
-            first=0,
-            last=0,
-            delivery_count=None,
-            generation=0,
-            cause=Cause.REJECTED,
-        )
-        service.letters.give_up(wanted, "because")
-    service.letters.say()
-    assert len(logs) == 100
-    assert len(service._outbox._facts) == 500
-    assert service.meter.write_timeouts == {"g": 500}
+async def test_a_client_that_names_many_partitions_does_not_fill_the_log(logs: list[EventDict]) -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.problem = "the topic does not exist"
+        await on.send(acknowledging({partition: [(0, 0, [REJECT])] for partition in range(500)}))
+        await on.proves_right()
+        await on.names_topic()
+        await on.goes_on_acknowledging(acknowledged(dict.fromkeys(range(500), 0)))
+        assert len(on.events("write_timeout")) == 500
+        assert len([one for one in logs if one["log_level"] == "warning"]) == 100
+        assert on.service.meter.write_timeouts == {"g": 500}
+
+
+def test_records_that_are_not_about_share_groups_are_dropped() -> None:
+    other = TopologyEpochsSet(at=1, group="g", incarnation="9", stored_epoch=0, failed_epoch=-1)
+    encoded = [(b"no", b"fact"), *(encode(fact)[1:] for fact in (PAUSED, other))]
+    records = [ConsumedRecord(offset=offset, key=key, value=value) for offset, (key, value) in enumerate(encoded)]
+    assert share_group_facts("state", records) == [PAUSED]

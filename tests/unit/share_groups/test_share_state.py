@@ -45,23 +45,23 @@ def configured(name: str, value: str) -> GroupConfigSet:
     return GroupConfigSet(group="sg", name=name, value=value, by="User:ops", at=1)
 
 
-def test_a_group_of_which_nothing_is_known_is_not_minded() -> None:
+def test_a_group_of_which_nothing_is_known_is_not_managed() -> None:
     state = ShareStates().of("sg")
     assert state == GroupState()
-    assert not state.is_minded
+    assert not state.is_managed
     assert not state.is_paused
-    assert (state.generation, state.next_generation, state.reasons) == (0, 1, ())
+    assert (state.generation, state.next_generation, state.pause_reasons) == (0, 1, ())
 
 
 def test_a_config_counts_until_it_is_unset() -> None:
     states = folded([configured(BREAKER_ENABLE, "true"), configured(DLQ_TOPIC, "dlq.o")])
     assert states.of("sg").values == {BREAKER_ENABLE: "true", DLQ_TOPIC: "dlq.o"}
     assert states.of("sg").settings == GroupSettings(breaker_enable=True, dlq_topic="dlq.o")
-    assert states.of("sg").is_minded
+    assert states.of("sg").is_managed
     states.apply(GroupConfigUnset(group="sg", name=BREAKER_ENABLE))
     assert states.of("sg").settings == GroupSettings(dlq_topic="dlq.o")
     states.apply(GroupConfigUnset(group="sg", name=DLQ_TOPIC))
-    assert not states.of("sg").is_minded
+    assert not states.of("sg").is_managed
     assert not list(states.groups())
 
 
@@ -90,20 +90,20 @@ def test_reasons_are_a_set_and_each_end_clears_its_own() -> None:
     text = "25 of 100 records became dead letters within 60000 ms, and 20 % is the threshold"
     breakers = PauseReason(code="DLQ_CIRCUIT_BREAKER_TRIPPED", text=text, by="headgate", since=1_000)
     operators = PauseReason(code="OPERATOR", text="deploy", by="User:ops", since=2_000)
-    assert both.of("sg").reasons == (breakers, operators)
+    assert both.of("sg").pause_reasons == (breakers, operators)
     both.apply(RESUMED)
-    assert both.of("sg").reasons == (operators,)
+    assert both.of("sg").pause_reasons == (operators,)
     assert both.of("sg").is_paused
     both.apply(GroupPauseEnded(group="sg"))
     assert not both.of("sg").is_paused
     only_breaker = folded([TRIP, PAUSE, GroupPauseEnded(group="sg")])
-    assert only_breaker.of("sg").reasons == (breakers,)
+    assert only_breaker.of("sg").pause_reasons == (breakers,)
 
 
-def test_a_group_without_configs_that_is_paused_is_minded() -> None:
-    assert folded([PAUSE]).of("sg").is_minded
-    assert folded([TRIP]).of("sg").is_minded
-    assert not folded([TRIP, RESUMED]).of("sg").is_minded
+def test_a_group_without_configs_that_is_paused_is_managed() -> None:
+    assert folded([PAUSE]).of("sg").is_managed
+    assert folded([TRIP]).of("sg").is_managed
+    assert not folded([TRIP, RESUMED]).of("sg").is_managed
 
 
 def test_switching_the_breaker_off_does_not_resume() -> None:
@@ -120,7 +120,7 @@ def test_a_resume_is_due_at_its_time_and_clears_only_the_breakers_reason() -> No
     assert due == BreakerResumed(group="sg", generation=1, at=5_000)
     states.apply(due)
     assert states.due_resumes(9_999) == ()
-    assert [reason.code for reason in states.of("sg").reasons] == ["OPERATOR"]
+    assert [reason.code for reason in states.of("sg").pause_reasons] == ["OPERATOR"]
 
 
 def test_when_it_resumes_is_what_the_trip_says_and_not_what_the_configs_say() -> None:
@@ -138,28 +138,28 @@ def test_a_new_trip_has_its_own_time() -> None:
 
 def test_groups_of_a_dead_letter_topic_come_in_the_order_of_their_registration() -> None:
     states = folded([DlqRegistered(topic="dlq.o", group=name, at=9) for name in ("b", "a", "c")])
-    assert states.registered("dlq.o") == ("b", "a", "c")
+    assert states.registered_groups("dlq.o") == ("b", "a", "c")
     states.apply(DlqUnregistered(topic="dlq.o", group="b"))
-    assert states.registered("dlq.o") == ("a", "c")
+    assert states.registered_groups("dlq.o") == ("a", "c")
     states.apply(DlqRegistered(topic="dlq.o", group="b", at=1))
-    assert states.registered("dlq.o") == ("a", "c", "b"), "by their place in the log, never by their time"
-    assert states.topics() == {"dlq.o": ("a", "c", "b")}
+    assert states.registered_groups("dlq.o") == ("a", "c", "b"), "by their place in the log, never by their time"
+    assert states.registered_topics() == {"dlq.o": ("a", "c", "b")}
     states.apply(DlqRegistered(topic="dlq.o", group="a", at=10))
-    assert states.registered("dlq.o") == ("c", "b", "a"), "the first record of a may be compacted away"
-    assert states.registered("dlq.p") == ()
+    assert states.registered_groups("dlq.o") == ("c", "b", "a"), "the first record of a may be compacted away"
+    assert states.registered_groups("dlq.p") == ()
 
 
-def test_a_registration_alone_does_not_mind_the_group() -> None:
+def test_a_registration_alone_does_not_manage_the_group() -> None:
     states = folded([DlqRegistered(topic="dlq.o", group="sg", at=9)])
-    assert not states.of("sg").is_minded
+    assert not states.of("sg").is_managed
     assert not list(states.groups())
 
 
 def test_forgetting_is_whole() -> None:
     states = folded([TRIP, PAUSE, configured(DLQ_TOPIC, "dlq.o"), DlqRegistered(topic="dlq.o", group="sg", at=9)])
-    states.forget()
+    states.clear()
     assert not list(states.groups())
-    assert not states.topics()
+    assert not states.registered_topics()
     assert states.due_resumes(10**15) == ()
     assert states.of("sg") == GroupState()
 
@@ -233,7 +233,7 @@ def compacted(log: list[ShareGroupFact], stay: st.DataObject) -> list[ShareGroup
 def seen(states: ShareStates) -> object:
     return (
         {group: states.of(group) for group in sorted(states.groups())},
-        states.topics(),
+        states.registered_topics(),
         [states.due_resumes(now) for now in range(6)],
     )
 
@@ -264,7 +264,7 @@ def test_the_fold_of_a_compacted_log_is_the_fold_of_the_log(
     data=st.data(),
 )
 def test_who_was_first_survives_compaction(log: list[ShareGroupFact], data: st.DataObject) -> None:
-    assert folded(compacted(log, data)).registered("dlq.o") == folded(log).registered("dlq.o")
+    assert folded(compacted(log, data)).registered_groups("dlq.o") == folded(log).registered_groups("dlq.o")
 
 
 @given(log=st.lists(DECISIONS | TRIPS, max_size=30))

@@ -1,8 +1,8 @@
-"""When too many of a share group's records become dead letters: KIP-1316's rolling window, judged by the leader.
+"""The circuit breaker of KIP-1316: a rolling window of dead letters for each group, evaluated by the leader.
 
-One rule: `dlq_written / (delivered + dlq_written)` is judged at the end of each one-second bucket, in whole numbers.
-Seconds are the leader's monotonic ones, at which it read what others counted. Nothing here pauses anything: a tally is
-what a trip would say, and it says so again at every end of a bucket until the window is reset.
+`dlq_written / (delivered + dlq_written)` is compared with the threshold at the end of each one-second bucket, in whole
+numbers. Seconds are those of the leader's monotonic clock at which it read the counts. Nothing here pauses a group: the
+totals of a window over its threshold are returned at the end of every bucket until the window is reset.
 """
 
 from collections import deque
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor
 
-# Ends of buckets that are judged one by one when the leader was held up; of older ones nobody asks any more.
+# A leader that was delayed evaluates this many ends of buckets one by one, and no older ones.
 CATCH_UP_S = 60
-MOST_GROUPS = 10_000
+MAX_GROUPS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class BreakerRules:
 
     @property
     def width_s(self) -> int:
-        """A window that is no whole number of seconds has the bucket in which it begins."""
+        """The window in buckets; a fraction of a second counts as a whole bucket."""
         return -(-self.window_ms // 1000)
 
     def trips(self, delivered: int, dlq_written: int) -> bool:
@@ -32,8 +32,8 @@ class BreakerRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """The numbers of a window that trips."""
+class WindowTotals:
+    """The counts of a window over its threshold."""
 
     delivered: int
     dlq_written: int
@@ -42,7 +42,7 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """To be shown, never to be compared."""
+        """For display only: comparisons use whole numbers."""
         return self.dlq_written / (self.delivered + self.dlq_written)
 
 
@@ -53,10 +53,10 @@ class _Bucket:
     dlq_written: int = 0
 
 
-class Window:
-    """One group's. A bucket waits until its end is judged, then counts until it leaves the window."""
+class BreakerWindow:
+    """The window of one group. A bucket waits until its end is evaluated, then counts until it leaves the window."""
 
-    __slots__ = ("_delivered", "_dlq_written", "_inside", "_judged", "_waiting", "_width_s")
+    __slots__ = ("_delivered", "_dlq_written", "_evaluated", "_inside", "_waiting", "_width_s")
 
     def __init__(self, window_ms: int) -> None:
         self._width_s = -(-window_ms // 1000)
@@ -67,7 +67,7 @@ class Window:
         self._inside: deque[_Bucket] = deque()
         self._delivered = 0
         self._dlq_written = 0
-        self._judged: int | None = None
+        self._evaluated: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -75,22 +75,22 @@ class Window:
 
     def count(self, now: float, delivered: int, dlq_written: int) -> None:
         second = floor(now)
-        if self._judged is None:
-            self._judged = second - 1
-        elif second <= self._judged:  # this end was judged: as late as it is, it belongs to the bucket that is open
-            second = self._judged + 1
+        if self._evaluated is None:
+            self._evaluated = second - 1
+        elif second <= self._evaluated:  # the end of that bucket was evaluated: count it in the open one
+            second = self._evaluated + 1
         if self._waiting and self._waiting[-1].second >= second:
             bucket = self._waiting[-1]
         else:
             bucket = _Bucket(second)
             self._waiting.append(bucket)
             if len(self._waiting) > CATCH_UP_S:
-                self._step(self._waiting[0].second)
+                self._advance(self._waiting[0].second)
         bucket.delivered += delivered
         bucket.dlq_written += dlq_written
 
     def totals(self, now: float) -> tuple[int, int]:
-        """Delivered and dead-lettered within the window that ends with the bucket of `now`, open as it is."""
+        """Delivered and dead-lettered records of the window that ends with the current bucket."""
         begin = floor(now) - self._width_s
         delivered, dlq_written = self._delivered, self._dlq_written
         for bucket in self._inside:
@@ -104,27 +104,27 @@ class Window:
                 dlq_written += bucket.dlq_written
         return delivered, dlq_written
 
-    def judge(self, now: float, rules: BreakerRules | None) -> Tally | None:
-        """The tally of the first bucket that ended since the last call and trips; without rules time only passes."""
+    def evaluate(self, now: float, rules: BreakerRules | None) -> WindowTotals | None:
+        """The totals at the first end of a bucket since the last call that trips; without rules nothing trips."""
         ended = floor(now) - 1
         if rules is not None:
             self._width_s = rules.width_s
-        if self._judged is None:
+        if self._evaluated is None:
             return None
-        tally = None
-        for second in range(max(self._judged + 1, ended - CATCH_UP_S + 1), ended + 1):
-            self._step(second)
-            if tally is None and rules is not None and rules.trips(self._delivered, self._dlq_written):
-                tally = Tally(
+        totals = None
+        for second in range(max(self._evaluated + 1, ended - CATCH_UP_S + 1), ended + 1):
+            self._advance(second)
+            if totals is None and rules is not None and rules.trips(self._delivered, self._dlq_written):
+                totals = WindowTotals(
                     delivered=self._delivered,
                     dlq_written=self._dlq_written,
                     threshold_percent=rules.threshold_percent,
                     window_ms=rules.window_ms,
                 )
-        return tally
+        return totals
 
-    def _step(self, second: int) -> None:
-        """A bucket has ended: the window is now the one that ends with it."""
+    def _advance(self, second: int) -> None:
+        """Move the window so that it ends with this second."""
         while self._waiting and self._waiting[0].second <= second:
             bucket = self._waiting.popleft()
             self._inside.append(bucket)
@@ -134,17 +134,17 @@ class Window:
             bucket = self._inside.popleft()
             self._delivered -= bucket.delivered
             self._dlq_written -= bucket.dlq_written
-        self._judged = second if self._judged is None else max(self._judged, second)
+        self._evaluated = second if self._evaluated is None else max(self._evaluated, second)
 
 
 class Breakers:
-    """The windows of all groups. What is not counted is counted here, in records, by why."""
+    """The windows of all groups, and the number of records that were left out of them, by reason."""
 
-    __slots__ = ("_most", "_windows", "left_out", "old_generation", "too_old")
+    __slots__ = ("_max", "_windows", "left_out", "old_generation", "too_old")
 
-    def __init__(self, *, most_groups: int = MOST_GROUPS) -> None:
-        self._most = most_groups
-        self._windows: dict[str, Window] = {}
+    def __init__(self, *, max_groups: int = MAX_GROUPS) -> None:
+        self._max = max_groups
+        self._windows: dict[str, BreakerWindow] = {}
         self.old_generation = 0
         self.too_old = 0
         self.left_out = 0
@@ -153,7 +153,7 @@ class Breakers:
         return len(self._windows)
 
     def ignored(self) -> dict[str, int]:
-        """Records that were in no window, by why."""
+        """Records that were left out of all windows, by reason."""
         return {"old_generation": self.old_generation, "too_old": self.too_old, "no_room": self.left_out}
 
     def count(
@@ -168,7 +168,7 @@ class Breakers:
         delivered: int,
         dlq_written: int,
     ) -> None:
-        """What another worker counted `age_ms` ago, of records that were acquired under this generation."""
+        """Count the records of one generation that a worker counted `age_ms` ago."""
         records = delivered + dlq_written
         if records == 0:
             return
@@ -180,31 +180,31 @@ class Breakers:
             return
         window = self._windows.get(group)
         if window is None:
-            if len(self._windows) >= self._most:
+            if len(self._windows) >= self._max:
                 self.left_out += records
                 return
-            window = self._windows[group] = Window(window_ms)
+            window = self._windows[group] = BreakerWindow(window_ms)
         window.count(now, delivered, dlq_written)
 
     def totals(self, group: str, now: float) -> tuple[int, int]:
         window = self._windows.get(group)
         return (0, 0) if window is None else window.totals(now)
 
-    def judge(self, now: float, rules_of: Callable[[str], BreakerRules | None]) -> list[tuple[str, Tally]]:
-        """The groups that are to be paused; `rules_of` gives None for one that is not to be judged now."""
+    def evaluate(self, now: float, rules_of: Callable[[str], BreakerRules | None]) -> list[tuple[str, WindowTotals]]:
+        """The groups to pause; `rules_of` returns None for a group that is not evaluated now."""
         tripped = []
         for group, window in list(self._windows.items()):
-            tally = window.judge(now, rules_of(group))
-            if tally is not None:
-                tripped.append((group, tally))
+            totals = window.evaluate(now, rules_of(group))
+            if totals is not None:
+                tripped.append((group, totals))
             elif window.is_empty:
                 del self._windows[group]
         return tripped
 
     def reset(self, group: str) -> None:
-        """It tripped or was resumed: what was counted before says nothing about what comes."""
+        """Empty the group's window, after a trip or a resume."""
         self._windows.pop(group, None)
 
     def reset_all(self) -> None:
-        """Another leader begins, with empty windows (KIP-1316, open question 1)."""
+        """Empty all windows: a new leader starts with empty ones (KIP-1316, open question 1)."""
         self._windows.clear()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+STATUS_TAG = 10001  # of a group in ShareGroupDescribe; Kafka's own tags go to 3
 T = TypeVar("T", int, str)
 
 

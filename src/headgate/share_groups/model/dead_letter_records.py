@@ -1,7 +1,7 @@
-"""What a dead letter is: its headers as KIP-1191 shipped them, and our own under our own prefix.
+"""The headers of a dead letter: those that KIP-1191 shipped, and Headgate's under a prefix of its own.
 
-One rule: one letter for each offset, told from its copies by (group, topic id, partition, offset), because it is
-written at least once. The record's own headers are not copied, and what we add never uses the broker's names.
+There is one dead letter for each offset. Because it is written at least once, duplicates are recognised by (group,
+topic id, partition, offset). The record's own headers are not copied.
 """
 
 from base64 import urlsafe_b64encode
@@ -11,15 +11,15 @@ from functools import lru_cache
 
 SHIPPED = "__dlq.errors."
 OWN = "__headgate."
-# No record was ever delivered 0 times, and a reader that wants a number gets one.
+# Readers expect a number, and no record is delivered 0 times.
 UNKNOWN_COUNT = "0"
-_LONGEST_KEPT = 1024
+_MAX_CACHED_CHARACTERS = 1024
 
 Header = tuple[str, bytes]
 
 
 class Cause(Enum):
-    """The values are the shipped texts."""
+    """Why a record became a dead letter; the values are the texts that Kafka shipped."""
 
     REJECTED = "Offset rejected by client."
     OVER_LIMIT = "Offset delivery count exceeded the threshold."
@@ -27,9 +27,9 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """`delivery_count` is None when nobody knows it; `at` is when the letter was made, in epoch milliseconds.
+    """One dead letter, made at `at` (epoch milliseconds); `delivery_count` is None when it is not known.
 
-    `copy_problem` says why key and value are missing although they were asked for.
+    `copy_problem` is the reason why key and value are missing although the group wants copies.
     """
 
     group: str
@@ -52,8 +52,8 @@ class DeadLetter:
 
     @property
     def headers(self) -> list[Header]:
-        # Kept only while it is small: clients choose these names.
-        is_small = len(self.group) + len(self.member) <= _LONGEST_KEPT
+        # Cached only while it is small: clients choose these names.
+        is_small = len(self.group) + len(self.member) <= _MAX_CACHED_CHARACTERS
         same = (_same_headers if is_small else _same_headers.__wrapped__)(
             self.group,
             self.member,
@@ -65,13 +65,13 @@ class DeadLetter:
             self.cause,
             self.at,
         )
-        headers = [*same[:2], (f"{SHIPPED}offset", b"%d" % self.offset), *same[2:]]  # in the order of those shipped
+        headers = [*same[:2], (f"{SHIPPED}offset", b"%d" % self.offset), *same[2:]]  # in the order that Kafka shipped
         if self.copy_problem is not None:
             headers.append((f"{OWN}copy.problem", self.copy_problem.encode()))
         return headers
 
 
-@lru_cache(maxsize=16)  # letters of one request come in a row
+@lru_cache(maxsize=16)  # dead letters of one request come in a row
 def _same_headers(
     group: str,
     member: str,
@@ -83,7 +83,7 @@ def _same_headers(
     cause: Cause,
     at: int,
 ) -> tuple[Header, ...]:
-    """What the letters of one request have in common: all but their offsets."""
+    """The headers that all dead letters of one request share."""
     texts = {
         f"{SHIPPED}topic": topic,
         f"{SHIPPED}partition": str(partition),
@@ -101,10 +101,10 @@ def _same_headers(
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """As Kafka's tools show it."""
+    """The topic id as Kafka's tools show it."""
     return urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
 
 
 def partition_of(source_partition: int, partitions: int) -> int:
-    """Where the letters of a source partition go, in a topic of so many."""
+    """The partition of a dead-letter topic for the records of a source partition."""
     return source_partition % partitions

@@ -1,11 +1,11 @@
-"""Who holds which offsets of a share partition, and how often they were delivered: learnt from ShareFetch answers.
+"""The offsets that members hold, and how often they were delivered, as ShareFetch responses tell it.
 
-One rule: an entry belongs to (group, member, topic id, partition), whatever the connection, as the broker's own share
-sessions do. What is not here was acquired through another gateway, before a restart, or so long ago that it had to
-make room: it is unknown, which is an answer and never an error.
+An entry belongs to (group, member, topic id, partition) whatever the connection, as the broker's share sessions do. An
+offset without an entry was acquired through another gateway, before a restart, or so long ago that its entry was
+evicted: its history is unknown, which is a result and never an error.
 
-A renewal changes nothing here, and nothing here expires: the broker alone knows when a lock ends, and its answer to a
-late acknowledgement says so.
+A renewal changes nothing here, and nothing expires: only the broker knows when a lock ends, and its response to a late
+acknowledgement says so.
 """
 
 from bisect import bisect_left
@@ -16,8 +16,8 @@ PartitionKey = tuple[str, str, bytes, int]
 """Group, member, topic id, partition."""
 
 
-class Held(NamedTuple):
-    """Offsets with one past; what nobody knows is None. A tuple, because one is made for each range that passes."""
+class AcquiredRange(NamedTuple):
+    """Offsets with one history; None is unknown. A tuple, because one is made for each range that passes."""
 
     first: int
     last: int
@@ -25,71 +25,70 @@ class Held(NamedTuple):
     generation: int | None
 
 
-class Ledger:
-    """Bounded: beyond `most_ranges` the partitions go whose last acquisition is longest ago."""
+class DeliveryLedger:
+    """Evicts the partitions with the oldest acquisitions when there are more than `max_ranges` ranges."""
 
-    __slots__ = ("_members", "_most", "_partitions", "_size", "evicted")
+    __slots__ = ("_max", "_members", "_partitions", "_size", "evicted")
 
-    def __init__(self, most_ranges: int) -> None:
-        self._most = most_ranges
-        # Ranges that do not overlap, ascending; an empty list is taken out.
-        self._partitions: OrderedDict[PartitionKey, list[Held]] = OrderedDict()
+    def __init__(self, max_ranges: int) -> None:
+        self._max = max_ranges
+        # Ranges that do not overlap, ascending; never an empty list.
+        self._partitions: OrderedDict[PartitionKey, list[AcquiredRange]] = OrderedDict()
         self._members: dict[tuple[str, str], set[PartitionKey]] = {}
         self._size = 0
         self.evicted = 0
 
     def __len__(self) -> int:
-        """How many ranges are held."""
         return self._size
 
-    def acquired(self, key: PartitionKey, first: int, last: int, delivery_count: int, generation: int) -> None:
-        """The broker gave these to the member; what was known of them before is over."""
+    def acquire(self, key: PartitionKey, first: int, last: int, delivery_count: int, generation: int) -> None:
+        """The member acquired these offsets: the new entry replaces older ones."""
         if last < first:
             return
         held = self._partitions.get(key)
         if held is None:
-            self._partitions[key] = [Held(first, last, delivery_count, generation)]
-            mine = self._members.get(key[:2])
-            if mine is None:
+            self._partitions[key] = [AcquiredRange(first, last, delivery_count, generation)]
+            of_member = self._members.get(key[:2])
+            if of_member is None:
                 self._members[key[:2]] = {key}
             else:
-                mine.add(key)
+                of_member.add(key)
         else:
             self._partitions.move_to_end(key)
             if held[-1].last < first:
-                held.append(Held(first, last, delivery_count, generation))
+                held.append(AcquiredRange(first, last, delivery_count, generation))
             else:
                 at = self._cut(held, first, last)
-                held.insert(at, Held(first, last, delivery_count, generation))
+                held.insert(at, AcquiredRange(first, last, delivery_count, generation))
         self._size += 1
-        if self._size > self._most:
+        if self._size > self._max:
             self._shrink()
 
-    def look(self, key: PartitionKey, first: int, last: int) -> list[Held]:
-        """What is known of every offset from `first` to `last`, in order and without a hole."""
+    def lookup(self, key: PartitionKey, first: int, last: int) -> list[AcquiredRange]:
+        """The history of every offset from `first` to `last`, in order and without a gap."""
         if last < first:
             return []
         held = self._partitions.get(key)
         if held is None:
-            return [Held(first, last, None, None)]
+            return [AcquiredRange(first, last, None, None)]
         at = _reaching(held, first)
         if at < len(held) and held[at].first == first and held[at].last == last:
             return [held[at]]
         found, next_offset = [], first
         while at < len(held) and (one := held[at]).first <= last:
             if one.first > next_offset:
-                found.append(Held(next_offset, one.first - 1, None, None))
+                found.append(AcquiredRange(next_offset, one.first - 1, None, None))
             start = max(one.first, first)
             end = min(one.last, last)
-            found.append(Held(start, end, one.delivery_count, one.generation))
+            found.append(AcquiredRange(start, end, one.delivery_count, one.generation))
             next_offset = end + 1
             at += 1
         if next_offset <= last:
-            found.append(Held(next_offset, last, None, None))
+            found.append(AcquiredRange(next_offset, last, None, None))
         return found
 
     def settle(self, key: PartitionKey, first: int, last: int) -> None:
-        """The member has these no longer: the broker took its acknowledgement."""
+        """The broker accepted the acknowledgement of these offsets: the member holds them no longer."""
         held = self._partitions.get(key)
         if held is None or last < first:
             return
@@ -101,25 +100,25 @@ class Ledger:
             self._cut(held, first, last)
         if not held:
             self._drop(key)
-        elif self._size > self._most:  # out of the middle: of one range two were left
+        elif self._size > self._max:  # the middle of a range was removed: two are left
             self._shrink()
 
     def forget_member(self, group: str, member: str) -> None:
-        """It left, or the broker dropped it: what it held is free, and comes back at a higher count."""
+        """The member's session ended: its records are available again, and are next delivered with a higher count."""
         for key in self._members.pop((group, member), ()):
             self._size -= len(self._partitions.pop(key))
 
-    def _cut(self, held: list[Held], first: int, last: int) -> int:
-        """Take these offsets out of what is held; where a range that begins at `first` belongs then."""
+    def _cut(self, held: list[AcquiredRange], first: int, last: int) -> int:
+        """Remove these offsets; returns the index for a new range that begins at `first`."""
         begin = end = _reaching(held, first)
-        rest: list[Held] = []
+        rest: list[AcquiredRange] = []
         at = begin
         while end < len(held) and (one := held[end]).first <= last:
             if one.first < first:
-                rest.append(Held(one.first, first - 1, one.delivery_count, one.generation))
+                rest.append(AcquiredRange(one.first, first - 1, one.delivery_count, one.generation))
                 at += 1
             if one.last > last:
-                rest.append(Held(last + 1, one.last, one.delivery_count, one.generation))
+                rest.append(AcquiredRange(last + 1, one.last, one.delivery_count, one.generation))
             end += 1
         held[begin:end] = rest
         self._size += len(rest) - (end - begin)
@@ -127,30 +126,61 @@ class Ledger:
 
     def _drop(self, key: PartitionKey) -> None:
         del self._partitions[key]
-        mine = self._members[key[:2]]
-        mine.discard(key)
-        if not mine:
+        of_member = self._members[key[:2]]
+        of_member.discard(key)
+        if not of_member:
             del self._members[key[:2]]
 
     def _shrink(self) -> None:
-        while self._size > self._most and len(self._partitions) > 1:
+        while self._size > self._max and len(self._partitions) > 1:
             key, held = next(iter(self._partitions.items()))
             self._size -= len(held)
             self.evicted += len(held)
             self._drop(key)
-        if self._size > self._most:
-            # One partition alone: brokers allow some thousand locks in one, so this is no real one.
+        if self._size > self._max:
+            # A single partition; a real one has a few thousand locks at most.
             (held,) = self._partitions.values()
-            over = self._size - self._most
+            over = self._size - self._max
             del held[:over]
             self._size -= over
             self.evicted += over
 
 
-def _reaching(held: list[Held], first: int) -> int:
-    """The index of the first range that ends at or behind this offset."""
-    if held[0].last >= first:  # the usual case: acknowledged in the order in which it came
+def _reaching(held: list[AcquiredRange], first: int) -> int:
+    """The index of the first range that ends at or after this offset."""
+    if held[0].last >= first:  # the usual case: acknowledged in the order of delivery
         return 0
-    # A shorter tuple is less than a longer one with the same beginning: the ranges that begin at or behind it follow.
+    # A tuple is less than a longer one with the same beginning, so this finds the first range at or after `first`.
     at = bisect_left(held, (first,))
     return at - 1 if held[at - 1].last >= first else at
+
+
+class AcquisitionLocks:
+    """When the acquisition locks of members end; the oldest are forgotten beyond `max_locks`.
+
+    A member may acquire again before its older records are acknowledged, so the lock before the last one counts while
+    it is valid.
+    """
+
+    __slots__ = ("_locks", "_max")
+
+    def __init__(self, max_locks: int) -> None:
+        self._max = max_locks
+        # When the lock before the last one began, when the last one began, and its seconds.
+        self._locks: OrderedDict[PartitionKey, tuple[float, float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def begin(self, key: PartitionKey, lock_s: float, now: float) -> None:
+        before = self._locks.get(key)
+        self._locks[key] = (now if before is None else before[1], now, lock_s)
+        self._locks.move_to_end(key)
+        if len(self._locks) > self._max:
+            self._locks.popitem(last=False)
+
+    def left_s(self, key: PartitionKey, now: float) -> float | None:
+        """Seconds until the lock ends; None when it is not known, was renewed, or has ended."""
+        before, last, lock_s = self._locks.get(key, (now, now, 0.0))
+        since = before if now - before < lock_s else last
+        return since + lock_s - now if now - since < lock_s else None

@@ -1,27 +1,103 @@
-"""What became of share groups' records, added up by second until it is written as a fact.
+"""Acknowledgement batches of ShareFetch and ShareAcknowledge, and the dispositions of records that follow from them.
 
-One rule: counted from the broker's answers, never from requests; who calls `count` has seen error code 0 for that
-partition. `delivered` of KIP-1316 is `accepted`, `dlq_written` is `dead_lettered`; a release, a gap or a renewal is in
-neither, and a write that timed out is not a dead letter.
+Invalid batches are never repaired and never counted: the broker refuses them. Dispositions are counted from the
+broker's responses, never from requests, and added up by second until they are written as facts. `delivered` of KIP-1316
+is `accepted`, `dlq_written` is `dead_lettered`; a release, a gap or a renewal is in neither, and a write that timed out
+is not a dead letter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import groupby
 from typing import Final
 
 from headgate.facts import DispositionsCounted
 from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.share_groups.model.delivery_ledger import PartitionKey
 
-# A row takes about half a kilobyte, and rows are taken out every second.
-MOST_ROWS = 20_000
+# A row takes about half a kilobyte, and rows are removed every second.
+MAX_ROWS = 20_000
 OTHER: Final = "other"
 UNKNOWN_COUNT = 0
 
 
-class Kind(IntEnum):
-    """The first four are what became of a record; the last two are what became of its dead letter."""
+Batch = tuple[int, int, tuple[int, ...]]
+"""First offset, last offset, AcknowledgeTypes: one for all offsets, or one for each."""
+
+
+class AckType(IntEnum):
+    """AcknowledgeType of KIP-932, and RENEW of KIP-1222, from version 2 of the requests on."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+_TYPES = tuple(AckType)
+
+
+def runs(first: int, last: int, types: Sequence[int]) -> list[tuple[int, int, AckType]]:
+    """The batch as ranges of one type, with equal neighbours joined; nothing when the batch is invalid."""
+    if last < first or not types:
+        return []
+    if min(types) < 0 or max(types) >= len(_TYPES):
+        return []
+    if len(types) == 1:
+        return [(first, last, _TYPES[types[0]])]
+    if len(types) != last - first + 1:
+        return []
+    found, start = [], first
+    for code, equal in groupby(types):
+        end = start + sum(1 for _ in equal)
+        found.append((start, end - 1, _TYPES[code]))
+        start = end
+    return found
+
+
+def merge_rejects(batches: Sequence[Batch], rejects: Sequence[tuple[int, int]]) -> list[Batch]:
+    """The client's batches and a REJECT for all of `rejects` that they do not name, in the order of offsets.
+
+    When the client's batches do not ascend they are returned alone, because the broker refuses the whole partition.
+    """
+    client = list(batches)
+    if not rejects or not _ascend(client):
+        return client
+    added: list[Batch] = []
+    at, next_offset = 0, -1
+    for first, last in sorted(rejects):
+        start = max(first, next_offset)
+        next_offset = max(next_offset, last + 1)
+        while at < len(client) and client[at][1] < start:
+            at += 1
+        after = at
+        while after < len(client) and client[after][0] <= last:
+            if client[after][0] > start:
+                added.append(_reject(start, client[after][0] - 1))
+            start = client[after][1] + 1
+            after += 1
+        if start <= last:
+            added.append(_reject(start, last))
+    return sorted([*client, *added])
+
+
+def _reject(first: int, last: int) -> Batch:
+    return (first, last, (int(AckType.REJECT),))
+
+
+def _ascend(batches: Sequence[Batch]) -> bool:
+    end = -1
+    for first, last, _ in batches:
+        if first <= end or last < first:
+            return False
+        end = last
+    return True
+
+
+class DispositionKind(IntEnum):
+    """The first four are dispositions of a record, the last two of its dead letter."""
 
     ACCEPTED = 0
     RELEASED = 1
@@ -36,35 +112,37 @@ _RowKey = tuple[str, str, bytes | None, int, int]
 
 @dataclass(slots=True)
 class _Row:
-    counts: list[int] = field(default_factory=lambda: [0] * len(Kind))
+    counts: list[int] = field(default_factory=lambda: [0] * len(DispositionKind))
     by_delivery_count: dict[int, int] = field(default_factory=dict)
 
 
 class Dispositions:
-    """Bounded: beyond `most_rows` a group has one more row for all else, and beyond twice that many none: `lost`."""
+    """Counts rows of (second, group, member, partition, generation).
 
-    __slots__ = ("_most", "_rows", "_seconds", "lost")
+    Beyond `max_rows` rows each group has one more, for everything else; beyond twice as many, records are `lost`.
+    """
 
-    def __init__(self, *, most_rows: int = MOST_ROWS) -> None:
-        self._most = most_rows
+    __slots__ = ("_max", "_rows", "_seconds", "lost")
+
+    def __init__(self, *, max_rows: int = MAX_ROWS) -> None:
+        self._max = max_rows
         self._seconds: dict[int, dict[_RowKey, _Row]] = {}
         self._rows = 0
         self.lost = 0
 
     def __len__(self) -> int:
-        """How many rows wait."""
         return self._rows
 
     def count(
-        self, key: PartitionKey, generation: int, second: int, kind: Kind, n: int, delivery_count: int | None
+        self, key: PartitionKey, generation: int, second: int, kind: DispositionKind, n: int, delivery_count: int | None
     ) -> None:
-        """`n` records acquired under this generation, all delivered so often; None when nobody knows."""
+        """Count `n` records of one generation and delivery count (None: unknown)."""
         row = self._row(key, generation, second)
         if row is None:
             self.lost += n
             return
         row.counts[kind] += n
-        if kind <= Kind.OVER_LIMIT:
+        if kind <= DispositionKind.OVER_LIMIT:
             deliveries = UNKNOWN_COUNT if delivery_count is None else delivery_count
             row.by_delivery_count[deliveries] = row.by_delivery_count.get(deliveries, 0) + n
 
@@ -82,16 +160,16 @@ class Dispositions:
     def _row(self, key: PartitionKey, generation: int, second: int) -> _Row | None:
         rows = self._seconds.get(second)
         if rows is None:
-            if self._rows >= 2 * self._most:
+            if self._rows >= 2 * self._max:
                 return None
             rows = self._seconds[second] = {}
         row_key: _RowKey = (*key, generation)
         row = rows.get(row_key)
-        if row is None and self._rows >= self._most:
+        if row is None and self._rows >= self._max:
             row_key = (key[0], OTHER, None, 0, generation)
             row = rows.get(row_key)
         if row is None:
-            if self._rows >= 2 * self._most:
+            if self._rows >= 2 * self._max:
                 return None
             row = rows[row_key] = _Row()
             self._rows += 1

@@ -1,8 +1,8 @@
-"""The group configs that the broker does not know: KIP-1316's eight, KIP-1191's two, and the steering of a pause.
+"""The group configs that the broker does not know: eight of KIP-1316, two of KIP-1191, and two that pause and resume.
 
-One rule: a value is judged, and worded, as a broker's own ConfigDef judges and words it; what a name needs beyond that
-comes in as `ConfigRules`. `check` is for what a caller wants to set, `settings_of` for what was read: that never
-raises, because another version may have written it.
+Values are validated, and errors worded, as a broker's own ConfigDef does it; `ConfigRules` adds the operator's. `check`
+validates a value that a caller sets. `settings_of` reads stored values and never fails, because another version may
+have written them.
 """
 
 import re
@@ -22,7 +22,7 @@ STRICT_ISOLATION = "share.group.dlq.strict.isolation"
 DLQ_TOPIC = "errors.deadletterqueue.topic.name"
 COPY_RECORD = "errors.deadletterqueue.copy.record.enable"
 
-# The broker's own config, whose user's value Headgate keeps while the group has a dead-letter topic.
+# The broker's own config; Headgate keeps the user's value while the group has a dead-letter topic.
 LIMIT = "share.delivery.count.limit"
 
 # Write-only: the value is the reason.
@@ -33,12 +33,12 @@ DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-MOST_REASON_CHARACTERS = 1_000
-# A refusal repeats the value, which the client chose.
-MOST_SHOWN_CHARACTERS = 300
-LONGEST_TOPIC_NAME = 249
+MAX_REASON_CHARACTERS = 1_000
+# An error message repeats the value, which the client chose.
+MAX_SHOWN_CHARACTERS = 300
+MAX_TOPIC_NAME = 249
 
-# What Java's String.trim takes away; Python's strip takes more.
+# Java's String.trim removes these; Python's strip removes more.
 _BLANKS = "".join(map(chr, range(0x21)))
 # The longest LONG has 19 digits; leading zeros are fine, a megabyte of them is not.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
@@ -56,7 +56,7 @@ class ConfigKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDef:
-    """`least` and `most` are for numbers."""
+    """One config; `least` and `most` bound numbers."""
 
     name: str
     kind: ConfigKind
@@ -68,7 +68,7 @@ class ConfigDef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRules:
-    """What the operator of this gateway allows."""
+    """Restrictions by the operator of this gateway."""
 
     dlq_prefix: str = "dlq."
     pause_enable: bool = True
@@ -76,7 +76,7 @@ class ConfigRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """The values that count for a group; `limit` is None while the broker's own counts."""
+    """The effective settings of a group; `limit` is None when the user has set none."""
 
     breaker_enable: bool = False
     threshold_percent: int = 20
@@ -165,16 +165,16 @@ OWN = _defined(
 
 
 def check(name: str, value: str, rules: ConfigRules) -> str | None:
-    """None when the value can be set, else the text that a broker would answer with INVALID_CONFIG."""
+    """None when the value is valid, else the error message for INVALID_CONFIG."""
     if name in {PAUSE, RESUME}:
-        too_long = len(value) > MOST_REASON_CHARACTERS
-        text = f"Reason must be no longer than {MOST_REASON_CHARACTERS} characters"
+        too_long = len(value) > MAX_REASON_CHARACTERS
+        text = f"Reason must be no longer than {MAX_REASON_CHARACTERS} characters"
         return _invalid(name, value, text) if too_long else None
     one = OWN.get(name)
     if one is None:
         return f"Unknown group config name: {_shown(name)}"
     parsed = _parsed(one, value)
-    if isinstance(parsed, _Wrong):
+    if isinstance(parsed, _InvalidValue):
         return _invalid(name, parsed.value, parsed.text)
     if name == DLQ_TOPIC:
         assert isinstance(parsed, str)
@@ -191,7 +191,7 @@ def check(name: str, value: str, rules: ConfigRules) -> str | None:
 
 
 def settings_of(values: Mapping[str, str]) -> GroupSettings:
-    """What these values mean; one that is not legal, or missing, is its default."""
+    """The settings that these values mean; an invalid or missing value is its default."""
 
     def boolean(name: str) -> bool:
         parsed = _value_of(name, values)
@@ -220,14 +220,14 @@ def settings_of(values: Mapping[str, str]) -> GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrong:
-    """The value as the text shows it: a number that is out of its range without its blanks, all else as it came."""
+class _InvalidValue:
+    """An error and the value that it shows: a number out of range without its blanks, any other as it came."""
 
     value: str
     text: str
 
 
-def _parsed(one: ConfigDef, value: str) -> bool | int | str | _Wrong:
+def _parsed(one: ConfigDef, value: str) -> bool | int | str | _InvalidValue:
     trimmed = value.strip(_BLANKS)
     match one.kind:
         case ConfigKind.BOOLEAN:
@@ -235,7 +235,7 @@ def _parsed(one: ConfigDef, value: str) -> bool | int | str | _Wrong:
             return (
                 lower == "true"
                 if lower in {"true", "false"}
-                else _Wrong(value, "Expected value to be either true or false")
+                else _InvalidValue(value, "Expected value to be either true or false")
             )
         case ConfigKind.STRING:
             return trimmed
@@ -243,11 +243,11 @@ def _parsed(one: ConfigDef, value: str) -> bool | int | str | _Wrong:
             most = INT_MAX if one.kind is ConfigKind.INT else LONG_MAX
             number = int(trimmed) if _NUMBER.fullmatch(trimmed) else None
             if number is None or not -most - 1 <= number <= most:
-                return _Wrong(value, f"Not a number of type {one.kind.name}")
+                return _InvalidValue(value, f"Not a number of type {one.kind.name}")
             if number < one.least:
-                return _Wrong(str(number), f"Value must be at least {one.least}")
+                return _InvalidValue(str(number), f"Value must be at least {one.least}")
             if number > one.most:
-                return _Wrong(str(number), f"Value must be no more than {one.most}")
+                return _InvalidValue(str(number), f"Value must be no more than {one.most}")
             return number
 
 
@@ -255,9 +255,9 @@ def _value_of(name: str, values: Mapping[str, str]) -> bool | int | str:
     one = OWN[name]
     assert one.default is not None
     parsed = _parsed(one, values.get(name, one.default))
-    if isinstance(parsed, _Wrong):
+    if isinstance(parsed, _InvalidValue):
         parsed = _parsed(one, one.default)
-        assert not isinstance(parsed, _Wrong)
+        assert not isinstance(parsed, _InvalidValue)
     return parsed
 
 
@@ -268,13 +268,13 @@ def _whole(value: str, most: int) -> int | None:
 
 
 def _topic_problem(name: str, prefix: str) -> str | None:
-    """As Kafka's own `Topic.validate` words it, and KIP-1191's two rules."""
+    """The error of Kafka's `Topic.validate`, or of the two rules of KIP-1191."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in {".", ".."}:
         return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > LONGEST_TOPIC_NAME:
-        length = f"longer than the max allowed length {LONGEST_TOPIC_NAME}"
+    if len(name) > MAX_TOPIC_NAME:
+        length = f"longer than the max allowed length {MAX_TOPIC_NAME}"
         return f"Topic name is invalid: the length of '{_shown(name)}' is {length}"
     if not _TOPIC_NAME.fullmatch(name):
         return (
@@ -293,4 +293,4 @@ def _invalid(name: str, value: str, text: str) -> str:
 
 
 def _shown(value: str) -> str:
-    return value if len(value) <= MOST_SHOWN_CHARACTERS else f"{value[:MOST_SHOWN_CHARACTERS]}..."
+    return value if len(value) <= MAX_SHOWN_CHARACTERS else f"{value[:MAX_SHOWN_CHARACTERS]}..."

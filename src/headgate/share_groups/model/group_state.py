@@ -1,8 +1,8 @@
-"""What is decided about share groups: the fold of `state` and `trips`, which every worker has.
+"""The state of share groups: the fold of the facts in `state` and `trips`, which every worker has.
 
-One rule: in log order, the last record of a key wins, and no two values are ever compared to decide which counts; so
-compaction, and the order in which the two topics are read, cannot change what comes out. Nothing here decides anything:
-a decision is written first, and is true when it has been read.
+In log order the last record of a key wins, and values are never compared: so neither compaction nor the order in which
+the two topics are read can change the result. Nothing here decides: a decision is written first, and holds when it has
+been read back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ from headgate.share_groups.model.group_configs import GroupSettings, settings_of
 
 BREAKER_TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"
 OPERATOR = "OPERATOR"
-BREAKER = "headgate"
+BREAKER_PRINCIPAL = "headgate"
 
 _NO_VALUES: Mapping[str, str] = MappingProxyType({})
 _DEFAULTS = settings_of(_NO_VALUES)
@@ -45,7 +45,7 @@ ShareGroupFact = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """`values` are configs as they were set, `settings` what they mean."""
+    """One group: `values` are its configs as they were set, `settings` their meaning."""
 
     values: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES)
     settings: GroupSettings = _DEFAULTS
@@ -55,17 +55,17 @@ class GroupState:
 
     @property
     def generation(self) -> int:
-        """The number of the last trip, 0 before the first: records are acquired, and counted, under it."""
+        """The number of the last trip, 0 before the first; records are acquired and counted under it."""
         return 0 if self.trip is None else self.trip.generation
 
     @property
     def next_generation(self) -> int:
-        """Of the next trip. Not at or below what is resumed, or that trip would not pause anything."""
+        """The number of the next trip: above every resumed generation, or the trip would not pause the group."""
         return max(self.generation, self.resumed_generation) + 1
 
     @property
     def is_tripped(self) -> bool:
-        """Whatever the configs say now: switching the breaker off does not resume."""
+        """Whether the breaker's pause is in force; switching the breaker off does not resume."""
         return self.trip is not None and self.trip.generation > self.resumed_generation
 
     @property
@@ -73,35 +73,35 @@ class GroupState:
         return self.pause is not None or self.is_tripped
 
     @property
-    def is_minded(self) -> bool:
-        """Whether anything of ours is to be done for the group; if not, it passes byte for byte."""
+    def is_managed(self) -> bool:
+        """Whether Headgate acts on the group; requests of other groups pass byte for byte."""
         return bool(self.values) or self.is_paused
 
     @property
-    def reasons(self) -> tuple[PauseReason, ...]:
+    def pause_reasons(self) -> tuple[PauseReason, ...]:
         reasons = []
         if self.trip is not None and self.is_tripped:
-            reasons.append(_breakers_reason(self.trip))
+            reasons.append(_breaker_reason(self.trip))
         if self.pause is not None:
             pause = self.pause
             reasons.append(PauseReason(code=OPERATOR, text=pause.reason, by=pause.by, since=pause.at))
         return tuple(reasons)
 
 
-NOTHING = GroupState()
+NO_STATE = GroupState()
 
 
-def _breakers_reason(trip: BreakerTripped) -> PauseReason:
+def _breaker_reason(trip: BreakerTripped) -> PauseReason:
     text = (
         f"{trip.dlq_written} of {trip.delivered + trip.dlq_written} records became dead letters within "
         f"{trip.window_ms} ms, and {trip.threshold_percent} % is the threshold"
     )
-    return PauseReason(code=BREAKER_TRIPPED, text=text, by=BREAKER, since=trip.at)
+    return PauseReason(code=BREAKER_TRIPPED, text=text, by=BREAKER_PRINCIPAL, since=trip.at)
 
 
 @dataclass(slots=True)
-class _Folded:
-    """The last record of each key of one group."""
+class _GroupFold:
+    """The last fact of each key of one group."""
 
     values: dict[str, str] = field(default_factory=dict)
     pause: GroupPaused | None = None
@@ -123,19 +123,19 @@ class _Folded:
 
 
 class ShareStates:
-    """Asked at every fetch, changed by people: so a group's state is made when it changes."""
+    """The states of all groups. They are read at every fetch and change rarely, so they are made when they change."""
 
     __slots__ = ("_folded", "_states", "_topics", "_tripped")
 
     def __init__(self) -> None:
-        self._folded: dict[str, _Folded] = {}
+        self._folded: dict[str, _GroupFold] = {}
         self._states: dict[str, GroupState] = {}
         self._tripped: set[str] = set()
-        # In order of registration: the place of a name is that of its last record, as in a compacted log.
+        # In order of registration: a name's position is that of its last record, as in a compacted log.
         self._topics: dict[str, dict[str, None]] = {}
 
     def apply(self, fact: ShareGroupFact) -> str:
-        """The group that this is about."""
+        """Fold a fact; returns its group."""
         match fact:
             case DlqRegistered(topic=topic, group=group):
                 groups = self._topics.setdefault(topic, {})
@@ -151,21 +151,21 @@ class ShareStates:
         return fact.group
 
     def of(self, group: str) -> GroupState:
-        return self._states.get(group, NOTHING)
+        return self._states.get(group, NO_STATE)
 
     def groups(self) -> Iterable[str]:
-        """Those with a config, a pause, a trip or a resumed generation."""
+        """The groups with a config, a pause, a trip or a resumed generation."""
         return tuple(self._states)
 
-    def registered(self, topic: str) -> tuple[str, ...]:
-        """The groups that have this dead-letter topic, the first one first."""
+    def registered_groups(self, topic: str) -> tuple[str, ...]:
+        """The groups with this dead-letter topic, in the order of registration."""
         return tuple(self._topics.get(topic, ()))
 
-    def topics(self) -> Mapping[str, tuple[str, ...]]:
+    def registered_topics(self) -> Mapping[str, tuple[str, ...]]:
         return {topic: tuple(groups) for topic, groups in self._topics.items()}
 
     def due_resumes(self, now_ms: int) -> tuple[BreakerResumed, ...]:
-        """What is to be written now: the breaker's pauses whose time has come, and no other reason of a pause."""
+        """The breaker's pauses that end now, as the facts to write; pauses by operators do not end by themselves."""
         return tuple(
             BreakerResumed(group=group, generation=trip.generation, at=now_ms)
             for group in sorted(self._tripped)
@@ -174,8 +174,8 @@ class ShareStates:
             and trip.resume_at <= now_ms
         )
 
-    def forget(self) -> None:
-        """Everything: the topics are read from their beginning again."""
+    def clear(self) -> None:
+        """Forget everything: the topics are read from their beginnings again."""
         self._folded.clear()
         self._states.clear()
         self._tripped.clear()
@@ -188,7 +188,7 @@ class ShareStates:
         group = fact.group
         folded = self._folded.get(group)
         if folded is None:
-            folded = self._folded[group] = _Folded()
+            folded = self._folded[group] = _GroupFold()
         match fact:
             case GroupConfigSet(name=name, value=value):
                 folded.values[name] = value

@@ -1,0 +1,230 @@
+"""The topic name and the copy of a dead letter's record.
+
+Copies come from the responses that passed through this worker, or from a Fetch on the client's own connection: a client
+never gets a copy of a record that it may not read. The kept bytes are bounded, and so are the unpacked ones. A batch
+stays compressed until one of its records is requested; then it is unpacked whole, off the event loop, and cached.
+"""
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.base.errors import ClusterError, WireError
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
+from headgate.proxy.interceptor import Session
+from headgate.share_groups.model.dead_letter_records import topic_id_text
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
+from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.primitives import Buffer
+from headgate.wire.records import batches
+
+_METADATA_VERSION: Final = 12
+_FETCH_VERSION: Final = 13
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
+_COMPRESSION: Final = 0x07  # bits of a batch's attributes
+TOO_LARGE: Final = "the record's batch is larger than the dead-letter topic takes"
+_OVERHEAD: Final = 300  # memory of a batch beside its bytes
+GONE: Final = "the record is not in the log any more"
+_MAX_NAMES: Final = 10_000
+_FETCH_BYTES: Final = 1024 * 1024
+_MAX_FETCHES: Final = 8
+_CALL_S: Final = 2.0
+_DEFAULT_MAX_MESSAGE_BYTES: Final = 1024 * 1024  # where the service account may not read the topic's configs
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCopy:
+    """A record's key and value, or the reason why they are missing."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    problem: str | None = None
+
+
+class RecordCopies:
+    """Keeps batches by topic id, partition and base offset, and drops the oldest when they exceed `max_bytes`."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._batches: OrderedDict[tuple[bytes, int, int], bytes] = OrderedDict()
+        self._bases: dict[tuple[bytes, int], list[int]] = {}
+        self.bytes = 0
+
+    def keep(self, topic_id: bytes, partition: int, records: Buffer) -> None:
+        """Keep the batches of one partition of a response."""
+        for batch in batches(records):
+            size = len(batch.raw) + _OVERHEAD
+            key = (topic_id, partition, batch.base_offset)
+            if batch.is_control or size > self._max_bytes or key in self._batches:
+                continue
+            self._batches[key] = bytes(batch.raw)
+            insort(self._bases.setdefault((topic_id, partition), []), batch.base_offset)
+            self.bytes += size
+            while self.bytes > self._max_bytes:
+                self._drop_first()
+
+    def of(self, topic_id: bytes, partition: int, offsets: Sequence[int]) -> tuple[bytes, ...]:
+        """The kept batches that contain these offsets."""
+        bases = self._bases.get((topic_id, partition), [])
+        found: dict[int, None] = {}
+        for offset in offsets:
+            at = bisect_right(bases, offset)
+            if at:
+                found[bases[at - 1]] = None
+        return tuple(self._batches[topic_id, partition, base] for base in found)
+
+    def _drop_first(self) -> None:
+        (topic_id, partition, base), raw = self._batches.popitem(last=False)
+        self.bytes -= len(raw) + _OVERHEAD
+        bases = self._bases[topic_id, partition]
+        bases.remove(base)
+        if not bases:
+            del self._bases[topic_id, partition]
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedRecords:
+    """The records of some batches; `problem` is the reason why the others could not be read."""
+
+    found: Mapping[int, RecordCopy]
+    problem: str | None
+    size: int
+
+    def copy_of(self, offset: int) -> RecordCopy | None:
+        copy = self.found.get(offset)
+        if copy is None and self.problem is not None:
+            return RecordCopy(problem=self.problem)
+        return copy
+
+
+def unpack(raw: bytes, max_bytes: int) -> UnpackedRecords:
+    """Every record of the batches; `problem` is set when a compressed one unpacks to more than `max_bytes`."""
+    found: dict[int, RecordCopy] = {}
+    size = 0
+    for batch in batches(raw):
+        if batch.is_control:
+            continue
+        try:
+            most = max_bytes if batch.attributes & _COMPRESSION else len(raw)
+            for record in batch.records(max_bytes=most):
+                found[record.offset] = RecordCopy(record.key, record.value)
+                size += _OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        except WireError:
+            return UnpackedRecords(found, TOO_LARGE, size)
+    return UnpackedRecords(found, None, size)
+
+
+class UnpackCache:
+    """Keeps the batches unpacked last: the dead letters of one request are often of one batch."""
+
+    def __init__(self, max_bytes: int = MAX_UNPACKED_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[tuple[bytes, int], UnpackedRecords] = (
+            OrderedDict()
+        )  # by the compressed bytes and their bound
+        self._bytes = 0
+
+    async def of(self, raw: bytes, max_bytes: int) -> UnpackedRecords:
+        key = (raw, max_bytes)
+        records = self._kept.get(key)
+        if records is not None:
+            return records
+        is_small = len(raw) <= SMALL_BYTES and not any(batch.attributes & _COMPRESSION for batch in batches(raw))
+        records = unpack(raw, max_bytes) if is_small else await run_off_loop(lambda: unpack(raw, max_bytes))
+        if key not in self._kept:
+            self._kept[key] = records
+            self._bytes += records.size + len(raw)
+            while self._bytes > self._max_bytes:
+                (gone, _), dropped = self._kept.popitem(last=False)
+                self._bytes -= dropped.size + len(gone)
+        return records
+
+
+class RecordLookup:
+    """Finds topic names and record copies, with the client's own rights where this worker does not know them."""
+
+    def __init__(self) -> None:
+        self._copies = RecordCopies()
+        self._unpacked = UnpackCache()
+        self._names: OrderedDict[bytes, str] = OrderedDict()
+
+    def keep(self, topic_id: bytes, partition: int, records: Buffer) -> None:
+        self._copies.keep(topic_id, partition, records)
+
+    def known_name(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    async def topic_name(self, topic_id: bytes, session: Session, *, is_held: bool) -> str:
+        """The topic's name if the client may know it, else its id.
+
+        A name that another client asked for is used only for a member that holds records of the topic (`is_held`).
+        """
+        name = self._names.get(topic_id)
+        if name is not None and is_held:
+            return name
+        request = MetadataRequest(
+            topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False
+        )
+        try:
+            topics = (await session.call(request, _METADATA_VERSION, deadline=_CALL_S)).topics
+        except (ClusterError, WireError):
+            return topic_id_text(topic_id)
+        name = next((one.name for one in topics if one.topic_id == topic_id and one.name), None)
+        if name is None:
+            return topic_id_text(topic_id)
+        self._names[topic_id] = name
+        if len(self._names) > _MAX_NAMES:
+            self._names.popitem(last=False)
+        return name
+
+    async def copies(
+        self,
+        topic_id: bytes,
+        partition: int,
+        offsets: range,
+        session: Session,
+        *,
+        max_message_bytes: int | None,
+        is_held: bool,
+    ) -> Mapping[int, RecordCopy]:
+        """Copies from passing responses for a member that holds the records; else from the broker, by its own Fetch."""
+        max_bytes = max_message_bytes or _DEFAULT_MAX_MESSAGE_BYTES
+        found: dict[int, RecordCopy] = {}
+        for raw in self._copies.of(topic_id, partition, offsets) if is_held else ():
+            _add(found, offsets, await self._unpacked.of(raw, max_bytes))
+        for _ in range(_MAX_FETCHES):
+            missing = [one for one in offsets if one not in found]
+            if not missing:
+                break
+            fetched = await _fetch(topic_id, partition, missing[0], session)
+            if isinstance(fetched, str):
+                return found | dict.fromkeys(missing, RecordCopy(problem=fetched))
+            _add(found, missing, await self._unpacked.of(fetched, max_bytes))
+            found.setdefault(missing[0], RecordCopy(problem=GONE))
+        return {one: found.get(one, RecordCopy(problem=GONE)) for one in offsets}
+
+
+async def _fetch(topic_id: bytes, partition: int, offset: int, session: Session) -> bytes | str:
+    """Records from this offset on, read on the client's connection; a text when that fails."""
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+    request = FetchRequest(max_bytes=_FETCH_BYTES, topics=(FetchTopic(topic_id=topic_id, partitions=(wanted,)),))
+    try:
+        message = await session.call(request, _FETCH_VERSION, deadline=_CALL_S)
+    except (ClusterError, WireError) as problem:
+        return f"the record could not be read: {problem}"
+    for topic in message.responses:
+        for one in topic.partitions:
+            if one.error_code:
+                return f"the record could not be read: error code {one.error_code}"
+            return one.records or GONE
+    return f"the record could not be read: error code {message.error_code}"
+
+
+def _add(found: dict[int, RecordCopy], offsets: Iterable[int], records: UnpackedRecords) -> None:
+    for offset in offsets:
+        copy = records.copy_of(offset)
+        if copy is not None and offset not in found:
+            found[offset] = copy

@@ -1,0 +1,204 @@
+"""The cluster as the share groups' service sees it: lists instead of topics, and a decision is read back at once.
+
+With a real cluster all of this is tested in tests/integration/breaker.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from headgate.base.errors import ClusterError
+from headgate.config.model import Config
+from headgate.facts import BreakerTripped, Fact
+from headgate.kafka.fact_writer import Position
+from headgate.kafka.topics import Origin
+from headgate.share_groups.broker_configs import NO_SUCH_GROUP, BrokerValue
+from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
+from headgate.share_groups.dead_letter_writer import OnLate, WriteFailure, WriteFailureCause
+from headgate.share_groups.model.dead_letter_records import DeadLetter
+from headgate.share_groups.model.group_configs import LIMIT
+from headgate.share_groups.model.group_state import ShareGroupFact
+from headgate.share_groups.resources import FactListeners
+
+
+class ManualClock:
+    """Stands still until a test moves it."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def epoch_ms(self) -> int:
+        return int(self.now * 1000)
+
+
+class FakeDeadLetterWriter:
+    """Writes when `open` is set, and fails at the deadline otherwise; `failure` is raised, `problem` returned."""
+
+    def __init__(self) -> None:
+        self.written: list[DeadLetter] = []
+        self.begun: list[DeadLetter] = []
+        self.deadlines: list[float] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.blocked: set[int] = set()  # partitions that are never written
+        self.problem: str | None = None
+        self.failure: Exception | None = None
+        self.on_late: OnLate | None = None
+
+    async def write(
+        self, topic: str, letters: Sequence[DeadLetter], deadline_s: float, on_late: OnLate | None = None
+    ) -> list[WriteFailure | None]:
+        assert topic.startswith("dlq.")
+        self.on_late = on_late
+        self.begun.extend(letters)
+        self.deadlines += [deadline_s] * len(letters)
+        if self.failure is not None:
+            raise self.failure
+        if self.problem is not None:
+            return [WriteFailure(WriteFailureCause.NO_TOPIC, self.problem)] * len(letters)
+        try:
+            async with asyncio.timeout(deadline_s):
+                await (asyncio.Event() if self.blocked & {one.partition for one in letters} else self.open).wait()
+        except TimeoutError:
+            return [WriteFailure(WriteFailureCause.UNREACHABLE, "no answer came")] * len(letters)
+        self.written.extend(letters)
+        return [None] * len(letters)
+
+    async def describe_topic(self, topic: str) -> DeadLetterTopicInfo:  # noqa: ARG002
+        return DeadLetterTopicInfo(partitions=1, max_message_bytes=1 << 20)
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return sorted((letter.partition, letter.offset) for letter in self.written)
+
+
+class FakeFactWriter:
+    def __init__(self) -> None:
+        self.origin = Origin(cluster="c", writer="w", boot="b")
+        self.facts: list[Fact] = []
+
+    async def write(self, fact: Fact) -> None:
+        self.facts.append(fact)
+
+    def stamped(self, fact: Fact) -> Fact:
+        return fact
+
+
+class FakeGroupConfigs:
+    """The brokers' default limit is 5 and their maximum 10; `default` None: they cannot be read."""
+
+    def __init__(self) -> None:
+        self.default: int | None = 5
+        self.limits: dict[str, int | None] = {}  # what was set, by group
+        self.loads = 0
+        self.blocks: asyncio.Event | None = None
+
+    async def values(self, groups: Iterable[str]) -> dict[str, Mapping[str, BrokerValue]]:
+        if self.blocks is not None:
+            self.blocks.set()
+            await asyncio.Event().wait()
+        self.loads += 1
+        if self.default is None:
+            raise ClusterError("the limits cannot be read")
+        found: dict[str, Mapping[str, BrokerValue]] = {}
+        for group in groups:
+            limit = self.limits.get(group)
+            is_set = limit is not None and group != NO_SUCH_GROUP
+            found[group] = {LIMIT: BrokerValue(str(limit if is_set else self.default), is_set)}
+        return found
+
+    async def max_limit(self) -> int | None:
+        return 10
+
+    async def set_limit(self, group: str, limit: int | None) -> None:
+        self.limits[group] = limit
+
+
+class FakeTripWriter:
+    """After a failure it is of no use, as the real one."""
+
+    def __init__(self, kafka: "FakeKafka") -> None:
+        self._kafka = kafka
+        self._is_broken = False
+
+    async def write(self, fact: BreakerTripped) -> Position:
+        if self._is_broken:
+            raise ClusterError("the writer of trips is not open")
+        if self._kafka.trip_failures:
+            self._is_broken = True
+            raise self._kafka.trip_failures.pop(0)
+        self._kafka.decided.append(fact)
+        self._kafka.read(fact)
+        return Position(topic="headgate.trips", partition=0, offset=1)
+
+    async def close(self) -> None:
+        pass
+
+
+class FakeKafka:
+    """Stands for `open_resources` (`open`) and for the `ShareGroupResources` that it returns."""
+
+    def __init__(self) -> None:
+        self.opens = asyncio.Event()  # cleared: opening waits for it
+        self.opens.set()
+        self.open_failures: list[Exception] = []
+        self.history: list[ShareGroupFact] = []  # what the topics hold when they are opened
+        self.attempts = 0
+        self.closed = 0
+        self.listeners: FactListeners | None = None
+        self.writer = FakeFactWriter()
+        self.dead_letter_writer = FakeDeadLetterWriter()
+        self.group_configs = FakeGroupConfigs()
+        self.trip_writers: list[FakeTripWriter] = []
+        self.trip_failures: list[ClusterError] = []  # of the next writes
+        self.decided: list[ShareGroupFact] = []
+        self.is_away = False
+        self.is_deciding = False
+        self.goes_on = asyncio.Event()  # cleared: decisions wait for it
+        self.goes_on.set()
+        self.on_decide: Callable[[], None] = lambda: None
+
+    async def open(self, _config: Config, _worker: int, listeners: FactListeners, stack: AsyncExitStack) -> "FakeKafka":
+        self.attempts += 1
+        self.listeners = listeners
+        stack.callback(self._close)
+        self.read(*self.history)
+        if self.open_failures:
+            raise self.open_failures.pop(0)
+        await self.opens.wait()
+        return self
+
+    def _close(self) -> None:
+        self.closed += 1
+
+    def read(self, *facts: ShareGroupFact) -> None:
+        """As if another gateway had written it."""
+        assert self.listeners is not None
+        for fact in facts:
+            self.listeners.on_fact(fact)
+
+    async def decide(self, *facts: ShareGroupFact) -> None:
+        self.is_deciding = True
+        await self.goes_on.wait()
+        self.on_decide()
+        if self.is_away:
+            raise ClusterError("the topic is away")
+        self.decided.extend(facts)
+        self.read(*facts)
+
+    async def read_trip(self, offset: int) -> None:
+        pass
+
+    async def open_trip_writer(self) -> FakeTripWriter:
+        if self.is_away:
+            raise ClusterError("the cluster is away")
+        self.trip_writers.append(FakeTripWriter(self))
+        return self.trip_writers[-1]
+
+    def start_leadership(
+        self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Another gateway leads."""
