@@ -55,7 +55,7 @@ _KINDS: Final = {
 
 
 @dataclass(slots=True, eq=False)
-class PartitionAcks:
+class PartitionAcknowledgements:
     """The acknowledgements of one partition, and what became of its dead letters.
 
     `rejected` gets dead letters; `over_bound` is rejected too, and too many for the dead letters of one request.
@@ -78,7 +78,7 @@ class RequestAcks:
     group: str
     member: str
     settings: GroupSettings
-    partitions: dict[TopicPartitionKey, PartitionAcks]
+    partitions: dict[TopicPartitionKey, PartitionAcknowledgements]
 
     @property
     def rejected(self) -> list[DeadLetterRange]:
@@ -151,16 +151,16 @@ class AcknowledgementTracker:
     def read(self, share: ShareRequest, *, carries_deferred: bool) -> RequestAcks:
         """The client's acknowledgements, and the member's deferred ones if the request can carry them."""
         group, member = share.group or "", share.member or ""
-        partitions: dict[TopicPartitionKey, PartitionAcks] = {}
+        partitions: dict[TopicPartitionKey, PartitionAcknowledgements] = {}
         for acks in share.acks:
             key = (group, member, acks.topic_id, acks.partition)
             found = [run for batch in acks.batches for run in runs(batch.first, batch.last, batch.types)]
-            partitions[acks.topic_id, acks.partition] = PartitionAcks(key, tuple(found))
+            partitions[acks.topic_id, acks.partition] = PartitionAcknowledgements(key, tuple(found))
         if carries_deferred and self._deferred:
             is_last = share.session_epoch == LAST_EPOCH
             for deferred in self._deferred.take(group, member, self._clock.monotonic(), is_last=is_last):
                 key = deferred.range.key
-                partitions.setdefault(key[2:], PartitionAcks(key, is_added=True)).deferred.append(deferred)
+                partitions.setdefault(key[2:], PartitionAcknowledgements(key, is_added=True)).deferred.append(deferred)
         request = RequestAcks(group, member, self._states.of(group).settings, partitions)
         if request.settings.dlq_topic is not None:
             self._find_rejected(request)
@@ -249,7 +249,7 @@ class AcknowledgementTracker:
         if is_last and not error_code:
             self._ledger.forget_member(request.group, request.member)
 
-    def _count(self, one: PartitionAcks, second: int) -> None:
+    def _count(self, one: PartitionAcknowledgements, second: int) -> None:
         ledger, count, key = self._ledger, self._dispositions.count, one.key
         for first, last, ack in one.runs:
             if ack is AckType.RENEW:

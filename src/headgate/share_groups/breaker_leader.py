@@ -28,7 +28,7 @@ from headgate.facts import (
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.model.breaker import BreakerRules, Breakers, WindowTotals
 from headgate.share_groups.model.group_configs import LIMIT
-from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, ShareGroupFact, ShareStates
+from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, BREAKER_TRIPPED, ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FactOutbox, ShareGroupResources
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.trip_writer import FencedError, TripWriter
@@ -215,26 +215,21 @@ class BreakerLeader:
             await self._drop_writer()
             raise
         self._meter.count(self._meter.trips, group, 1)
+        detail = {
+            "dlq_written": trip.dlq_written,
+            "threshold_percent": trip.threshold_percent,
+            "window_ms": trip.window_ms,
+            "generation": trip.generation,
+            "resume_at": trip.resume_at,
+        }
         log.warning(
             "circuit breaker tripped, share group paused",
             group=group,
-            reason="DLQ_CIRCUIT_BREAKER_TRIPPED",
-            dlq_written=totals.dlq_written,
-            processed=totals.delivered + totals.dlq_written,
-            threshold_percent=totals.threshold_percent,
-            window_ms=totals.window_ms,
-            generation=trip.generation,
-            resume_at=trip.resume_at,
+            reason=BREAKER_TRIPPED,
+            processed=trip.delivered + trip.dlq_written,
+            **detail,
         )
-        detail = {
-            "generation": trip.generation,
-            "dlq_written": totals.dlq_written,
-            "delivered": totals.delivered,
-            "threshold_percent": totals.threshold_percent,
-            "window_ms": totals.window_ms,
-            "resume_at": trip.resume_at,
-        }
-        self._outbox.put_event("tripped", group, detail)
+        self._outbox.put_event("tripped", group, {"delivered": trip.delivered, **detail})
         await resources.read_trip(position.offset)
 
     async def _resume(self) -> None:

@@ -19,7 +19,7 @@ from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler, dialler_of
 from headgate.kafka.group_admin import batches, group_error
 from headgate.share_groups.model.group_configs import LIMIT
-from headgate.share_groups.model.group_state import GroupState
+from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.wire.messages.cluster import MetadataRequest
 from headgate.wire.messages.configs import (
     DescribeConfigsRequest,
@@ -103,12 +103,10 @@ class GroupConfigClient:
         return await asyncio.to_thread(dialler_of, self._upstream)
 
 
-async def alter_group(
-    link: BrokerConnection, group: str, changes: tuple[IncrementalConfig, ...], *, validate_only: bool = False
-) -> None:
+async def alter_group(link: BrokerConnection, group: str, changes: tuple[IncrementalConfig, ...]) -> None:
     """Change configs of the group; `ConfigRefusedError` when the server refuses."""
     resource = IncrementalAlterConfigsResource(resource_type=GROUP, resource_name=group, configs=changes)
-    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    request = IncrementalAlterConfigsRequest(resources=(resource,))
     answer = await link.ask(request, lowest=0, highest=1)
     for one in answer.responses:
         if one.error_code:
@@ -162,13 +160,13 @@ class DeliveryLimits:
             if self._throttle.allows("limits", ""):
                 log.warning("delivery count limits of the brokers are not known", problem=str(problem))
 
-    def effective(self, state: GroupState) -> int | None:
+    def effective(self, state: ShareGroupState) -> int | None:
         """The limit that Headgate applies; None where the broker applies its own."""
         if state.settings.dlq_topic is None:
             return None
         return state.settings.limit or self.default
 
-    def is_unprotected(self, group: str, state: GroupState) -> bool:
+    def is_unprotected(self, group: str, state: ShareGroupState) -> bool:
         """Whether the broker may archive a record before its dead letter can be written."""
         limit = self.effective(state)
         if state.settings.dlq_topic is None:

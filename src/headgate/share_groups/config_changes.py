@@ -24,7 +24,7 @@ from headgate.share_groups.model.group_configs import (
     check,
     settings_of,
 )
-from headgate.share_groups.model.group_state import GroupState
+from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.configs import (
@@ -82,7 +82,7 @@ class GroupConfigChange:
 
 
 def read_change(
-    group: str, configs: Sequence[IncrementalConfig], state: GroupState, rules: ConfigRules, *, replaces: bool
+    group: str, configs: Sequence[IncrementalConfig], state: ShareGroupState, rules: ConfigRules, *, replaces: bool
 ) -> GroupConfigChange | None:
     """None when the broker alone is concerned. `replaces`: configs that are not named get their defaults."""
     names = [one.name for one in configs]

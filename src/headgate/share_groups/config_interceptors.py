@@ -36,7 +36,7 @@ from headgate.share_groups.config_changes import (
     resource_key,
 )
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, OWN, ConfigDef
-from headgate.share_groups.model.group_state import GroupState
+from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.configs import (
@@ -303,7 +303,7 @@ class DescribeConfigsInterceptor(
         own = (_described(one, state, asked) for one in OWN.values() if names is None or one.name in names)
         return replace(result, configs=(*configs, *own))
 
-    def _limit(self, group: str, state: GroupState, brokers: DescribedConfig) -> DescribedConfig:
+    def _limit(self, group: str, state: ShareGroupState, brokers: DescribedConfig) -> DescribedConfig:
         """The user's limit instead of the broker's, which is at its maximum because Headgate applies the limit."""
         below = tuple(one for one in brokers.synonyms if one.source != GROUP_CONFIG)
         limit = state.values.get(LIMIT)
@@ -316,7 +316,7 @@ class DescribeConfigsInterceptor(
         return replace(brokers, value=limit, config_source=GROUP_CONFIG, synonyms=synonyms)
 
 
-def _described(one: ConfigDef, state: GroupState, asked: RequestedConfigs) -> DescribedConfig:
+def _described(one: ConfigDef, state: ShareGroupState, asked: RequestedConfigs) -> DescribedConfig:
     value = state.values.get(one.name)
     synonyms = [ConfigSynonym(name=one.name, value=one.default, source=DEFAULT_CONFIG)]
     if value is not None:

@@ -76,19 +76,16 @@ class ShareGroupResources:
         self._trips = self._reader(TRIPS, committed=True)
         self._leadership: Leadership | None = None
         self._tails: tuple[FactTail[Any], ...] = (
-            FactTail(
-                settings,
-                topic=prefix + DISPOSITIONS,
-                digest=lambda records: _only(DispositionsCounted, DISPOSITIONS, records),
-                take=listeners.on_counted,
-            ),
-            FactTail(
-                settings,
-                topic=prefix + EVENTS,
-                digest=lambda records: _only(EventHappened, EVENTS, records),
-                take=listeners.on_happened,
-            ),
+            self._tail(DISPOSITIONS, DispositionsCounted, listeners.on_counted),
+            self._tail(EVENTS, EventHappened, listeners.on_happened),
         )
+
+    def _tail(self, suffix: str, kind: type[F], take: Callable[[Sequence[F]], None]) -> FactTail[Any]:
+        def only(records: Sequence[ConsumedRecord]) -> list[F]:
+            facts = (decode(suffix, record.key, record.value) for record in records)
+            return [fact for fact in facts if isinstance(fact, kind)]
+
+        return FactTail(self._settings, topic=self._prefix + suffix, digest=only, take=take)
 
     def _reader(self, suffix: str, *, committed: bool) -> "FactReader[list[ShareGroupFact] | None]":
         return FactReader(
@@ -253,8 +250,3 @@ def share_group_facts(suffix: str, records: Sequence[ConsumedRecord]) -> list[Sh
     """Decodes the records of a topic and drops all that is not about share groups."""
     facts = (decode(suffix, record.key, record.value) for record in records)
     return [fact for fact in facts if isinstance(fact, ShareGroupFact)]
-
-
-def _only(kind: type[F], suffix: str, records: Sequence[ConsumedRecord]) -> list[F]:
-    facts = (decode(suffix, record.key, record.value) for record in records)
-    return [fact for fact in facts if isinstance(fact, kind)]

@@ -35,7 +35,7 @@ from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
 from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
 from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
-from headgate.share_groups.model.group_state import GroupState, ShareGroupFact, ShareStates
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
 from headgate.share_groups.resources import (
     SHARE_GROUP,
     FactListeners,
@@ -272,7 +272,7 @@ class ShareGroupService:
         """Whether `[share_groups] groups` selects the group."""
         return len(group) <= MAX_GROUP_NAME and self._config.share_groups.groups.matches(group)
 
-    def state(self, group: str) -> GroupState:
+    def state(self, group: str) -> ShareGroupState:
         return self._states.of(group)
 
     def groups(self) -> Iterable[str]:

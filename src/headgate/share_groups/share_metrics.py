@@ -1,6 +1,6 @@
-"""What share groups count; the first three are the metrics of KIP-1316 under Prometheus' names.
+"""The metrics of share groups, three of them those of KIP-1316 under Prometheus' names.
 
-Group and topic names come from operators' configs, not from clients: only groups with a config of ours are labels.
+Group and topic names come from operators' configs, not from clients: only managed groups are labels.
 """
 
 from collections import Counter

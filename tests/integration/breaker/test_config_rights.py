@@ -306,7 +306,7 @@ def conflict(place: Place) -> tuple[str, str, str]:
 
 
 @every_user
-def test_a_conflict_is_told_to_whom_the_broker_would_let_join(
+def test_a_conflict_is_reported_to_clients_that_the_broker_would_let_join(
     place: Place, conflict: tuple[str, str, str], user: str
 ) -> None:
     first, second, topic = conflict
@@ -322,7 +322,7 @@ def test_a_conflict_is_told_to_whom_the_broker_would_let_join(
     assert all(word in text for word in (first, second, topic, "restart")), text
 
 
-def test_the_first_group_and_groups_that_do_not_mind_join(place: Place, conflict: tuple[str, str, str]) -> None:
+def test_the_first_group_and_groups_without_strict_isolation_join(place: Place, conflict: tuple[str, str, str]) -> None:
     first, _, topic = conflict
     third = place.new_group()
     place.scene.configure(third, {DLQ_TOPIC: topic})

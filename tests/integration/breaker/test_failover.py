@@ -65,7 +65,7 @@ def test_a_pause_outlives_the_gateway(scene: ShareScene, java_440: ShareJvm) -> 
     assert {count for _, count, _ in one.deliveries()} == {1}
 
 
-def test_another_gateway_judges_when_the_leader_is_gone(
+def test_another_gateway_evaluates_the_breakers_when_the_leader_is_gone(
     scene: ShareScene, cluster: Cluster, java_440: ShareJvm, tmp_path: Path
 ) -> None:
     topic, dlq = scene.new_topic(), scene.new_topic("dlq")

@@ -83,7 +83,7 @@ def test_the_users_limit_is_shown_while_the_broker_has_its_largest(scene: ShareS
     assert scene.described(group, LIMIT) == "4"
 
 
-def test_limits_are_given_back_when_share_groups_are_switched_off(cluster: Cluster, tmp_path: Path) -> None:
+def test_limits_are_restored_when_share_groups_are_disabled(cluster: Cluster, tmp_path: Path) -> None:
     with share_scene(cluster, tmp_path / "on") as scene:
         mine, default = scene.new_group(), scene.new_group()
         scene.configure(mine, {LIMIT: "3"})
@@ -95,7 +95,7 @@ def test_limits_are_given_back_when_share_groups_are_switched_off(cluster: Clust
             until(lambda: scene.described(default, LIMIT, through=False) == "5")
 
 
-def test_a_limit_that_nobody_set_is_the_brokers_default(scene: ShareScene, consuming: Consuming) -> None:
+def test_a_limit_that_is_not_set_is_the_brokers_default(scene: ShareScene, consuming: Consuming) -> None:
     topic, dlq = scene.new_topic(), scene.new_topic("dlq")
     group = scene.new_group({DLQ_TOPIC: dlq})
     before = scene.described(scene.new_group(), LIMIT, through=False)

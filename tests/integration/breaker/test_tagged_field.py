@@ -34,7 +34,7 @@ def test_kafkas_own_tool_reads_the_description_past_it(scene: ShareScene, descri
     assert "rror" not in told, told
 
 
-def test_a_group_that_nobody_minds_has_no_such_field(scene: ShareScene, java_440: ShareJvm) -> None:
+def test_a_group_that_is_not_managed_has_no_such_field(scene: ShareScene, java_440: ShareJvm) -> None:
     topic, group = scene.new_topic(), scene.new_group()
     scene.send(topic, ["A:"])
     one = java_440.join(group, scene.bootstrap, group, [topic], commit="sync")
@@ -43,7 +43,7 @@ def test_a_group_that_nobody_minds_has_no_such_field(scene: ShareScene, java_440
     one.close()
 
 
-def test_what_it_says_of_a_resume_is_who_and_why(scene: ShareScene, described: str) -> None:
+def test_a_resume_is_shown_with_its_principal_and_reason(scene: ShareScene, described: str) -> None:
     scene.configure(described, {RESUME: "seen enough"})
     seen = scene.wait_for_status(described, lambda status: not status["paused"])
     assert seen["last_resume"]["reason"] == "seen enough"

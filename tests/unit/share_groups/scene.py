@@ -21,7 +21,7 @@ from headgate.proxy.interceptor import Session
 from headgate.proxy.principals import Principals
 from headgate.share_groups.feature import ShareGroupFeature
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
-from headgate.share_groups.model.group_state import GroupState, ShareGroupFact
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.codec import decode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
@@ -209,7 +209,7 @@ class Scene:
     def resume(self, group: str = GROUP) -> None:
         self.read(GroupPauseEnded(group=group))
 
-    def state(self, group: str) -> GroupState:
+    def state(self, group: str) -> ShareGroupState:
         return self.service.state(group)
 
     def events(self, event: str) -> list[dict[str, Any]]:

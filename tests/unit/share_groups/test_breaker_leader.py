@@ -116,7 +116,7 @@ def bench() -> Bench:
     return Bench()
 
 
-async def test_a_window_over_its_threshold_trips_once_and_says_so(bench: Bench, logs: list[EventDict]) -> None:
+async def test_a_window_over_its_threshold_trips_once_and_is_logged(bench: Bench, logs: list[EventDict]) -> None:
     bench.enable()
     await bench.leader.on_gained()
     bench.count(80, 20)
@@ -128,7 +128,7 @@ async def test_a_window_over_its_threshold_trips_once_and_says_so(bench: Bench, 
     assert (said["dlq_written"], said["processed"], said["threshold_percent"]) == (20, 100, 20)
 
 
-async def test_one_that_does_not_lead_decides_nothing(bench: Bench) -> None:
+async def test_a_worker_that_does_not_lead_decides_nothing(bench: Bench) -> None:
     bench.enable()
     bench.count(0, 500)
     await bench.seconds(2)
@@ -191,7 +191,7 @@ async def test_a_new_leader_begins_with_empty_windows(bench: Bench) -> None:
     assert bench.trips == []
 
 
-async def test_what_was_acquired_before_the_trip_never_counts_again(bench: Bench) -> None:
+async def test_records_acquired_before_a_trip_never_count_after_it(bench: Bench) -> None:
     bench.enable()
     await bench.leader.on_gained()
     bench.count(0, 100)
@@ -206,7 +206,7 @@ async def test_what_was_acquired_before_the_trip_never_counts_again(bench: Bench
     assert bench.trips == [1, 2]
 
 
-async def test_what_is_older_than_a_window_is_left_out_and_counted(bench: Bench) -> None:
+async def test_counts_older_than_a_window_are_ignored_and_added_up(bench: Bench) -> None:
     bench.enable(circuit_breaker_window_ms="10000")
     await bench.leader.on_gained()
     bench.count(0, 100, ago=12)
@@ -259,7 +259,7 @@ async def test_a_failure_does_not_end_the_evaluation(bench: Bench, logs: list[Ev
     assert [one["event"] for one in logs if one["log_level"] == "error"] == ["evaluation of circuit breakers failed"]
 
 
-async def test_a_cluster_that_is_away_is_said_once_a_minute_and_not_each_second(
+async def test_an_unavailable_cluster_is_logged_once_a_minute_and_not_each_second(
     bench: Bench, logs: list[EventDict]
 ) -> None:
     bench.enable()

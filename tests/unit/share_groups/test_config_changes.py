@@ -18,7 +18,7 @@ from headgate.share_groups.model.group_configs import (
     THRESHOLD_PERCENT,
     ConfigRules,
 )
-from headgate.share_groups.model.group_state import GroupState, ShareStates
+from headgate.share_groups.model.group_state import ShareGroupState, ShareStates
 from headgate.wire.messages.configs import IncrementalConfig
 
 LOCKS = "share.record.lock.duration.ms"
@@ -27,7 +27,7 @@ INVALID = "Invalid value"
 Asked = tuple[str, int, str | None]
 
 
-def state(values: Mapping[str, str]) -> GroupState:
+def state(values: Mapping[str, str]) -> ShareGroupState:
     states = ShareStates()
     for name, value in values.items():
         states.apply(GroupConfigSet(group="sg", name=name, value=value, by="User:x", at=1))
@@ -137,7 +137,7 @@ ROWS = (
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.says)
-def test_ours_are_told_from_the_brokers(row: Row) -> None:
+def test_headgates_configs_are_separated_from_the_brokers(row: Row) -> None:
     change = changed(*row.asked, values=row.values, replaces=row.replaces)
     if row.changes is None:
         assert change is None

@@ -63,7 +63,7 @@ async def test_a_batch_is_unpacked_once_for_all_that_are_wanted_of_it_and_not_ke
     assert kept._bytes <= 4_000
 
 
-async def test_a_letter_has_a_copy_of_what_its_member_got() -> None:
+async def test_a_dead_letter_has_a_copy_of_the_record_that_its_member_got() -> None:
     async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         await on.fetch(fetching(), fetched({0: [(10, 11, 1)]}, records=batch(10, [b"a", b"b"])))
@@ -74,7 +74,7 @@ async def test_a_letter_has_a_copy_of_what_its_member_got() -> None:
         assert [(one.offset, one.value, one.copy_problem) for one in on.dead_letters.written] == [(11, b"b", None)]
 
 
-async def test_who_only_says_that_it_holds_a_record_gets_no_copy_of_what_others_got() -> None:
+async def test_a_member_that_does_not_hold_a_record_gets_no_copy_of_it() -> None:
     async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         await on.fetch(fetching(member="n"), fetched({0: [(10, 10, 1)]}, records=batch(10, [b"secret"])))
@@ -146,7 +146,7 @@ async def test_a_name_that_comes_slowly_does_not_part_the_letters_of_a_request()
         assert on.dead_letters.offsets == [(0, 0), (0, 2), (0, 4)]
 
 
-async def test_a_late_letter_is_said_to_be_late() -> None:
+async def test_a_late_dead_letter_is_reported_as_late() -> None:
     async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))

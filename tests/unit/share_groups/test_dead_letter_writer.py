@@ -45,7 +45,7 @@ async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
         assert (writer.letters, writer.bytes) == (0, 0)
 
 
-async def test_beyond_the_bounds_nobody_waits() -> None:
+async def test_dead_letters_beyond_the_bounds_are_refused_at_once() -> None:
     async with opened(max_letters=2) as writer:
         waiting = asyncio.create_task(writer.write("dlq.o", [LETTER], 0.5))
         await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_beyond_the_bounds_nobody_waits() -> None:
         both.cancel()
 
 
-async def test_closing_leaves_nobody_waiting() -> None:
+async def test_closing_ends_all_waiting_writes() -> None:
     async with opened() as writer:
         waiting = asyncio.create_task(writer.write("dlq.o", [LETTER], 3600))
         await asyncio.sleep(0.05)

@@ -45,14 +45,14 @@ def test_over_the_limit_has_the_other_shipped_text() -> None:
     assert headers["__dlq.errors.message"] == b"Offset delivery count exceeded the threshold."
 
 
-def test_a_count_that_nobody_knows_is_marked() -> None:
+def test_an_unknown_delivery_count_is_marked() -> None:
     headers = dict(replace(LETTER, delivery_count=None).headers)
     assert headers["__dlq.errors.delivery.count"] == b"0"
     assert headers["__headgate.delivery.count"] == b"unknown"
     assert "__headgate.delivery.count" not in dict(LETTER.headers)
 
 
-def test_why_a_copy_is_missing_is_told() -> None:
+def test_a_missing_copy_has_its_reason_in_a_header() -> None:
     headers = dict(replace(LETTER, copy_problem="larger than max.message.bytes").headers)
     assert headers["__headgate.copy.problem"] == b"larger than max.message.bytes"
     assert "__headgate.copy.problem" not in dict(LETTER.headers)
@@ -62,7 +62,7 @@ def test_names_that_are_no_ascii_are_utf8() -> None:
     assert dict(replace(LETTER, group="gr\u00fcn").headers)["__dlq.errors.group"] == "gr\u00fcn".encode()
 
 
-def test_copies_of_a_letter_have_one_identity() -> None:
+def test_duplicates_of_a_dead_letter_have_one_identity() -> None:
     again = replace(LETTER, member="other", at=5, delivery_count=None)
     assert again.identity == LETTER.identity == ("sg", bytes(range(16)), 3, 4711)
     assert replace(LETTER, offset=4712).identity != LETTER.identity

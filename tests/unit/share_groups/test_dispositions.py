@@ -53,7 +53,7 @@ def test_a_record_is_in_the_delivery_counts_once() -> None:
     assert row.by_delivery_count == ((6, 3),)
 
 
-def test_a_count_that_nobody_knows_is_0() -> None:
+def test_an_unknown_delivery_count_is_0() -> None:
     counts = Dispositions()
     counts.count(KEY, 0, 1, DispositionKind.REJECTED, 2, None)
     assert drain(counts, 2)[0].by_delivery_count == ((0, 2),)

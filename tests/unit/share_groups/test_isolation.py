@@ -51,7 +51,7 @@ async def test_a_join_in_conflict_is_refused_with_the_text(member: str) -> None:
         assert await it.broker.is_quiet(), "the broker never hears of it"
 
 
-async def test_whoever_may_not_read_is_refused_by_the_broker() -> None:
+async def test_a_client_that_may_not_read_the_group_is_refused_by_the_broker() -> None:
     async with scene() as it:
         in_conflict(it)
         sent = request(SHARE_HEARTBEAT, VERSION, beating())

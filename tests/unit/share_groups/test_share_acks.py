@@ -12,16 +12,6 @@ from headgate.share_groups.model.dispositions import AckType, Batch, merge_rejec
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AckType
 
 
-def test_the_types_have_the_numbers_of_the_wire() -> None:
-    assert [(one.name, one.value) for one in AckType] == [
-        ("GAP", 0),
-        ("ACCEPT", 1),
-        ("RELEASE", 2),
-        ("REJECT", 3),
-        ("RENEW", 4),
-    ]
-
-
 FORMS: list[tuple[int, int, Sequence[int], list[tuple[int, int, AckType]]]] = [
     (0, 9, (1,), [(0, 9, ACCEPT)]),
     (7, 7, (3,), [(7, 7, REJECT)]),
@@ -70,7 +60,7 @@ MERGES: list[tuple[str, list[Batch], list[tuple[int, int]], list[Batch]]] = [
 
 
 @pytest.mark.parametrize(("batches", "owed", "expected"), [m[1:] for m in MERGES], ids=[m[0] for m in MERGES])
-def test_what_is_owed_goes_among_the_clients_own(
+def test_rejects_are_merged_into_the_clients_own_batches(
     batches: list[Batch], owed: list[tuple[int, int]], expected: list[Batch]
 ) -> None:
     assert merge_rejects(batches, owed) == expected

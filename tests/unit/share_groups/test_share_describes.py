@@ -42,7 +42,7 @@ def expected(it: Scene, name: str) -> object:
     return it.service.status(name).document()
 
 
-async def test_groups_of_ours_have_their_status_in_a_tag() -> None:
+async def test_managed_groups_have_their_status_in_a_tagged_field() -> None:
     async with scene() as it:
         it.set("set", {THRESHOLD_PERCENT: "30"})
         it.read(GroupPaused(group="paused", reason="\N{SNOWMAN}", by="y", at=1))
@@ -70,7 +70,7 @@ async def test_a_group_with_an_error_gets_nothing() -> None:
         assert status(fine) == expected(it, "fine")
 
 
-async def test_groups_that_are_none_of_ours_pass_byte_for_byte() -> None:
+async def test_groups_that_are_not_managed_pass_byte_for_byte() -> None:
     async with scene() as it:
         it.set("foreign", {THRESHOLD_PERCENT: "30"})
         answer = ShareGroupDescribeResponse(groups=(group("plain"), group("foreign")))

@@ -51,7 +51,7 @@ async def test_what_is_over_the_limit_is_taken_out_dead_lettered_and_rejected_wi
         assert on.counted() == {"accepted": 3, "over_limit": 4, "dead_lettered": 4}
 
 
-async def test_a_fetch_whose_records_are_all_stripped_is_an_empty_one_and_the_next_pays() -> None:
+async def test_a_fetch_whose_records_are_all_removed_is_empty_and_the_next_one_rejects_them() -> None:
     async with scene() as on:
         on.configure()
         await strips(on, (2, 4, 4))
@@ -63,7 +63,7 @@ async def test_a_fetch_whose_records_are_all_stripped_is_an_empty_one_and_the_ne
         assert acks_of(asked) == {}, "paid once"
 
 
-async def test_the_request_that_opens_a_session_never_carries_debts() -> None:
+async def test_the_request_that_opens_a_session_never_carries_deferred_acknowledgements() -> None:
     async with scene() as on:
         on.configure()
         await strips(on, (2, 2, 4))
@@ -75,7 +75,7 @@ async def test_the_request_that_opens_a_session_never_carries_debts() -> None:
         assert acks_of(asked) == {0: [(2, 2, (REJECT,))]}
 
 
-async def test_an_acknowledge_pays_only_when_it_closes_and_its_answer_hides_what_is_ours() -> None:
+async def test_an_acknowledge_carries_deferred_ones_only_when_it_is_the_last_and_its_response_hides_them() -> None:
     async with scene() as on:
         on.configure()
         await on.acquires((8, 8, 1), partition=1)
@@ -102,7 +102,7 @@ async def test_a_partition_that_the_client_named_with_broken_batches_stays_in_it
         assert [(one.partition_index, one.error_code) for one in answer.responses[0].partitions] == [(1, 42)]
 
 
-async def test_debts_of_another_topic_stand_beside_the_clients_own() -> None:
+async def test_deferred_acknowledgements_of_another_topic_are_added_to_the_clients_own() -> None:
     async with scene() as on:
         on.configure()
         await strips(on, (3, 3, 4))
@@ -115,7 +115,7 @@ async def test_debts_of_another_topic_stand_beside_the_clients_own() -> None:
         assert [(one.topic_id, len(one.partitions)) for one in asked.topics] == [(OTHER_TOPIC, 1), (b"t" * 16, 1)]
 
 
-async def test_a_debt_ends_with_the_lock_of_its_records() -> None:
+async def test_a_deferred_acknowledgement_ends_with_the_lock_of_its_records() -> None:
     async with scene() as on:
         on.configure()
         await strips(on, (3, 3, 4), lock_ms=2_050)
@@ -125,7 +125,7 @@ async def test_a_debt_ends_with_the_lock_of_its_records() -> None:
         assert acks_of(asked) == {}
 
 
-async def test_a_debt_whose_letters_fail_is_paid_all_the_same() -> None:
+async def test_a_deferred_acknowledgement_whose_dead_letters_fail_is_sent_all_the_same() -> None:
     async with scene() as on:
         on.configure()
 
@@ -139,7 +139,7 @@ async def test_a_debt_whose_letters_fail_is_paid_all_the_same() -> None:
         assert on.counted() == {"over_limit": 1, "write_timeouts": 1}
 
 
-async def test_the_letters_of_one_answer_are_one_task() -> None:
+async def test_the_dead_letters_of_one_response_are_one_task() -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.open.clear()

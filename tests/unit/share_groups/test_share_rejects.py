@@ -205,7 +205,7 @@ async def test_a_reject_of_what_was_never_seen_is_dead_lettered_with_an_unknown_
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
 
 
-async def test_more_than_a_request_can_dead_letter_is_said_to_be_archived_without() -> None:
+async def test_rejects_beyond_the_bound_of_a_request_are_reported_as_archived_without_dead_letters() -> None:
     async with scene() as on:
         on.configure()
         await on.acquires((0, 2, 1))

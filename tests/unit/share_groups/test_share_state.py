@@ -18,7 +18,7 @@ from headgate.facts import (
 )
 from headgate.share_groups.model.breaker_status import PauseReason
 from headgate.share_groups.model.group_configs import AUTO_RESUME_ENABLE, BREAKER_ENABLE, DLQ_TOPIC, GroupSettings
-from headgate.share_groups.model.group_state import GroupState, ShareGroupFact, ShareStates
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
 
 TRIP = BreakerTripped(
     group="sg",
@@ -47,7 +47,7 @@ def configured(name: str, value: str) -> GroupConfigSet:
 
 def test_a_group_of_which_nothing_is_known_is_not_managed() -> None:
     state = ShareStates().of("sg")
-    assert state == GroupState()
+    assert state == ShareGroupState()
     assert not state.is_managed
     assert not state.is_paused
     assert (state.generation, state.next_generation, state.pause_reasons) == (0, 1, ())
@@ -161,7 +161,7 @@ def test_forgetting_is_whole() -> None:
     assert not list(states.groups())
     assert not states.registered_topics()
     assert states.due_resumes(10**15) == ()
-    assert states.of("sg") == GroupState()
+    assert states.of("sg") == ShareGroupState()
 
 
 # --- compaction -----------------------------------------------------------------------------------------------------

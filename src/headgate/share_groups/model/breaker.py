@@ -40,11 +40,6 @@ class WindowTotals:
     threshold_percent: int
     window_ms: int
 
-    @property
-    def rate(self) -> float:
-        """For display only: comparisons use whole numbers."""
-        return self.dlq_written / (self.delivered + self.dlq_written)
-
 
 @dataclass(slots=True)
 class _Bucket:

@@ -6,11 +6,10 @@ a group without members, which is derived from its configs alone.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar, get_args
 
 STATUS_TAG = 10001  # of a group in ShareGroupDescribe; Kafka's own tags go to 3
-T = TypeVar("T", int, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +62,9 @@ class BreakerStatus:
         return json.dumps(self.document(), separators=(",", ":")).encode()
 
 
+T = TypeVar("T", PauseReason, LastResume, BreakerStatus)
+
+
 def decode_status(group: str, field: bytes) -> BreakerStatus | None:
     """Reads the JSON of another gateway: a value of an unexpected type is None, and so is all that is not an object."""
     try:
@@ -71,50 +73,28 @@ def decode_status(group: str, field: bytes) -> BreakerStatus | None:
         return None
     if not isinstance(document, dict):
         return None
+    status = _read(BreakerStatus, document | {"group": group})
     reasons, last = document.get("pause_reasons"), document.get("last_resume")
-    rate = document.get("dlq_rate")
-    return BreakerStatus(
-        group=group,
-        enabled=_boolean(document, "enabled"),
-        paused=_boolean(document, "paused"),
+    return replace(
+        status,
         pause_reasons=tuple(map(_reason, reasons)) if isinstance(reasons, list) else None,
-        phase=_value(document, "phase", str),
-        generation=_value(document, "generation", int),
-        window_ms=_value(document, "window_ms", int),
-        delivered=_value(document, "delivered", int),
-        dlq_written=_value(document, "dlq_written", int),
-        dlq_rate=rate if isinstance(rate, int | float) else None,
-        threshold_percent=_value(document, "threshold_percent", int),
-        min_messages=_value(document, "min_messages", int),
-        auto_resume_at=_value(document, "auto_resume_at", int),
-        last_resume=_last_resume(last) if isinstance(last, dict) else None,
-        dlq_topic=_value(document, "dlq_topic", str),
-        limit=_value(document, "limit", int),
-        limit_unprotected=_boolean(document, "limit_unprotected"),
+        last_resume=_read(LastResume, last) if isinstance(last, dict) else None,
     )
 
 
 def _reason(found: object) -> PauseReason:
-    document = found if isinstance(found, dict) else {"text": str(found)}
-    return PauseReason(
-        code=_value(document, "code", str),
-        text=_value(document, "text", str),
-        by=_value(document, "by", str),
-        since=_value(document, "since", int),
-    )
+    return _read(PauseReason, found if isinstance(found, dict) else {"text": str(found)})
 
 
-def _last_resume(document: Mapping[str, object]) -> LastResume:
-    return LastResume(
-        reason=_value(document, "reason", str), by=_value(document, "by", str), at=_value(document, "at", int)
-    )
+def _read(cls: type[T], document: Mapping[str, object]) -> T:
+    """A `cls` of the values in the document that have the types of its fields; None for the others."""
+    values: dict[str, Any] = {
+        one.name: _checked(document.get(one.name), get_args(one.type) or (one.type,)) for one in fields(cls)
+    }
+    return cls(**values)
 
 
-def _value(document: Mapping[str, object], name: str, kind: type[T]) -> T | None:
-    found = document.get(name)
-    return found if isinstance(found, kind) and not isinstance(found, bool) else None
-
-
-def _boolean(document: Mapping[str, object], name: str) -> bool | None:
-    found = document.get(name)
-    return found if isinstance(found, bool) else None
+def _checked(value: object, kinds: tuple[object, ...]) -> object:
+    """The value if its type is one of these exactly, so that True is not an int; an int is also a float."""
+    is_number = float in kinds and type(value) is int
+    return value if is_number or type(value) in kinds else None

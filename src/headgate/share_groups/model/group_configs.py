@@ -91,63 +91,57 @@ class GroupSettings:
     limit: int | None = None
 
 
-def _defined(*defs: ConfigDef) -> Mapping[str, ConfigDef]:
-    return MappingProxyType({one.name: one for one in defs})
+def _boolean(name: str, documentation: str) -> ConfigDef:
+    return ConfigDef(name=name, kind=ConfigKind.BOOLEAN, default="false", documentation=documentation)
 
 
-OWN = _defined(
-    ConfigDef(
-        name=BREAKER_ENABLE,
-        kind=ConfigKind.BOOLEAN,
-        default="false",
-        documentation="Whether the share group is paused when too many of its records become dead letters.",
-    ),
-    ConfigDef(
-        name=THRESHOLD_PERCENT,
-        kind=ConfigKind.INT,
-        default="20",
-        documentation="How many of a hundred records within the window must become dead letters to pause the group.",
+def _number(
+    name: str, kind: ConfigKind, default: int, documentation: str, *, least: int = 1, most: int = LONG_MAX
+) -> ConfigDef:
+    text = str(default)
+    return ConfigDef(name=name, kind=kind, default=text, documentation=documentation, least=least, most=most)
+
+
+_DEFS = (
+    _boolean(BREAKER_ENABLE, "Whether the share group is paused when too many of its records become dead letters."),
+    _number(
+        THRESHOLD_PERCENT,
+        ConfigKind.INT,
+        20,
+        "How many of a hundred records within the window must become dead letters to pause the group.",
         most=100,
     ),
-    ConfigDef(
-        name=WINDOW_MS,
-        kind=ConfigKind.LONG,
-        default="60000",
-        documentation="How long the rolling window is over which dead letters are counted; it moves by whole seconds.",
+    _number(
+        WINDOW_MS,
+        ConfigKind.LONG,
+        60_000,
+        "How long the rolling window is over which dead letters are counted; it moves by whole seconds.",
         least=1_000,  # a bucket is a second
         most=DAY_MS,  # a bucket takes memory
     ),
-    ConfigDef(
-        name=MIN_MESSAGES,
-        kind=ConfigKind.INT,
-        default="100",
-        documentation="How many records the window must hold before it can pause the group.",
+    _number(
+        MIN_MESSAGES,
+        ConfigKind.INT,
+        100,
+        "How many records the window must hold before it can pause the group.",
         most=INT_MAX,
     ),
-    ConfigDef(
-        name=AUTO_RESUME_ENABLE,
-        kind=ConfigKind.BOOLEAN,
-        default="false",
-        documentation="Whether a group that its circuit breaker paused goes on by itself.",
-    ),
-    ConfigDef(
-        name=AUTO_RESUME_MS,
-        kind=ConfigKind.LONG,
-        default="300000",
-        documentation="After how long a group that its circuit breaker paused goes on by itself.",
+    _boolean(AUTO_RESUME_ENABLE, "Whether a group that its circuit breaker paused goes on by itself."),
+    _number(
+        AUTO_RESUME_MS,
+        ConfigKind.LONG,
+        300_000,
+        "After how long a group that its circuit breaker paused goes on by itself.",
         most=YEAR_MS,  # it is added to the time of the trip, and the sum must still be a time
     ),
-    ConfigDef(
-        name=WRITE_TIMEOUT_MS,
-        kind=ConfigKind.LONG,
-        default="30000",
-        documentation="How long a dead letter may take to be written before its record is archived without one.",
+    _number(
+        WRITE_TIMEOUT_MS,
+        ConfigKind.LONG,
+        30_000,
+        "How long a dead letter may take to be written before its record is archived without one.",
     ),
-    ConfigDef(
-        name=STRICT_ISOLATION,
-        kind=ConfigKind.BOOLEAN,
-        default="false",
-        documentation="Whether members are refused while another share group had this dead-letter topic first.",
+    _boolean(
+        STRICT_ISOLATION, "Whether members are refused while another share group had this dead-letter topic first."
     ),
     ConfigDef(
         name=DLQ_TOPIC,
@@ -155,13 +149,9 @@ OWN = _defined(
         default=None,
         documentation="The topic for the dead letters of the share group; without it there are none.",
     ),
-    ConfigDef(
-        name=COPY_RECORD,
-        kind=ConfigKind.BOOLEAN,
-        default="false",
-        documentation="Whether a dead letter has the key and the value of its record.",
-    ),
+    _boolean(COPY_RECORD, "Whether a dead letter has the key and the value of its record."),
 )
+OWN: Mapping[str, ConfigDef] = MappingProxyType({one.name: one for one in _DEFS})
 
 
 def check(name: str, value: str, rules: ConfigRules) -> str | None:

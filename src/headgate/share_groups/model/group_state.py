@@ -44,7 +44,7 @@ ShareGroupFact = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
+class ShareGroupState:
     """One group: `values` are its configs as they were set, `settings` their meaning."""
 
     values: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES)
@@ -88,7 +88,7 @@ class GroupState:
         return tuple(reasons)
 
 
-NO_STATE = GroupState()
+NO_STATE = ShareGroupState()
 
 
 def _breaker_reason(trip: BreakerTripped) -> PauseReason:
@@ -108,8 +108,8 @@ class _GroupFold:
     trip: BreakerTripped | None = None
     resumed: BreakerResumed | None = None
 
-    def frozen(self) -> GroupState:
-        return GroupState(
+    def frozen(self) -> ShareGroupState:
+        return ShareGroupState(
             values=MappingProxyType(dict(self.values)),
             settings=settings_of(self.values),
             pause=self.pause,
@@ -129,7 +129,7 @@ class ShareStates:
 
     def __init__(self) -> None:
         self._folded: dict[str, _GroupFold] = {}
-        self._states: dict[str, GroupState] = {}
+        self._states: dict[str, ShareGroupState] = {}
         self._tripped: set[str] = set()
         # In order of registration: a name's position is that of its last record, as in a compacted log.
         self._topics: dict[str, dict[str, None]] = {}
@@ -150,7 +150,7 @@ class ShareStates:
                 self._fold(fact)
         return fact.group
 
-    def of(self, group: str) -> GroupState:
+    def of(self, group: str) -> ShareGroupState:
         return self._states.get(group, NO_STATE)
 
     def groups(self) -> Iterable[str]:
