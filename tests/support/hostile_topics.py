@@ -32,7 +32,7 @@ class Topics:
     @classmethod
     def make(cls, bootstrap: str) -> "Topics":
         canary, attacked = (f"hostile-{uuid4().hex[:8]}" for _ in range(2))
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for made in admin.create_topics([NewTopic(name, 1, 1) for name in (canary, attacked)]).values():
             made.result(30)
         host, _, port = bootstrap.rpartition(":")

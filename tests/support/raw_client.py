@@ -14,13 +14,12 @@ from headgate.wire.apis import has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import (
     ApiVersionsRequest,
-    ApiVersionsResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from headgate.wire.schema import Message
+from headgate.wire.schema import Message, Request
 
 M = TypeVar("M", bound=Message)
 
@@ -64,8 +63,8 @@ class RawClient:
     def close(self) -> None:
         self.sock.close()
 
-    def call(self, key: int, version: int, request: Message, answer: type[M]) -> M:
-        return decode(answer, version, self.ask(key, version, encode(request, version)))
+    def call(self, request: Request[M], version: int) -> M:
+        return decode(request.response_class(), version, self.ask(request.api_key, version, encode(request, version)))
 
     def ask(self, key: int, version: int, body: bytes) -> bytes:
         """The body of the answer to this request."""
@@ -114,15 +113,15 @@ class RawClient:
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-        answer = self.call(API_VERSIONS, 3, request, ApiVersionsResponse)
+        answer = self.call(request, 3)
         assert answer.error_code == 0
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     def handshake(self, mechanism: str) -> SaslHandshakeResponse:
-        return self.call(SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
+        return self.call(SaslHandshakeRequest(mechanism=mechanism), 1)
 
     def authenticate(self, token: bytes) -> SaslAuthenticateResponse:
-        return self.call(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
+        return self.call(SaslAuthenticateRequest(auth_bytes=token), 2)
 
     def log_in(self, user: str, password: str) -> SaslAuthenticateResponse:
         """SASL PLAIN; the answer says whether it was right."""

@@ -12,15 +12,12 @@ from headgate.wire.messages.share import (
     AcquiredRecords,
     ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
     ShareAcknowledgeTopic,
     ShareFetchPartition,
     ShareFetchPartitionResponse,
     ShareFetchRequest,
-    ShareFetchResponse,
     ShareFetchTopic,
     ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
 )
 from tests.support.raw_client import RawClient
 from tests.support.share_scene import until
@@ -52,7 +49,7 @@ class RawShareMember:
                 member_epoch=self.epoch,
                 subscribed_topic_names=(self.topic,),
             )
-            answer = client.call(HEARTBEAT, 1, request, ShareGroupHeartbeatResponse)
+            answer = client.call(request, 1)
             if answer.error_code == 0:
                 self.epoch = answer.member_epoch
             return answer.assignment is not None and bool(answer.assignment.topic_partitions)
@@ -74,7 +71,7 @@ class RawShareMember:
             batch_size=records,
             topics=topics if self.session == 0 else (),
         )
-        answer = client.call(SHARE_FETCH, self.version, request, ShareFetchResponse)
+        answer = client.call(request, self.version)
         assert answer.error_code == 0, answer
         self.session += 1
         found = [partition for one in answer.responses for partition in one.partitions]
@@ -104,7 +101,7 @@ class RawShareMember:
             share_session_epoch=-1 if close else self.session,
             topics=(ShareAcknowledgeTopic(topic_id=self.topic_id, partitions=(partition,)),),
         )
-        answer = client.call(SHARE_ACKNOWLEDGE, self.version, request, ShareAcknowledgeResponse)
+        answer = client.call(request, self.version)
         self.session += 1
         codes = [partition.error_code for one in answer.responses for partition in one.partitions]
         return answer.error_code or (codes[0] if codes else 0)

@@ -16,8 +16,8 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka import admin as confluent_admin
 
-from headgate.wire.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
-from headgate.wire.messages.share import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from headgate.wire.messages.cluster import FindCoordinatorRequest
+from headgate.wire.messages.share import ShareGroupDescribeRequest
 from tests.support.cluster import ClientConfig, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.raw_client import RawClient
@@ -201,7 +201,7 @@ class ShareScene:
         def is_known() -> bool:
             nonlocal node
             with suppress(OSError, EOFError), self._raw(self.bootstrap) as client:
-                [found] = client.call(_FIND_COORDINATOR, 4, request, FindCoordinatorResponse).coordinators
+                [found] = client.call(request, 4).coordinators
                 node = found.node_id
             return node >= 0
 
@@ -212,7 +212,7 @@ class ShareScene:
         """The breaker's state from the tagged field; empty when there is none."""
         request = ShareGroupDescribeRequest(group_ids=(group,))
         with self._raw(self.gateway.address(self.coordinator(group))) as client:
-            [found] = client.call(_DESCRIBE_GROUP, 1, request, ShareGroupDescribeResponse).groups
+            [found] = client.call(request, 1).groups
         told = dict(found.unknown_tags).get(STATUS_TAG)
         return {} if told is None else json.loads(told)
 

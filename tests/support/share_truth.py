@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headgate.wire.messages.share import (
     DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
     ShareOffsetsRequestGroup,
     ShareOffsetsRequestTopic,
 )
@@ -112,7 +111,7 @@ def lag(bootstrap: str, group: str, topic: str, partitions: int = 1) -> int:
         )
     )
     with RawClient(bootstrap) as client:
-        [found] = client.call(_DESCRIBE_OFFSETS, 1, request, DescribeShareGroupOffsetsResponse).groups
+        [found] = client.call(request, 1).groups
     lags = [partition.lag for one in found.topics for partition in one.partitions]
     return -1 if found.error_code or len(lags) < partitions or min(lags) < 0 else sum(lags)
 

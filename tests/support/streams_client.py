@@ -19,12 +19,10 @@ from headgate.wire.codec import encode
 from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
     IncrementalConfig,
 )
 from headgate.wire.messages.groups import (
     DeleteGroupsRequest,
-    DeleteGroupsResponse,
 )
 from headgate.wire.messages.streams import (
     DescribedStreamsGroup,
@@ -96,13 +94,13 @@ class StreamsClient:
         scram.set_server_final(final.auth_bytes.decode())
 
     def beat(self, request: StreamsGroupHeartbeatRequest, *, version: int = 1) -> Heartbeat:
-        return self.raw.call(HEARTBEAT, version, request, Heartbeat)
+        return self.raw.call(request, version)
 
     def push(self, group: str, member: str, description: Description, *, epoch: int = 0) -> Push:
         request = StreamsGroupTopologyDescriptionUpdateRequest(
             group_id=group, member_id=member, topology_epoch=epoch, topology_description=to_wire(description)
         )
-        return self.raw.call(PUSH, 0, request, Push)
+        return self.raw.call(request, 0)
 
     def describe_bytes(self, group: str, *, version: int = 1) -> bytes:
         """The answer as it comes, for whoever looks for what must not be in it."""
@@ -126,7 +124,7 @@ class StreamsClient:
     def delete(self, *groups: str, version: int = 3) -> dict[str, int]:
         """Error codes by group."""
         request = DeleteGroupsRequest(groups_names=groups)
-        answer = self.raw.call(DELETE_GROUPS, version, request, DeleteGroupsResponse)
+        answer = self.raw.call(request, version)
         return {one.group_id: one.error_code for one in answer.results}
 
     def lengthen_session(self, group: str) -> None:
@@ -136,7 +134,7 @@ class StreamsClient:
             resource_type=GROUP_RESOURCE, resource_name=group, configs=(setting,)
         )
         request = IncrementalAlterConfigsRequest(resources=(resource,))
-        answer = self.raw.call(ALTER_CONFIGS, 1, request, IncrementalAlterConfigsResponse)
+        answer = self.raw.call(request, 1)
         assert [one.error_code for one in answer.responses] == [0], answer
 
 

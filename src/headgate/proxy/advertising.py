@@ -35,7 +35,7 @@ from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
 
 _HIGHEST_PORT = 65535
-_NOBODY = 1  # tcpmux: no gateway and no broker listens there
+_UNSERVED_PORT = 1  # tcpmux: no gateway and no broker listens there
 _MOST_UNCONFIGURED = 256  # nodes: a broken broker could make them up, and each costs a port and a line in the log
 
 
@@ -45,7 +45,7 @@ class AddressMap:
     def __init__(self, config: GatewayConfig, open_node: Callable[[NodeId], bool]) -> None:
         self._config = config
         self._open_node = open_node
-        self._nobody = splice.EncodedAddress.of(config.advertised_host, _NOBODY)
+        self._unserved = splice.EncodedAddress.of(config.advertised_host, _UNSERVED_PORT)
         self._addresses: dict[NodeId, splice.EncodedAddress] = {node: self._address(node) for node in config.nodes}
         self._most = len(self._addresses) + _MOST_UNCONFIGURED
 
@@ -53,18 +53,18 @@ class AddressMap:
         address = self._addresses.get(node)
         if address is None:
             if len(self._addresses) >= self._most:
-                return self._nobody
-            address = self._addresses[node] = self._address(node) if self._open_node(node) else self._nobody
+                return self._unserved
+            address = self._addresses[node] = self._address(node) if self._open_node(node) else self._unserved
         return address
 
     def forget_unopened(self) -> None:
         """Nodes without a port are asked for again when they are looked up."""
-        for node in [node for node, address in self._addresses.items() if address is self._nobody]:
+        for node in [node for node, address in self._addresses.items() if address is self._unserved]:
             del self._addresses[node]
 
     def _address(self, node: NodeId) -> splice.EncodedAddress:
         port = self._config.listen.port + 1 + node
-        return self._nobody if port > _HIGHEST_PORT else splice.EncodedAddress.of(self._config.advertised_host, port)
+        return self._unserved if port > _HIGHEST_PORT else splice.EncodedAddress.of(self._config.advertised_host, port)
 
 
 _SPLICES = {
@@ -75,7 +75,7 @@ _SPLICES = {
 
 
 class AddressInterceptor(Interceptor[bool]):
-    """Replaces the brokers' addresses in the answers that are about nothing else."""
+    """Replaces the brokers' addresses in the responses that are about nothing else."""
 
     api_keys = frozenset(_SPLICES)
     fail_closed = True
@@ -131,7 +131,7 @@ class ApiVersionsInterceptor(Interceptor[int]):
     def on_response(self, response: ResponseFrame, context: int, session: Session) -> OnResponse:
         if int.from_bytes(response.body[:2], "big") == ErrorCode.UNSUPPORTED_VERSION:
             return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
-        # Every new connection brings this answer, and the brokers of a cluster give few different ones.
+        # Every new connection brings this response, and the brokers of a cluster give few different ones.
         key = (bytes(response.body), response.api_version, context)
         known = self._answers.get(key)
         if known is None:
@@ -144,7 +144,7 @@ class ApiVersionsInterceptor(Interceptor[int]):
         return Rewritten(body)
 
     def _announce(self, body: bytes, version: int, asked: int) -> tuple[Versions, bytes]:
-        """What a broker said that it has, nothing if it refused, and what its client is told."""
+        """The versions of the broker, empty if it refused, and the response for its client."""
         assert self._routes is not None
         answer = decode(ApiVersionsResponse, version, body)
         broker = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
@@ -164,6 +164,6 @@ def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:
 
 
 def _refusal() -> bytes:
-    """The answer to a version that we do not know: version 0's form with our own range (KIP-511)."""
+    """The response to a version that we do not know: version 0's form with our own range (KIP-511)."""
     ours = ApiVersionRange(api_key=ApiKey.API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
     return encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(ours,)), 0)

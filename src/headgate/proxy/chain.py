@@ -1,7 +1,7 @@
-"""Asking the interceptors of one call, in their order, and of its answer, in the opposite order.
+"""Calls the interceptors of a request in their order, and of its response in the opposite order.
 
-A chain runs until an interceptor wants to wait; then it says so, and is run on with the outcome. So calls that no
-interceptor holds, nearly all, never leave the wake-up in which they came.
+A chain runs until an interceptor returns `Hold` and continues with the outcome. A request that no interceptor holds,
+as nearly all, is handled in the wake-up in which it was received. The end of the module is what is pending.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class _NotInTimeError(HeadgateError):
 
 
 async def _outcome(work: Awaitable[T], deadline: float) -> T:
-    """What an interceptor's work comes to; that it was cancelled, and not by us, is an error like any other."""
+    """The outcome of a hold; a cancellation that does not come from the connection is an error like any other."""
     try:
         async with asyncio.timeout(deadline) as limit:
             return await work
@@ -71,7 +71,7 @@ async def _outcome(work: Awaitable[T], deadline: float) -> T:
 
 
 def discard(work: object) -> None:
-    """End an interceptor's work that nobody will await any more."""
+    """Cancel the awaitable of a hold or answer that will not be awaited any more."""
     if asyncio.iscoroutine(work):
         work.close()
     elif isinstance(work, asyncio.Future):
@@ -81,7 +81,7 @@ def discard(work: object) -> None:
 def watch(
     interceptors: tuple[Interceptor[Any], ...], request: RequestFrame, session: Session, meter: ChainMeter
 ) -> Contexts:
-    """The interceptors that want to see the bytes of this call's answer; the call itself passes in any case."""
+    """The interceptors that watch the response; the request passes in any case."""
     contexts: Contexts = []
     for interceptor in interceptors:
         try:
@@ -97,7 +97,7 @@ def watch(
 
 
 class RequestChain:
-    """One request on its way through its interceptors: what became of it, and who wants to see the answer."""
+    """One request and its interceptors: the rewritten request, the response, and the contexts for the response."""
 
     __slots__ = ("_asked", "_interceptors", "_meter", "answer", "contexts", "request")
 
@@ -138,7 +138,7 @@ class RequestChain:
             self._meter.failed(interceptor, "hold of a request", failure)
 
     async def answer_body(self, answer: Answer) -> bytes | None:
-        """The body that the interceptor that was asked last gives; None when it fails: then the call passes."""
+        """The body of the response; None when the interceptor fails: then the request passes."""
         if isinstance(answer.body, bytes):
             return answer.body
         interceptor = self._interceptors[self._asked - 1]
@@ -175,7 +175,7 @@ class RequestChain:
 
 
 class ResponseChain:
-    """One answer on its way back: the interceptors that gave a context are asked, the last of them first."""
+    """One response and the interceptors that returned a context, the last of them first."""
 
     __slots__ = ("_asked", "_left", "_meter", "response")
 
@@ -222,12 +222,13 @@ class ResponseChain:
                 raise TypeError(f"{type(outcome).__name__} cannot be the outcome of an answer")
 
 
-# Pending requests.
+# Pending requests: each that went upstream leaves one entry, (route, correlation id, purpose), in the order of
+# responses. A request that no interceptor sees has no purpose (None).
 
 
 @dataclass(slots=True)
 class Opened:
-    """The answer is gathered and shown to the interceptors; `asked` is the route that the client used.
+    """The response is gathered and shown to the interceptors; `asked` is the route that the client used.
 
     `watchers` see its bytes as the broker sent them.
     """
@@ -239,21 +240,21 @@ class Opened:
 
 @dataclass(slots=True)
 class Watched:
-    """The answer passes, and these interceptors see its bytes."""
+    """The response passes, and these interceptors see its bytes."""
 
     watchers: Contexts
 
 
 @dataclass(slots=True)
-class Private:
-    """The answer to a call of our own; the client does not see it."""
+class OwnRequest:
+    """The response to a request of the gateway; the client does not see it."""
 
     body: asyncio.Future[bytes]
 
 
 @dataclass(slots=True)
-class Local:
-    """An answer of our own that waits for those in front of it."""
+class OwnResponse:
+    """A response of an interceptor that waits for those in front of it."""
 
     route: Route
     head: bytes
@@ -261,10 +262,10 @@ class Local:
     contexts: Contexts
 
 
-# A client that has so much open waits until some of it is answered: a call of 14 bytes costs us far more than that.
+# A client with this many pending requests is not read: a request of 14 bytes costs the gateway far more than that.
 MOST_PENDING: Final = 1024
-# With so much open a call that is opened waits. All answers may come at once, and each is work for the event loop.
+# With this many pending, an opened request waits: all responses may arrive at once, and each is work for the loop.
 MOST_BEFORE_OPENED: Final = 16
 
-Purpose = Opened | Watched | FastPath | Private | Local | None
+Purpose = Opened | Watched | FastPath | OwnRequest | OwnResponse | None
 Entry = tuple[Route | None, int, Purpose]

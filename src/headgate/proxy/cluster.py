@@ -53,7 +53,7 @@ class Cluster:
         self._versions: dict[tuple[NodeId, Address], Versions] = {}
 
     def refresh_soon(self) -> None:
-        """Somebody saw that something has changed."""
+        """Look at the cluster again soon: a connection has seen a change."""
         self._wanted.set()
 
     def versions(self, node_id: NodeId | None) -> Versions:

@@ -15,7 +15,7 @@ import structlog
 
 from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
-from headgate.proxy.chain import MOST_PENDING, Entry, Private, discard
+from headgate.proxy.chain import MOST_PENDING, Entry, OwnRequest, discard
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.endpoints import Endpoint
 from headgate.proxy.interceptor import CloseCause, FastPath, M, Versions
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _CLIENT_ID: Final = b"headgate"
-_BEFORE_PROOF_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
-_LARGEST_BACKLOG: Final = 1024 * 1024  # of answers that the client does not take: then its requests are not read
+_UNAUTHENTICATED_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
+_LARGEST_BACKLOG: Final = 1024 * 1024  # of responses that the client does not take: then its requests are not read
 _NUMBERS: Final = count(1)
 
 
@@ -57,15 +57,15 @@ class Connection:
         self.lookup = gateway.addresses.lookup
         self.chain_meter = gateway.metrics.chain_meter
         self.max_frame_bytes = gateway.config.gateway.max_frame_bytes
-        self.is_proved = False  # the broker has answered more than the handshake: it knows who this is
-        self.max_gathered_bytes = min(_BEFORE_PROOF_BYTES, self.max_frame_bytes)
+        self.is_authenticated = False  # the broker has answered more than the handshake
+        self.max_gathered_bytes = min(_UNAUTHENTICATED_BYTES, self.max_frame_bytes)
         self.pending: deque[Entry] = deque()
         self.fast_paths: dict[Route, FastPath] = {}
         self.draining = False
         self.closed: CloseCause | None = None
-        self.was_active = True  # since somebody last looked; then `last_active` is brought up to date
+        self.was_active = True  # since the last check for idle connections, which updates `last_active`
         self.last_active = loop.time()
-        self.is_calm = False  # both sides are read and nothing waits: there is nothing to regulate
+        self.is_flowing = False  # both sides are read and nothing waits: there is nothing to regulate
         self._versions = versions
         self._peer = client.host
         self._node_id = node_id
@@ -89,12 +89,12 @@ class Connection:
             link.watch_for_hangup(self.gateway.hangups)
             link.resume()
 
-    def prove(self) -> None:
-        """The broker has answered a call that it answers only to clients that it knows."""
-        self.is_proved = True
+    def mark_authenticated(self) -> None:
+        """The broker has answered a request that it answers only to authenticated clients."""
+        self.is_authenticated = True
         self.max_gathered_bytes = self.max_frame_bytes
 
-    # What interceptors see.
+    # Session.
 
     @property
     def node_id(self) -> NodeId | None:
@@ -121,7 +121,7 @@ class Connection:
         self.table = self.routes.table(versions)
 
     def carries(self, api_key: int, api_version: int) -> bool:
-        """True when the broker has this call: it closes the socket at one that it has not."""
+        """Whether the broker supports this version: it closes the socket on an unsupported one."""
         low, high = self._versions.get(api_key, (0, -1))
         return low <= api_version <= high or api_key == ApiKey.API_VERSIONS
 
@@ -140,7 +140,7 @@ class Connection:
             client_id=_CLIENT_ID,
             tags=b"\x00" if route.flexible_request else b"",
         )
-        private = Private(self._loop.create_future())
+        private = OwnRequest(self._loop.create_future())
         self.requests.inject(route, frames.frame(header.encode(), encode(request, version)), private)
         try:
             async with asyncio.timeout(deadline):
@@ -152,15 +152,15 @@ class Connection:
             return decode(response_class, version, body)
         return await run_off_loop(lambda: decode(response_class, version, body))
 
-    # Who may read when.
+    # Back-pressure.
 
     def drained(self) -> None:
-        """One of the sides took what it had not taken."""
+        """One of the sockets took the bytes that were kept for it."""
         self.was_active = True
         self.regulate()
 
     def regulate(self) -> None:
-        """Decide who is read; called whenever a backlog, the pending calls or the held answers may have changed.
+        """Decide who is read; called whenever a backlog, the pending calls or the held responses may have changed.
 
         A side is not read while what it sends cannot go on. An end that waited for this comes now.
         """
@@ -185,16 +185,16 @@ class Connection:
         else:
             upstream.resume()
         waiting = client.held or self.draining or not self.responses.is_released
-        self.is_calm = client.is_reading and upstream.is_reading and not waiting
+        self.is_flowing = client.is_reading and upstream.is_reading and not waiting
 
     @property
     def _is_clogged(self) -> bool:
-        """True when no more requests can be taken, because of what became of those before."""
+        """Whether requests must wait: bytes for either side are kept, or too many requests are pending."""
         too_many = len(self.pending) >= self.requests.most_pending
         return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
 
     def request_decided(self) -> None:
-        """A held request is through: those behind it are next, from a fresh stack."""
+        """Continue with the requests behind a held one, from a fresh stack."""
         self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -205,7 +205,7 @@ class Connection:
             self.regulate()
 
     def spawn(self, work: Coroutine[object, object, None], awaited: object) -> None:
-        """Run a held call's work; it ends with the connection, and with it what it awaits, even before it began."""
+        """Run the work of a held request or response; it is cancelled, with what it awaits, with the connection."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, awaited))
@@ -223,13 +223,13 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """No call is under way. Half a request is none: it may never become one."""
+        """No request is under way. A request that was received in part does not count: it may stay so."""
         nothing_pending = len(self.pending) == self.requests.unfinished_calls
         return nothing_pending and not self.requests.blocked and self.responses.is_quiet
 
     @property
     def is_abandoned(self) -> bool:
-        """The client has gone away, and its end was not read because the broker does not take what came before it."""
+        """The client has disconnected, and this was not read because the broker does not take the bytes before it."""
         return not self.client.is_reading and self.client.peer_has_left
 
     @property
@@ -239,16 +239,16 @@ class Connection:
         return self.is_idle and self.requests.between_requests and nothing_to_send
 
     def drain(self) -> None:
-        """Take no more requests; end when those under way are answered. The client is read on, for its end."""
+        """Accept no more requests; close when those under way are answered. The client is still read, for its end."""
         self.draining = True
-        self.is_calm = False
+        self.is_flowing = False
         self.regulate()
 
     def close_when_flushed(self, cause: CloseCause, detail: str = "") -> None:
-        """The broker is gone: the client still gets what the broker had said."""
+        """The broker has closed: close when the client has got what the broker sent before."""
         if self.closed is None and self._closing is None:
             self._closing = (cause, detail)
-            self.is_calm = False
+            self.is_flowing = False
             self.client.pause()
             self._flush_timer = self._loop.call_later(self.gateway.config.gateway.drain_ms / 1000, self.close, cause)
             self.regulate()
@@ -258,7 +258,7 @@ class Connection:
         self.close(CloseCause.INTERNAL)
 
     def close(self, cause: CloseCause, detail: str = "") -> None:
-        """Endpoint it; the first cause counts."""
+        """End the connection; the first cause counts."""
         if self.closed is not None:
             return
         if self._closing is not None:
@@ -279,7 +279,7 @@ class Connection:
         self.upstream.close()
         ended = ClusterError("the connection to the broker has ended")
         for _, _, purpose in self.pending:
-            if isinstance(purpose, Private) and not purpose.body.done():
+            if isinstance(purpose, OwnRequest) and not purpose.body.done():
                 purpose.body.set_exception(ended)
         self.requests.abandon(ended)
         self.responses.abandon(ended)

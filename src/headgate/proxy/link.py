@@ -5,7 +5,7 @@ front of the next bytes. What the socket does not take at once is kept too, and 
 reading the other side until `on_drained`. An owner that collects many bytes has them received where it wants them
 (`fill`).
 
-One rule: the received view is valid only during the call. A link must never parse what it carries.
+Invariant: the received view is valid only during the call; a link never parses what it carries.
 """
 
 import asyncio

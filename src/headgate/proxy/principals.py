@@ -2,11 +2,13 @@
 
 The mechanism stands in SaslHandshake (17), the user's name in the first SaslAuthenticate (36) of PLAIN and SCRAM, and
 that it is true in the broker's last answer, error 0. A connection that never logs in is `User:ANONYMOUS`, as at the
-broker. None is said where the wire does not tell: OAUTHBEARER, GSSAPI, delegation tokens, while the log-in is going
-on, and when the name did not come in one piece. A broker with a principal builder of its own may call users otherwise.
+broker. The result is None where the wire does not show it: OAUTHBEARER, GSSAPI, delegation tokens, while the log-in is
+going on, and when the name did not come in one piece. A broker with a principal builder of its own may call users
+otherwise.
 
-One rule: a name is told only after the broker has accepted it; it may then serve to allow something. It must never
-keep or log a password, a proof or a token: nothing behind the name is looked at, and nothing is kept but the name.
+Invariant: a name is returned only after the broker has accepted it; it may then be used to allow something. It must
+never keep or log a password, a proof or a token: nothing behind the name is looked at, and nothing is kept but the
+name.
 """
 
 import re
@@ -34,7 +36,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # 
 
 @dataclass(frozen=True, slots=True)
 class ClientSoftware:
-    """What a client calls itself in ApiVersions, from version 3 on; nobody checks it."""
+    """What a client calls itself in ApiVersions, from version 3 on; it is not verified."""
 
     name: str
     version: str
@@ -50,8 +52,8 @@ class _LogIn:
         self.name: str | None = None  # as the client says, not proved
         self.proved: str | None = None
         self.rounds = 0
-        self.awaits = False  # the answer to a call of the log-in
-        # Another such call came before that answer. No client does so; whom the answers then speak of nobody can say.
+        self.awaits = False  # the response to a call of the log-in
+        # Another such request came before that response. No client does so; which user was accepted is then unknown.
         self.is_tangled = False
 
 
@@ -78,7 +80,7 @@ class Principals(Interceptor[_Awaited]):
     def principal_of(self, session: Session) -> str | None:
         """`User:name` as the broker has accepted it; None when it cannot be told.
 
-        `User:ANONYMOUS` is a proof only together with an answer that the broker gives to nobody whom it does not know.
+        `User:ANONYMOUS` is a proof only together with a response that the broker gives only to authenticated clients.
         """
         log_in = self._log_ins.get(session.number)
         if log_in is None:
@@ -141,13 +143,13 @@ class Principals(Interceptor[_Awaited]):
 
 
 class PrincipalsFeature(Feature):
-    """The watcher as a feature of its own, so that it stands on a connection once, whoever asks it."""
+    """Installs `Principals` once per worker, for all features that use it."""
 
     def __init__(self, principals: Principals) -> None:
         self.interceptors = (principals,)
 
 
-# Reading, of bytes that anybody may have sent: None for whatever does not fit.
+# Parsing of bytes that any client may have sent: None for what does not fit.
 
 
 def _mechanism(body: Buffer) -> str:

@@ -1,8 +1,8 @@
 """From the client to the broker: requests are counted, passed, or opened for the interceptors.
 
-Follow `on_bytes`: it walks the headers in the received bytes, and everything that nobody opens goes on in one send.
-While an opened request is held or answered by ourselves, the requests behind it wait, as they would in a broker,
-which handles one request of a connection at a time.
+Start reading at `on_bytes`: it walks the headers in the received bytes and sends on, in one send, all requests that no
+interceptor opens. While an opened request is held or answered by an interceptor, the requests behind it wait, as in a
+broker, which handles one request of a connection at a time.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from headgate.proxy.chain import (
     MOST_PENDING,
     Contexts,
     Opened,
-    Private,
+    OwnRequest,
     Purpose,
     RequestChain,
     Watched,
@@ -59,19 +59,21 @@ class RequestStream:
         self._needed = 0  # bytes of it that are still to come
         self._keep = 0  # how much of it is kept
         self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
-        self._injected: list[tuple[Route, bytes, Private]] = []  # our own calls that wait for a boundary
+        self._injected: list[
+            tuple[Route, bytes, OwnRequest]
+        ] = []  # of the gateway, waiting until the client is between two requests
         self._last_key = _API_VERSIONS
-        self.blocked = False  # a request is held, or we are answering it
-        self.most_pending = MOST_PENDING  # the next request waits while there are so many
+        self.blocked = False  # a request is held, or an interceptor answers it
+        self.most_pending = MOST_PENDING  # the next request waits while this many are pending
 
     @property
     def between_requests(self) -> bool:
-        """True when no request is partly through: the place where calls of our own may stand."""
+        """True when no request is partly sent, so that a request of the gateway may be sent."""
         return not self._passing and self._gathered is None and not self.blocked
 
     @property
     def unfinished_calls(self) -> int:
-        """Of the pending calls, those whose request is only partly here, so that no answer can be on its way."""
+        """How many pending requests have not been received whole, so that no response can be under way."""
         return int(self._passing > 0 and self._passing_is_pending)
 
     # The link's owner.
@@ -89,7 +91,7 @@ class RequestStream:
             return size
         if self._injected:
             self._flush_injected()
-        if not connection.is_calm or connection.upstream.backlog:
+        if not connection.is_flowing or connection.upstream.backlog:
             connection.regulate()
         return used
 
@@ -164,7 +166,7 @@ class RequestStream:
                     self._open(route, bytes(view[end - length - 4 : end]))
                 if connection.closed is not None:
                     return size
-                table = connection.table  # an ApiVersions answer that we gave ourselves may have changed it
+                table = connection.table  # an ApiVersions response may have changed it
                 continue
             if len(pending) >= MOST_PENDING:
                 self._wait_for_answers(MOST_PENDING)
@@ -186,7 +188,7 @@ class RequestStream:
                     connection.chain_meter.failed(route.watchers[0], "fast path of a request", failure)
             if purpose is None and route.watchers:
                 if pos + frames.REQUEST_START.size + client_id_size > size < end:
-                    break  # who it is has not come yet
+                    break  # the client id has not been received whole
                 watchers = self._watch(route, view[pos : min(end, size)], is_answered=is_answered)
                 purpose = Watched(watchers) if watchers else None
             if is_answered:
@@ -206,7 +208,7 @@ class RequestStream:
         """Leave the next request with the link until fewer calls are pending."""
         self.most_pending = most
         self._connection.client.hold_input()
-        self._connection.is_calm = False
+        self._connection.is_flowing = False
 
     def _gather(self, view: memoryview, size: int) -> int:
         """Add to the request that is being gathered; the result is where the next one begins."""
@@ -222,7 +224,7 @@ class RequestStream:
         return taken
 
     def _watch(self, route: Route, frame: Buffer, *, is_answered: bool) -> Contexts:
-        """Who wants to see the bytes of this call's answer; `frame` is as much of the request as is here."""
+        """The interceptors that watch the response; `frame` is the part of the request that has been received."""
         length, _, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(frame, 0)
         client_id_at = frames.REQUEST_START.size
         body_at = frames.plain_body(frame, 0, len(frame), client_id_size, flexible=route.flexible_request)
@@ -268,13 +270,13 @@ class RequestStream:
             self._forward(chain, opened)
             return
         self.blocked = True
-        connection.is_calm = False
+        connection.is_flowing = False
         connection.client.hold_input()
         awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
         connection.spawn(self._decide(chain, hold, opened), awaited)
 
     async def _decide(self, chain: RequestChain, hold: Hold[Any] | None, opened: "_OpenedRequest") -> None:
-        """See a request through that did not pass at once, then go on with those behind it."""
+        """Finish a held or answered request, then continue with the requests behind it."""
         connection = self._connection
         while hold is not None:
             await chain.wait(hold)
@@ -291,17 +293,17 @@ class RequestStream:
         if body is None:
             self._forward(chain, opened)
         elif _is_answered(opened.route, opened.frame):
-            connection.responses.answer(opened.route, opened.header.correlation_id, body, chain.contexts)
+            connection.responses.respond(opened.route, opened.header.correlation_id, body, chain.contexts)
         self.blocked = False
         connection.request_decided()
 
     def _forward(self, chain: RequestChain, opened: "_OpenedRequest") -> None:
-        """Send an opened request on: as it came when nothing changed, else put together again."""
+        """Send an opened request to the broker: unchanged, or rebuilt from what the interceptors returned."""
         connection = self._connection
         request, header = chain.request, opened.header
         route, frame = opened.route, opened.frame
         if request.is_truncated:
-            connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name}, which nobody answers")
+            connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name}, which no interceptor answers")
             return
         if not connection.carries(request.api_key, request.api_version):
             text = f"{route.name} version {request.api_version}, which only an interceptor has"
@@ -327,15 +329,15 @@ class RequestStream:
             connection.pending.append((route, header.correlation_id, purpose))
         connection.upstream.write(frame)
 
-    # Calls of our own.
+    # Requests of the gateway itself.
 
-    def inject(self, route: Route, frame: bytes, private: Private) -> None:
-        """Send a call of ours as soon as the connection is between two requests and not authenticating."""
+    def inject(self, route: Route, frame: bytes, private: OwnRequest) -> None:
+        """Send a request of the gateway as soon as the client is between two requests and not authenticating."""
         self._injected.append((route, frame, private))
         self._flush_injected()
 
     def abandon(self, reason: ClusterError) -> None:
-        """The upstream has ended: calls that were still waiting for their turn fail."""
+        """Fail the injected requests that were not sent before the upstream connection ended."""
         for _, _, private in self._injected:
             if not private.body.done():
                 private.body.set_exception(reason)
@@ -364,7 +366,7 @@ class _OpenedRequest:
 
 
 def _is_answered(route: Route, frame: bytes) -> bool:
-    """False for Produce with acks=0, the one call that has no answer."""
+    """False for Produce with acks=0, the one request that has no response."""
     if route.api_key != _PRODUCE:
         return True
     acks = frames.produce_acks(frame, 0, len(frame), flexible=route.flexible_request)

@@ -1,8 +1,8 @@
-"""From the broker to the client: each answer belongs to the oldest pending call, and passes, is walked, or opened.
+"""From the broker to the client: each response belongs to the oldest pending call, and passes, is walked, or opened.
 
-Follow `on_bytes`. Large answers are cut through: what has been walked goes on at once, and only the tail, where
-broker addresses may stand, is held back. Answers for interceptors are gathered whole. Everything reaches the client
-in the order of its requests: while an answer is held, what comes after it waits in `Behind`.
+Start reading at `on_bytes`. Large responses are cut through: what has been walked goes on at once, and only the tail,
+where broker addresses may stand, is held back. Responses for interceptors are gathered whole. Everything reaches the
+client in the order of its requests: while a response is held, what comes after it waits in `HeldOutput`.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
-from headgate.proxy.chain import Contexts, Local, Opened, Private, Purpose, ResponseChain, Watched
+from headgate.proxy.chain import Contexts, Opened, OwnRequest, OwnResponse, Purpose, ResponseChain, Watched
 from headgate.proxy.interceptor import CloseCause, FastPath, Hold, ResponseFrame
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headgate.proxy.connection import Connection
 
 _SIZE = Struct(">i")
-_SMALL_ANSWER: Final = 64 * 1024  # a split answer up to here is gathered: then a new address may have another length
+_SMALL_ANSWER: Final = 64 * 1024  # a split response up to here is gathered: then a new address may have another length
 _LARGEST_TAIL: Final = 1024 * 1024
-_LARGEST_BEHIND: Final = 1024 * 1024  # then the broker is not read until the held answer is decided
-_HELD_ANSWER: Final = 1024  # what holding an answer costs beside its body
+_LARGEST_BEHIND: Final = 1024 * 1024  # then the broker is not read until the held response is decided
+_HELD_ANSWER: Final = 1024  # what holding a response costs beside its body
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Behind:
-    """A held answer and the output that waits behind it."""
+class HeldOutput:
+    """A held response and the output that waits behind it."""
 
     pieces: deque[bytes | Slot] = field(default_factory=deque)
     size: int = 0
@@ -61,28 +61,28 @@ class ResponseStream:
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
-        self._route: Route | None = None  # of the answer that is partly through
+        self._route: Route | None = None  # of the response that is partly through
         self._purpose: Purpose = None
-        self._passing = 0  # bytes still to come of an answer that passes
-        self._gathered: bytearray | None = None  # an answer that is opened, as far as it is here, and room for more
+        self._passing = 0  # bytes still to come of a response that passes
+        self._gathered: bytearray | None = None  # a response that is opened, as far as it is here, and room for more
         self._needed = 0
         self._walker: Walker | None = None
         self._tail: bytearray | None = None
-        self._behind: Behind | None = None
+        self._behind: HeldOutput | None = None
 
     @property
     def is_quiet(self) -> bool:
-        """No answer is partly through, and none is held."""
+        """No response is partly through, and none is held."""
         return self._is_between_answers() and self.is_released
 
     @property
     def is_released(self) -> bool:
-        """No answer is held."""
+        """No response is held."""
         return self._behind is None
 
     @property
     def is_crowded(self) -> bool:
-        """So much waits behind a held answer that no more should come."""
+        """So much waits behind a held response that no more should come."""
         return self._behind is not None and self._behind.size > _LARGEST_BEHIND
 
     def _is_between_answers(self) -> bool:
@@ -101,7 +101,7 @@ class ResponseStream:
         except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
             connection.close_on_bug(failure)
             return size
-        if not connection.is_calm or connection.client.backlog:
+        if not connection.is_flowing or connection.client.backlog:
             connection.regulate()
         return used
 
@@ -112,7 +112,7 @@ class ResponseStream:
         self._connection.close_when_flushed(CloseCause.UPSTREAM_RESET, detail=str(error))
 
     def on_unwritable(self, error: OSError) -> None:
-        """What the broker had said is still to be read: its end comes behind it."""
+        """Keep reading: what the broker sent before is still to be read, then `on_end` or `on_error` comes."""
 
     def on_drained(self) -> None:
         self._connection.drained()
@@ -136,23 +136,23 @@ class ResponseStream:
         elif self._gathered is not None:
             self._gather(self._gathered)
         while True:
-            if pending and type(pending[0][2]) is Local and self._is_between_answers():
+            if pending and type(pending[0][2]) is OwnResponse and self._is_between_answers():
                 self._emit(view[begin:pos])
                 begin = pos
-                self._answer_local()
+                self._respond_local()
             if size - pos < frames.RESPONSE_START.size:
                 break
             length, correlation_id = frames.RESPONSE_START.unpack_from(view, pos)
             if not pending:
-                raise WireError("the broker sent an answer that nobody waits for")
+                raise WireError("the broker sent a response without a request")
             route, expected, purpose = pending[0]
             if correlation_id != expected or route is None:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
             if length < frames.SMALLEST_RESPONSE:
                 raise WireError(f"an answer of {length} bytes")
             pending.popleft()
-            if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
-                connection.prove()
+            if not connection.is_authenticated and route.api_key not in HANDSHAKE_KEYS:
+                connection.mark_authenticated()
             end = pos + 4 + length
             if purpose is not None and isinstance(purpose, FastPath):
                 try:
@@ -195,7 +195,7 @@ class ResponseStream:
         return pos
 
     def _walk_on(self, walker: Walker, view: memoryview, size: int) -> int:
-        """Go on with a large answer; the result is how many bytes were used."""
+        """Go on with a large response; the result is how many bytes were used."""
         if self._tail is None:
             end = min(size, walker.left)
             at = walker.feed(view, 0, end)
@@ -228,7 +228,7 @@ class ResponseStream:
         return at + taken
 
     def _splice(self, frame: memoryview) -> bytes | None:
-        """A whole answer with the addresses in its tail replaced; None when there are none."""
+        """A whole response with the addresses in its tail replaced; None when there are none."""
         route = self._route
         assert route is not None
         assert route.tail_program is not None
@@ -244,7 +244,7 @@ class ResponseStream:
         return frames.frame(frame[4:at], changed)
 
     def _show(self, piece: memoryview) -> None:
-        """Let the watchers of this answer see a piece of it."""
+        """Let the watchers of this response see a piece of it."""
         if type(self._purpose) is Watched or type(self._purpose) is Opened:
             for interceptor, context in self._purpose.watchers:
                 try:
@@ -252,7 +252,7 @@ class ResponseStream:
                 except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
                     self._connection.chain_meter.failed(interceptor, "on_chunk", failure)
 
-    # Gathered answers.
+    # Gathered responses.
 
     def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
         assert self._route is not None
@@ -274,7 +274,7 @@ class ResponseStream:
         self._connection.upstream.fill(memoryview(self._gathered)[size:])
 
     def _gather(self, gathered: bytearray) -> None:
-        """What there was room for has come."""
+        """The room of `_gather_behind` is full."""
         if len(gathered) < self._needed:
             self._gather_behind(gathered)
         else:
@@ -282,11 +282,11 @@ class ResponseStream:
             self._gathered_whole(memoryview(gathered))
 
     def _gathered_whole(self, frame: memoryview) -> None:
-        """All of an answer is here; the bytes of a large one stay, and are not copied again unless it is changed."""
+        """All of a response is here; the bytes of a large one stay, and are not copied again unless it is changed."""
         route = self._route
         purpose = self._purpose
         assert route is not None
-        if isinstance(purpose, Private):
+        if isinstance(purpose, OwnRequest):
             if not purpose.body.done():
                 content = frame[4:]
                 purpose.body.set_result(
@@ -312,27 +312,27 @@ class ResponseStream:
                 self._emit(frame)
         self._finish()
 
-    def answer(self, route: Route, correlation_id: int, body: bytes, contexts: Contexts) -> None:
-        """An answer of our own, behind those that are still to come from the broker."""
+    def respond(self, route: Route, correlation_id: int, body: bytes, contexts: Contexts) -> None:
+        """Send a response of an interceptor, behind those that the broker still owes."""
         pending = self._connection.pending
         idle = not pending and self._is_between_answers()
         head = frames.response_header(_SIZE.pack(correlation_id), flexible=route.flexible_response)
-        pending.append((None, correlation_id, Local(route, head, body, contexts)))
+        pending.append((None, correlation_id, OwnResponse(route, head, body, contexts)))
         if idle:
-            self._answer_local()
+            self._respond_local()
 
-    def _answer_local(self) -> None:
+    def _respond_local(self) -> None:
         pending = self._connection.pending
-        while pending and isinstance(local := pending[0][2], Local):
+        while pending and isinstance(local := pending[0][2], OwnResponse):
             pending.popleft()
             self._open(local.route, local.head, local.body, local.contexts)
 
     def _open(
         self, route: Route, head: bytes, body: Buffer, contexts: Contexts, as_it_came: Buffer | None = None
     ) -> None:
-        """Ask the interceptors about an answer; `head` is the header that the client gets.
+        """Ask the interceptors about a response; `head` is the header that the client gets.
 
-        `as_it_came` is the whole frame, if the client may have it should nobody change the body.
+        `as_it_came` is the whole frame, if the client may have it unless an interceptor changes the body.
         """
         response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
         chain = ResponseChain(contexts, response, self._connection.chain_meter)
@@ -344,8 +344,8 @@ class ResponseStream:
             return
         slot = Slot(_HELD_ANSWER + len(body))
         if self._behind is None:
-            self._behind = Behind()
-            self._connection.is_calm = False
+            self._behind = HeldOutput()
+            self._connection.is_flowing = False
         self._behind.pieces.append(slot)
         self._behind.size += slot.size
         self._connection.spawn(self._decide(chain, hold, slot, head), hold.outcome)
@@ -358,8 +358,8 @@ class ResponseStream:
         self._release()
 
     def abandon(self, reason: ClusterError) -> None:
-        """The upstream has ended: a call of ours whose answer was partly here fails."""
-        if isinstance(self._purpose, Private) and not self._purpose.body.done():
+        """Fail a request of the gateway whose response was received only in part."""
+        if isinstance(self._purpose, OwnRequest) and not self._purpose.body.done():
             self._purpose.body.set_exception(reason)
 
     # Output, in order.
@@ -394,7 +394,7 @@ class ResponseStream:
         self._connection.regulate()
 
     def _finish(self) -> None:
-        """An answer is through: an empty piece tells its watchers."""
+        """The response has passed whole; an empty piece tells its watchers so."""
         if self._purpose is not None:
             self._show(memoryview(b""))
             self._purpose = None

@@ -1,8 +1,9 @@
-"""May this client do that? The broker is asked, on the client's own connection, by calls that change nothing.
+"""Asks the broker, on the client's own connection, whether the client has a right; the requests change nothing.
 
 When Headgate answers a call itself, the right that the broker would have checked must be checked all the same. Each
 right has a probe whose answer is GROUP_AUTHORIZATION_FAILED (30) exactly when it is missing, also for groups that do
-not exist; any other code is yes, for the right is checked first. A probe that gets no answer proves nothing: it is no.
+not exist; any other code is yes, for the right is checked first. A probe that gets no response proves nothing: it is
+no.
 
 Verdicts are kept for a few seconds for each connection: behind a long poll a probe waits for it. Rights on topics are
 asked for rarely, and each time.
@@ -29,9 +30,9 @@ COORDINATOR_ERRORS: Final = frozenset(
 )
 _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 64  # for each connection
-_LONGEST_NAME: Final = 1024  # longer ones are nobody's, and are asked about each time
+_LONGEST_NAME: Final = 1024  # verdicts on longer names are not kept
 _METADATA_VERSION: Final = ApiVersion(13)
-_WRITE: Final = 1 << 4  # of authorized operations; what they are when nothing is told does not have it
+_WRITE: Final = 1 << 4  # of the authorized operations; the value for "unknown" lacks it
 
 
 class GroupRight(Enum):

@@ -1,4 +1,4 @@
-"""Which calls the gateway carries to a certain broker, and how each is treated on its way.
+"""Which requests the gateway carries to a certain broker, and how each is treated.
 
 A `Route` is one (api key, version): passed as it is, walked for its tail, or opened for interceptors. A table of them
 is made once for each set of versions that brokers announce, so that a call that a broker does not have, which it
@@ -90,7 +90,7 @@ class Routes:
         self._tables: dict[tuple[tuple[int, tuple[int, int]], ...], RouteTable] = {}
 
     def announce(self, broker: Versions) -> dict[int, tuple[int, int]]:
-        """What a client is told: the versions that the broker has and we carry, and those that we add ourselves."""
+        """The versions that clients may use: the broker's that the gateway carries, and those of interceptors."""
         announced: dict[int, tuple[int, int]] = {}
         for key, (lowest, highest) in broker.items():
             api = APIS.get(key)
@@ -102,7 +102,7 @@ class Routes:
             if low <= high:
                 announced[key] = (low, high)
         if announced.pop(ApiKey.SASL_HANDSHAKE, (0, 0))[1]:
-            announced[ApiKey.SASL_HANDSHAKE] = (1, 1)  # behind version 0 come tokens without headers
+            announced[ApiKey.SASL_HANDSHAKE] = (1, 1)  # version 0 is followed by tokens without headers
         for interceptor in self.interceptors:
             for key, (low, high) in interceptor.added_versions(broker).items():
                 if key not in self.denied:

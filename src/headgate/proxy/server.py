@@ -29,7 +29,7 @@ from headgate.proxy.status import StatusPages
 log = structlog.get_logger()
 
 _ACCEPTS_A_WAKE_UP = 64
-_ABANDONED_SECONDS = 5.0  # so long the broker may take nothing of what a client left behind
+_ABANDONED_SECONDS = 5.0  # how long the broker may take no bytes of a client that has disconnected
 
 
 class Gateway:
@@ -55,10 +55,10 @@ class Gateway:
         self._page = MetricsPage((*families, *(family for feature in features for family in feature.families)))
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
-        # Ours come first: they see requests as clients sent them, and answers as clients will get them.
-        ours = (versions, AddressInterceptor(self.addresses))
-        theirs = [one for feature in features for one in feature.interceptors]
-        self.routes = Routes((*ours, *interceptors, *theirs), denied=config.gateway.deny_api_keys)
+        # The proxy's own come first: they see requests as clients sent them, and responses as clients will get them.
+        own = (versions, AddressInterceptor(self.addresses))
+        of_features = [one for feature in features for one in feature.interceptors]
+        self.routes = Routes((*own, *interceptors, *of_features), denied=config.gateway.deny_api_keys)
         versions.attach(self.routes)
         self._ends = EndpointFactory(config, self.loop)
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
@@ -126,7 +126,7 @@ class Gateway:
         self.loop.add_reader(listener.fileno(), self._accept, node, listener)
 
     def _open_node(self, node: NodeId) -> bool:
-        """A node that is not in `gateway.nodes` has appeared: give it a port; False when it cannot have one."""
+        """Open a port for a node outside `gateway.nodes`; False when it cannot have one."""
         if self._draining or self._ports is None:
             return False
         known_problem = self._ports.unreachable.get(node)
@@ -175,7 +175,7 @@ class Gateway:
 
     def _admit(self, node: NodeId | None, client: socket.socket, peer: str) -> None:
         self.metrics.accepted += 1
-        # Behind a balancer the peer is the balancer: who the client is, and so its own cap, is known on arrival.
+        # HeldOutput a load balancer the peer is the balancer: the client's address, and its limit, are known later.
         host = UNKNOWN_HOST if self.config.gateway.proxy_protocol else peer
         if self._caps.admit(host):
             self._spawn(self._connect(node, client, peer, host))
@@ -184,7 +184,7 @@ class Gateway:
             client.close()
 
     async def _connect(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
-        """See a client in and give it its upstream; without one it is closed, and tries again."""
+        """Do the client's handshakes and dial its broker; without one the client is closed, and retries."""
         cause: CloseCause | None = CloseCause.INTERNAL
         upstream = None
         try:

@@ -106,7 +106,7 @@ class Supervisor:
     def problems(self) -> Mapping[str, str]:
         """Why a client that comes now may not be served: workers that are missing, and what those say that serve.
 
-        A worker that is being replaced, or starts beside the one that it will replace, keeps nobody waiting.
+        A worker that is being replaced, or starts beside the one that it will replace, is no problem.
         """
         if self._stopping:
             return {"gateway": "is draining"}
@@ -185,12 +185,12 @@ class Supervisor:
         return staying
 
     async def _start(self, index: int) -> _Worker:
-        ours, theirs = socket.socketpair()
+        own, inherited = socket.socketpair()
         try:
-            reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_REPORT)
+            reader, writer = await asyncio.open_connection(sock=own, limit=_LARGEST_REPORT)
         except BaseException:
-            ours.close()
-            theirs.close()
+            own.close()
+            inherited.close()
             raise
         # From here on nothing is awaited but the process itself: a worker that is there is listened to.
         row = self._free_rows.pop()
@@ -205,20 +205,20 @@ class Supervisor:
             caps_row=row,
             listeners=listeners,
             caps=self._caps_fd,
-            reports=theirs.fileno(),
+            reports=inherited.fileno(),
         )
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
-                pass_fds=(*listeners.values(), self._caps_fd, theirs.fileno()),
+                pass_fds=(*listeners.values(), self._caps_fd, inherited.fileno()),
             )
         except BaseException:
             writer.close()
             self._free_rows.add(row)
             raise
         finally:
-            theirs.close()
+            inherited.close()
         worker = _Worker(index, row, process, self._loop.time())
         self._workers.add(worker)
         assert process.stdin is not None

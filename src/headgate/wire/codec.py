@@ -1,8 +1,7 @@
 """Bytes to frozen messages and back.
 
-`decode` and `encode` look their function up by (class, version); it is generated and compiled on first use. One rule:
-whatever a peer sends, the only exception that leaves here is `WireError`, and its text names the message, the
-version and the field.
+`decode` and `encode` look their function up by (class, version); it is generated and compiled on first use.
+Invariant: whatever a peer sends, only `WireError` is raised, and its text names message, version and field.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """The four compressions of record batches, in the forms that Kafka's Java classes read and write.
 
-One rule: a batch cannot make us allocate more than `max_bytes`, whatever its sizes say. zlib is given the limit,
-snappy's blocks announce their sizes beforehand, and LZ4 and zstd fill a buffer that we made, which grows to the limit
-and no further.
+Invariant: a batch cannot make the gateway allocate more than `max_bytes`, whatever its sizes say. zlib is given the
+limit, snappy's blocks announce their sizes beforehand, and LZ4 and zstd fill a buffer that we made, which grows to the
+limit and no further.
 """
 
 import struct
@@ -124,7 +124,7 @@ def _lz4_frame(data: bytes) -> bytes:
 
 
 def _fill(unpack_into: Callable[[bytes, bytearray], int], data: bytes, max_bytes: int) -> bytes:
-    """Unpack into a buffer of ours; one that is too small is an error like any other, so try a larger one."""
+    """Unpack into a buffer; a too small one is an error like any other, so larger ones are tried."""
     size = min(max_bytes, max(4096, len(data) * FIRST_GUESS))
     while True:
         buffer = bytearray(size)

@@ -1,7 +1,7 @@
 """Where the parts of a frame stand: sizes, request headers, answer headers.
 
 A frame is an int32 size and that many bytes. A request begins with key, version, correlation id and client id, and
-from header version 2 on a tag section; an answer with the correlation id and, from header version 1 on, a tag section.
+from header version 2 on a tag section; a response with the correlation id and, from header version 1 on, a tag section.
 """
 
 from dataclasses import dataclass
@@ -80,19 +80,19 @@ def frame(*parts: Buffer) -> bytes:
 
 
 def response_header(correlation_id: bytes, *, flexible: bool) -> bytes:
-    """The header of an answer of our own."""
+    """The header of a response of our own."""
     return correlation_id + b"\x00" if flexible else correlation_id
 
 
 def response_body(content: Buffer, *, flexible: bool) -> int:
-    """Where the body of an answer begins, counted from its correlation id."""
+    """Where the body of a response begins, counted from its correlation id."""
     return skip_tags(content, 4, len(content), most=MOST_HEADER_TAGS) if flexible else 4
 
 
 def produce_acks(view: Buffer, pos: int, end: int, *, flexible: bool) -> int | None:
     """Acks of the Produce request whose frame begins at `pos`; None when its bytes are not there yet.
 
-    A request with acks=0 has no answer, so that everything behind it would be matched wrongly.
+    A request with acks=0 has no response, so that everything behind it would be matched wrongly.
     """
     begin = pos
     try:

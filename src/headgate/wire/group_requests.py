@@ -1,6 +1,6 @@
 """The first fields of a few calls, read without the rest: who it is about, before anything is decoded.
 
-One rule: as `primitives`, never trust a length; every failure is a `WireError`.
+Invariant: as `primitives`, never trust a length; every failure is a `WireError`.
 """
 
 from struct import Struct
@@ -78,7 +78,7 @@ def idle_heartbeat(body: bytes) -> IdleHeartbeat | None:
 
 
 def _behind_offsets(body: bytes, at: int) -> int:
-    """Behind the array of TaskOffset at this position; -1 when that takes a closer look."""
+    """HeldOutput the array of TaskOffset at this position; -1 when that takes a closer look."""
     if at < 0 or body[at] > _SHORT:
         return -1
     count = body[at] - 1
@@ -93,7 +93,7 @@ def _behind_offsets(body: bytes, at: int) -> int:
 
 
 class IdleHeartbeatResponse(NamedTuple):
-    """The answer of version 0 to such a heartbeat: where the lag stands, and where version 1 has its question."""
+    """The response of version 0 to such a heartbeat: where the lag stands, and where version 1 has its question."""
 
     error_code: int
     lag_at: int
@@ -101,7 +101,7 @@ class IdleHeartbeatResponse(NamedTuple):
 
 
 def idle_heartbeat_response(body: bytes) -> IdleHeartbeatResponse | None:
-    """The answer, if it has no text, no status and no tasks, as nearly every one; None for every other."""
+    """The response, if it has no text, no status and no tasks, as nearly every one; None for every other."""
     try:
         member_size = body[7]
         at = 7 + member_size

@@ -1,6 +1,6 @@
 """The few integers that frame walkers read by hand: varints and tag sections.
 
-One rule: never trust a length. Every function raises `WireError` instead of reading past the end, and a loop over
+Invariant: never trust a length. Every function raises `WireError` instead of reading past the end, and a loop over
 a count on the wire ends no later than the bytes do.
 """
 

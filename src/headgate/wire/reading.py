@@ -1,6 +1,6 @@
 """Readers: for one message in one version, a function from bytes to the frozen message.
 
-One rule: no byte is trusted. A length is compared with the bytes that remain before anything is made from it, an
+Invariant: no byte is trusted. A length is compared with the bytes that remain before anything is made from it, an
 array's count times the least size of its elements must fit them too, and a tag section consumes at least two bytes
 a turn, so its count cannot loop for nothing. What runs off the end raises `IndexError` or `struct.error`, which
 `codec` turns into a `WireError` with the field's path.

@@ -1,8 +1,8 @@
 """Record batches (magic 2): read lazily, written whole.
 
 A record set is walked by batch headers alone; a batch is decompressed when its records are asked for, and then each
-record is made when it is reached. One rule: what a batch says of itself (sizes, counts, offsets) is checked against the
-bytes that it has, and decompression is bounded by the caller's `max_bytes`. Offsets and timestamps in a batch are
+record is made when it is reached. Invariant: what a batch says of itself (sizes, counts, offsets) is checked against
+the bytes that it has, and decompression is bounded by the caller's `max_bytes`. Offsets and timestamps in a batch are
 deltas to its first record; here they are whole.
 
     batch   base offset i64, length i32, leader epoch i32, magic i8, crc32c u32, attributes i16, last offset delta i32,

@@ -1,7 +1,7 @@
 """ShareFetch and ShareAcknowledge, read as far as an onlooker needs: who, what is acknowledged, what was acquired.
 
-Records are never read or copied: an answer is walked over its lengths, and taking acquired ranges out is a splice.
-One rule: as `primitives`, never trust a length; every failure is a `WireError`, and nothing is made for a count before
+Records are never read or copied: a response is walked over its lengths, and taking acquired ranges out is a splice.
+Invariant: as `primitives`, never trust a length; every failure is a `WireError`, and nothing is made for a count before
 the bytes for it are known to be there.
 """
 
@@ -119,7 +119,7 @@ def without_bytes(body: Buffer, request: ShareRequest) -> bytes:
 
 
 def read_fetch_response(body: Buffer, version: int) -> ShareFetchSummary:
-    """The answer to a ShareFetch of version 1 or 2."""
+    """The response to a ShareFetch of version 1 or 2."""
     reader = _Cursor(body)
     reader.skip(4)  # ThrottleTimeMs
     (error_code,) = reader.unpack(_I16)
@@ -155,7 +155,7 @@ def _fetched(reader: "_Cursor", topic_id: bytes) -> Fetched:
 
 
 def stripped(body: Buffer, kept: Mapping[int, Sequence[Acquired]], answer: ShareFetchSummary) -> bytes:
-    """The answer with other acquired ranges; `kept` has them by the index of their partition in the answer.
+    """The response with other acquired ranges; `kept` has them by the index of their partition in the response.
 
     A partition that keeps none has no records either: the client is not to see what it does not hold.
     """
@@ -175,7 +175,7 @@ def stripped(body: Buffer, kept: Mapping[int, Sequence[Acquired]], answer: Share
 
 
 def read_acknowledge_response(body: Buffer, version: int) -> ShareAcknowledgeSummary:
-    """The answer to a ShareAcknowledge of version 1 or 2."""
+    """The response to a ShareAcknowledge of version 1 or 2."""
     reader = _Cursor(body)
     reader.skip(4)  # ThrottleTimeMs
     (error_code,) = reader.unpack(_I16)

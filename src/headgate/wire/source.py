@@ -1,6 +1,6 @@
 """Generated Python: the lines of one function, the objects that they name, and which field each line belongs to.
 
-One rule: source is made of our own table entries only (attribute names, numbers), never of anything that came from
+Invariant: source is made of our own table entries only (attribute names, numbers), never of anything that came from
 the wire. The field of a line is what an error's text needs, and keeping it here costs the generated code nothing:
 the line number in a traceback leads back to the path.
 """

@@ -1,11 +1,11 @@
-"""Broker addresses, replaced inside an answer without decoding the rest of it.
+"""Broker addresses, replaced inside a response without decoding the rest of it.
 
-Each function takes the bytes of one answer and a `Lookup` that gives the new address of a node, and returns the
+Each function takes the bytes of one response and a `Lookup` that gives the new address of a node, and returns the
 answer with only host and port of the brokers changed: every other byte, unknown tagged fields too, stays.
 The layouts are Metadata, FindCoordinator (both shapes), DescribeCluster, and the NodeEndpoints of KIP-951.
 
-One rule: what cannot be walked raises `WireError`; an answer never leaves with an address that was not looked at.
-Nodes and tagged fields of one answer are counted: a broker that announces millions must not keep the event loop.
+Invariant: what cannot be walked raises `WireError`; a response never leaves with an address that was not looked at.
+Nodes and tagged fields of one response are counted: a broker that announces millions must not keep the event loop.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ _I32 = Struct(">i").unpack_from
 _NODE_ENDPOINTS: Final = 0  # tag of Produce v10+ and Fetch v16+
 _PADDING_TAG: Final = 10_000  # Kafka's own tags go to 3; see KIP-482 on unknown tags
 _PADDING_TAG_SHORT: Final = 127  # the largest tag number of one byte, as short as that of NodeEndpoints
-MOST_PARTS: Final = 30_000  # nodes and their tagged fields in one answer; a client may ask for as many coordinators
-MOST_LAST_FIELDS: Final = 1000  # of the tag section that ends an answer
+MOST_PARTS: Final = 30_000  # nodes and their tagged fields in one response; a client may ask for as many coordinators
+MOST_LAST_FIELDS: Final = 1000  # of the tag section that ends a response
 
 
 class EncodedAddress(NamedTuple):
@@ -42,13 +42,13 @@ Lookup = Callable[[NodeId], EncodedAddress]
 
 
 class TailSplice(Protocol):
-    """Replaces the addresses in the tail of an answer; with `keep_length` the result is as long as the tail."""
+    """Replaces the addresses in the tail of a response; with `keep_length` the result is as long as the tail."""
 
     def __call__(self, tail: Buffer, lookup: Lookup, *, keep_length: bool) -> bytes: ...
 
 
 class _Splicer:
-    """A cursor over an answer: what is skipped is copied, what is replaced is not."""
+    """A cursor over a response: what is skipped is copied, what is replaced is not."""
 
     def __init__(self, buf: Buffer, *, flexible: bool, lookup: Lookup) -> None:
         self.buf = buf
@@ -124,7 +124,7 @@ class _Splicer:
 
 
 def metadata(body: Buffer, version: int, lookup: Lookup) -> bytes:
-    """A Metadata answer's body, 0 to 13: only its brokers are walked."""
+    """A Metadata response's body, 0 to 13: only its brokers are walked."""
     at = _Splicer(body, flexible=version >= 9, lookup=lookup)
     if version >= 3:
         at.skip(4)  # ThrottleTimeMs
@@ -137,7 +137,7 @@ def metadata(body: Buffer, version: int, lookup: Lookup) -> bytes:
 
 
 def find_coordinator(body: Buffer, version: int, lookup: Lookup) -> bytes:
-    """A FindCoordinator answer's body: one coordinator up to version 3, an array of them from 4 on."""
+    """A FindCoordinator response's body: one coordinator up to version 3, an array of them from 4 on."""
     at = _Splicer(body, flexible=version >= 3, lookup=lookup)
     if version >= 1:
         at.skip(4)  # ThrottleTimeMs

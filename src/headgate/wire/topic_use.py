@@ -1,11 +1,11 @@
-"""Which topics a Produce, Fetch or ShareFetch used: read from the beginning of the request and from the answer.
+"""Which topics a Produce, Fetch or ShareFetch used: read from the beginning of the request and from the response.
 
-`ResponseUsage` is fed the pieces of an answer while they pass and adds up, by topic, what it says was used: bytes of
+`ResponseUsage` is fed the pieces of a response while they pass and adds up, by topic, what it says was used: bytes of
 records that are no control batches, or partitions that took what was produced. Records are jumped over by their length.
 
-One rule: memory does not depend on the frame. What must be seen at once (a partition's fixed fields, a name, a batch's
-header) is waited for in a few kept bytes; anything longer is jumped over, and what has a form that nobody sends ends
-the walk with a `WireError`. It must never decode a record.
+Invariant: memory does not depend on the frame. What must be seen at once (a partition's fixed fields, a name, a batch's
+header) is waited for in a few kept bytes; anything longer is jumped over, and a layout that no client or broker sends
+ends the walk with a `WireError`. It must never decode a record.
 """
 
 from collections.abc import Generator
@@ -29,8 +29,8 @@ _BATCH_PREFIX: Final = 12  # BaseOffset and BatchLength, which the length does n
 _CONTROL: Final = 0x20
 _LONGEST_NAME: Final = 1024  # of topics; Kafka's have 249 bytes
 _LONGEST_VARINT: Final = 5
-# A walk takes microseconds for each of these, and an answer of nothing else must not keep the event loop.
-_MOST_PARTITIONS: Final = 2000  # then the rest of the answer is not looked at
+# A walk takes microseconds for each of these, and a response of nothing else must not keep the event loop.
+_MOST_PARTITIONS: Final = 2000  # then the rest of the response is not looked at
 _MOST_LISTED: Final = 1000
 _MOST_TAGS: Final = 16
 
@@ -113,7 +113,7 @@ def _count(body: Buffer, at: int, *, flexible: bool) -> tuple[int, int]:
 
 
 class TopicLayout(NamedTuple):
-    """How one version of an answer lies on the wire."""
+    """How one version of a response lies on the wire."""
 
     api_key: int
     flexible: bool
@@ -140,7 +140,7 @@ def topic_layout(api_key: int, version: int) -> TopicLayout:
 
 
 class ResponseUsage:
-    """One answer's walk; `used` is by topic name or id, `topics` how many the answer lists, used or not."""
+    """One response's walk; `used` is by topic name or id, `topics` how many the response lists, used or not."""
 
     __slots__ = ("_buf", "_end", "_form", "_left", "_partitions", "_pos", "_walk", "is_done", "topics", "used")
 

@@ -1,6 +1,6 @@
 """Writers: for one message in one version, a function from the frozen message to its pieces of bytes.
 
-One rule: nothing is lost silently. A value other than the default in a field that the version lacks is an error
+Invariant: nothing is lost silently. A value other than the default in a field that the version lacks is an error
 unless Kafka calls the field ignorable, and so are unknown tags in a version that has no tag section. Tags are written
 in ascending order, known and unknown ones merged; a known one only if it differs from its default, as Kafka does.
 """

@@ -14,17 +14,13 @@ import pytest
 from headgate.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
     IncrementalConfig,
     ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
 )
 from headgate.wire.messages.share import (
     ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
@@ -148,7 +144,7 @@ def _make_users(place: Place) -> None:
 
 def _list_code(place: Place) -> int:
     with place.direct("owner") as client:
-        return client.raw.call(LIST, 1, ListConfigResourcesRequest(), ListConfigResourcesResponse).error_code
+        return client.raw.call(ListConfigResourcesRequest(), 1).error_code
 
 
 def change(
@@ -160,15 +156,13 @@ def change(
     )
     resource = IncrementalAlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
-    [answer] = client.raw.call(INCREMENTAL, 1, request, IncrementalAlterConfigsResponse).responses
+    [answer] = client.raw.call(request, 1).responses
     return answer.error_code, answer.error_message
 
 
 def described(client: StreamsClient, group: str) -> tuple[int, dict[str, str | None]]:
     resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=None)
-    [result] = client.raw.call(
-        DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse
-    ).results
+    [result] = client.raw.call(DescribeConfigsRequest(resources=(resource,)), 4).results
     return result.error_code, {one.name: one.value for one in result.configs}
 
 
@@ -179,7 +173,7 @@ def join(client: StreamsClient, group: str, topic: str) -> ShareGroupHeartbeatRe
     answers: list[ShareGroupHeartbeatResponse] = []
 
     def is_answered() -> bool:
-        answers.append(client.raw.call(HEARTBEAT, 1, request, ShareGroupHeartbeatResponse))
+        answers.append(client.raw.call(request, 1))
         return answers[-1].error_code not in {14, 15, 16}  # a coordinator that is still on its way
 
     until(is_answered)
@@ -260,7 +254,7 @@ def test_ours_are_shown_to_whom_the_broker_shows_its_own(place: Place, user: str
         code, found = described(client, group)
         assert code == described(direct, group)[0] == (0 if user in MAY_SEE_CONFIGS else GROUP_DENIED)
         assert found.get(THRESHOLD) == ("77" if user in MAY_SEE_CONFIGS else None)
-        listing = client.raw.call(LIST, 1, ListConfigResourcesRequest(), ListConfigResourcesResponse)
+        listing = client.raw.call(ListConfigResourcesRequest(), 1)
         assert listing.error_code == (0 if user == "owner" else CLUSTER_DENIED)
         assert (group in {one.resource_name for one in listing.config_resources}) is (user == "owner")
 
@@ -273,8 +267,8 @@ def test_the_state_is_shown_to_whom_the_broker_describes_the_group(place: Place,
         assert change(owner, group, {THRESHOLD: "77"}) == (0, None)
     request = ShareGroupDescribeRequest(group_ids=(group,))
     with place.client(user) as client, place.direct(user) as direct:
-        [found] = client.raw.call(DESCRIBE, 1, request, ShareGroupDescribeResponse).groups
-        [brokers] = direct.raw.call(DESCRIBE, 1, request, ShareGroupDescribeResponse).groups
+        [found] = client.raw.call(request, 1).groups
+        [brokers] = direct.raw.call(request, 1).groups
     assert found.error_code == brokers.error_code
     assert (found.error_code == GROUP_DENIED) is (user not in MAY_DESCRIBE)
     assert (STATUS_TAG in dict(found.unknown_tags)) is (found.error_code == 0)

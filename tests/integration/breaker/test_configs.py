@@ -24,17 +24,15 @@ from headgate.wire.messages.configs import (
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
     DescribeConfigsResult,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalConfig,
     ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
 )
+from headgate.wire.schema import Request
 from tests.support.cluster import Cluster
 from tests.support.gateway_thread import GatewayThread
-from tests.support.messages import REQUESTS
 from tests.support.ports import port_block
 from tests.support.raw_client import RawClient
 from tests.support.share_scene import (
@@ -78,7 +76,7 @@ def raw(scene: ShareScene) -> Iterator[RawClient]:
 
 def alteration(
     key: int, *groups: tuple[str, list[Asked]], validate_only: bool = False, kind: int = GROUP
-) -> IncrementalAlterConfigsRequest | AlterConfigsRequest:
+) -> Request[Any]:
     if key == INCREMENTAL:
         return IncrementalAlterConfigsRequest(
             resources=tuple(
@@ -110,9 +108,7 @@ def alteration(
 def alter(
     client: RawClient, key: int, version: int, *groups: tuple[str, list[Asked]], validate_only: bool = False
 ) -> list[tuple[str, int, str | None]]:
-    answer: Any = client.call(
-        key, version, alteration(key, *groups, validate_only=validate_only), REQUESTS[key].response_class()
-    )
+    answer: Any = client.call(alteration(key, *groups, validate_only=validate_only), version)
     return [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
 
 
@@ -121,7 +117,7 @@ def describe(
 ) -> DescribeConfigsResult:
     resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=names)
     request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=version >= 3)
-    [result] = client.call(DESCRIBE, version, request, DescribeConfigsResponse).results
+    [result] = client.call(request, version).results
     return result
 
 
@@ -144,7 +140,7 @@ def shows(scene: ShareScene, group: str, wanted: Mapping[str, str | None]) -> No
 
 def listed(client: RawClient, *types: int) -> list[str]:
     request = ListConfigResourcesRequest(resource_types=types)
-    found = client.call(LIST, 1, request, ListConfigResourcesResponse).config_resources
+    found = client.call(request, 1).config_resources
     return [one.resource_name for one in found if one.resource_type == GROUP]
 
 

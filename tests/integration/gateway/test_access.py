@@ -22,15 +22,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from headgate.embedded import SecurityProtocol
 from headgate.wire.codec import encode
-from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
+from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceTopic
 from headgate.wire.records import BatchRecord, write_batch
 from tests.integration.gateway.access_calls import CALLS, GuardedCall, Names
 from tests.integration.gateway.exercise import new_topic, until
 from tests.support.cluster import USERS, Cluster
 from tests.support.gateway import GatewayProcess
 from tests.support.oracle import Oracle
-from tests.support.raw_client import METADATA, PRODUCE, RawClient
+from tests.support.raw_client import METADATA, RawClient
 
 SASL_PLAINTEXT = SecurityProtocol.SASL_PLAINTEXT
 WAYS = ("d", "g")  # direct, and through the gateway
@@ -208,7 +208,7 @@ def test_logging_in_does_not_lift_the_cap_and_the_first_answer_behind_it_does(
         assert client.log_in("admin", USERS["admin"]).error_code == 0
         topic = MetadataRequestTopic(name=new_topic(cluster))
         request = MetadataRequest(topics=(topic,), allow_auto_topic_creation=False)
-        assert client.call(METADATA, 12, request, MetadataResponse).topics[0].error_code == 0
+        assert client.call(request, 12).topics[0].error_code == 0
         assert client.ask(METADATA, 12, metadata_of(600 * KIB))
 
 
@@ -218,5 +218,5 @@ def test_a_first_produce_of_any_size_passes_because_it_is_not_stored(cluster: Cl
     data = ProduceTopic(name=topic, partition_data=(ProducePartition(index=0, records=batch),))
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=(data,))
     with RawClient(plain.address(0)) as client:
-        answer = client.call(PRODUCE, 11, request, ProduceResponse)
+        answer = client.call(request, 11)
     assert answer.responses[0].partition_responses[0].error_code == 0

@@ -14,15 +14,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from headgate.base.ids import NodeId
 from headgate.wire.messages.cluster import (
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
-    MetadataResponse,
 )
 from tests.integration.gateway.exercise import assert_whole, new_topic, round_trip, until
 from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, running_gateway
-from tests.support.raw_client import METADATA, RawClient, is_served
+from tests.support.raw_client import RawClient, is_served
 from tests.support.sockets import Watch, listening_ports, watching
 from tests.support.traffic import Traffic, contents
 
@@ -71,7 +69,7 @@ def coordinator_of(gateway: GatewayProcess, group: str) -> int:
     """Its node id, or -1 while there is none."""
     with RawClient(gateway.bootstrap) as client:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
-        [found] = client.call(FIND_COORDINATOR, 4, request, FindCoordinatorResponse).coordinators
+        [found] = client.call(request, 4).coordinators
     assert found.port in {0, gateway.setup.port + 1 + found.node_id, -1}
     return found.node_id
 
@@ -222,5 +220,5 @@ def addresses_told(gateway: GatewayProcess) -> dict[NodeId, str]:
     """What a client learns of the brokers."""
     with RawClient(gateway.bootstrap) as client:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-        answer = client.call(METADATA, 12, request, MetadataResponse)
+        answer = client.call(request, 12)
     return {NodeId(one.node_id): f"{one.host}:{one.port}" for one in answer.brokers}

@@ -15,7 +15,7 @@ import pytest
 
 from headgate.facts.topology import Description
 from headgate.topologies.wire_descriptions import to_wire
-from headgate.wire.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
+from headgate.wire.messages.cluster import FindCoordinatorRequest
 from headgate.wire.messages.streams import TopologyDescription
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster, start_test_cluster
@@ -57,7 +57,7 @@ class Scene:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
         try:
             with RawClient(self.gateway.bootstrap) as client:
-                [found] = client.call(FIND_COORDINATOR, 4, request, FindCoordinatorResponse).coordinators
+                [found] = client.call(request, 4).coordinators
         except LOST:
             return -1  # the broker that the gateway took for any is the one that has just gone
         return found.node_id

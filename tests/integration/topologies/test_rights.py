@@ -36,7 +36,6 @@ from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.messages.groups import (
     JoinGroupProtocol,
     JoinGroupRequest,
-    JoinGroupResponse,
 )
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
@@ -45,7 +44,6 @@ from tests.support.streams_client import (
     AVAILABLE,
     GROUP_DENIED,
     GROUP_ID_NOT_FOUND,
-    JOIN_GROUP,
     MECHANISM,
     NON_EMPTY_GROUP,
     NOT_REQUESTED,
@@ -382,7 +380,7 @@ def test_a_classic_join_deletes_what_is_stored_only_for_those_who_may_read(place
     )
     with place.stored(group, description) as member, place.client(user) as client:
         member.leave()
-        answer = client.raw.call(JOIN_GROUP, 6, request, JoinGroupResponse)
+        answer = client.raw.call(request, 6)
         assert answer.error_code == (79 if allowed else GROUP_DENIED), "79: it is given a member id, and comes again"
         kept = [TopologyDescribed] if not allowed else [TopologyDescribed, TopologyDeleted]
         assert [type(record) for record in place.records(group)] == kept

@@ -76,7 +76,7 @@ class ProduceTopicResponse(Struct):
 
 @struct
 class NodeEndpoint(Struct):
-    """Where a new leader is found (KIP-951): an address in an answer of the data plane."""
+    """Where a new leader is found (KIP-951): an address in a response of the data plane."""
 
     node_id: int = int32("0+")
     host: str = string("0+")
