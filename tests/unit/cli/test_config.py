@@ -80,10 +80,3 @@ def test_a_warning_goes_to_standard_error_and_is_no_problem(tmp_path: Path, caps
     out, err = capsys.readouterr()
     assert json.loads(out) == {"problems": []}
     assert err.startswith(f"{file}: upstream.service_mechanism: warning: ")
-
-
-def test_the_command_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run()
-    assert ended.value.code == 2
-    assert "FILE" in capsys.readouterr().err

@@ -59,12 +59,6 @@ def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     assert cli.main([]) == 130
 
 
-@pytest.mark.parametrize("code", [0, 1, 2])
-def test_a_command_chooses_its_own_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    running(monkeypatch, lambda _: code)
-    assert cli.main([]) == code
-
-
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["serve"], ["serve", "--config"], ["config"], ["--nonsense"]])
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

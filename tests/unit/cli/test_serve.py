@@ -177,21 +177,6 @@ async def test_a_wrong_configuration_is_said_with_its_path_and_nothing_is_starte
     assert nothing_is_left()
 
 
-async def test_an_impossible_node_range_is_a_wrong_configuration(tmp_path: Path) -> None:
-    async with serving(configured(tmp_path, nodes="60000-60001")) as served:
-        code, _, err = await served.ended()
-    assert code == 2
-    assert err.startswith("headgate: gateway.nodes: node 60001 would listen on port ")
-
-
-async def test_a_file_that_is_not_there_is_a_wrong_configuration(tmp_path: Path) -> None:
-    async with serving(tmp_path / "absent.toml") as served:
-        code, _, err = await served.ended()
-    assert code == 2
-    assert "absent.toml" in err
-    assert "Traceback" not in err
-
-
 async def test_a_cluster_that_is_away_is_waited_for_and_then_served(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream:
         await upstream.stop_listening(None)

@@ -18,13 +18,13 @@ def writer() -> FactWriter:
     return FactWriter(NOBODY, prefix="headgate.", origin=origin, delivery_timeout_s=60.0)
 
 
-async def test_who_waits_for_a_producer_that_broke_is_told_when_there_is_a_new_one() -> None:
+async def test_a_write_to_a_failed_producer_raises_when_the_producer_is_replaced() -> None:
     writing = writer()
     first = asyncio.ensure_future(writing.write(PAUSED))
     await asyncio.sleep(0.05)
     writing._producer._broken = True  # as librdkafka says by its callback
     second = asyncio.ensure_future(writing.write(PAUSED))
-    with pytest.raises(FactNotWrittenError, match="cannot get over"):
+    with pytest.raises(FactNotWrittenError, match="the producer failed"):
         await asyncio.wait_for(first, 5)
     await writing.close(timeout_s=0.05)
     with pytest.raises(FactNotWrittenError, match="closed"):

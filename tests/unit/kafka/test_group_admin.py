@@ -74,18 +74,13 @@ async def test_an_outline_is_what_the_coordinator_describes() -> None:
         }
 
 
-async def test_a_group_without_a_topology_has_no_epoch() -> None:
-    async with ScriptedCluster({DESCRIBE: always(EMPTY)}) as cluster:
-        outlines = await describe_streams_groups(cluster.dialler(), ["g"])
-    assert outlines["g"].topology_epoch is None
-
-
 async def test_groups_are_asked_in_one_call_for_each_coordinator() -> None:
     describing = Describing([lambda group: DescribedStreamsGroup(group_id=group, group_state="Empty")])
     cluster = ScriptedCluster({DESCRIBE: describing}, brokers=2, coordinators={"b": 1, "c": 1})
     async with cluster:
         outlines = await describe_streams_groups(cluster.dialler(), ["a", "b", "c", "a"])
     assert {group: one.state for group, one in outlines.items()} == {"a": "Empty", "b": "Empty", "c": "Empty"}
+    assert outlines["a"].topology_epoch is None
     asked = {one.node: cast(StreamsGroupDescribeRequest, one.request).group_ids for one in cluster.requests(DESCRIBE)}
     assert asked == {0: ("a",), 1: ("b", "c")}
     assert len(cluster.requests(DESCRIBE)) == 2
@@ -215,16 +210,16 @@ async def test_a_deletion_goes_out_in_the_version_that_the_server_has(
         assert [one.version for one in cluster.requests(DELETE)] == [expected]
 
 
-async def test_why_a_group_was_not_deleted_is_told_in_the_servers_words() -> None:
-    answers: dict[int, Answer] = {DESCRIBE: always(EMPTY), DELETE: deleting(134, "the plugin's disk is full")}
+@pytest.mark.parametrize(
+    ("code", "message", "text"),
+    [(134, "the plugin's disk is full", "the plugin's disk is full"), (68, None, "The group is not empty.")],
+)
+async def test_a_deletion_that_failed_has_the_servers_text_or_else_kafkas(
+    code: int, message: str | None, text: str
+) -> None:
+    answers: dict[int, Answer] = {DESCRIBE: always(EMPTY), DELETE: deleting(code, message)}
     async with ScriptedCluster(answers, versions=NEWEST) as cluster, Connections(cluster.dialler()) as connections:
-        assert await delete_group(connections, "g") == GroupError(134, "the plugin's disk is full")
-
-
-async def test_without_the_servers_words_kafkas_are_told() -> None:
-    answers: dict[int, Answer] = {DESCRIBE: always(EMPTY), DELETE: deleting(68)}
-    async with ScriptedCluster(answers) as cluster, Connections(cluster.dialler()) as connections:
-        assert await delete_group(connections, "g") == GroupError(68, "The group is not empty.")
+        assert await delete_group(connections, "g") == GroupError(code, text)
 
 
 @pytest.mark.parametrize(

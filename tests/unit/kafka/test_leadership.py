@@ -77,14 +77,6 @@ async def test_a_lead_that_comes_back_at_once_is_another_one() -> None:
         await until(lambda: told.calls == ["gained", "lost", "gained"])
 
 
-async def test_who_closes_gives_the_lead_up_first() -> None:
-    told = Told()
-    async with led(told) as leadership:
-        leadership._gain()
-        await until(lambda: told.calls == ["gained"])
-    assert told.calls == ["gained", "lost"]
-
-
 async def test_a_lead_that_is_lost_before_it_is_taken_is_given_up() -> None:
     ends: list[str] = []
 
