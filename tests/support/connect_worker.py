@@ -1,4 +1,4 @@
-"""A real Connect worker in distributed mode, in its own process, and the records of its status topic."""
+"""A real Connect worker in distributed mode, in its own process."""
 
 import http.client
 import json
@@ -10,40 +10,11 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from confluent_kafka import Consumer, TopicPartition
-
-from headgate.activity.model.connect_records import TopicUsed, status_key, status_value
 from headgate.embedded.java import class_path, find_java
 
 _LOG4J = Path(__file__).with_name("clients") / "log4j2.xml"
 _DEADLINE_S = 60.0
 _HOST = "127.0.0.1"
-
-
-def used(topic: str, connector: str) -> TopicUsed:
-    return TopicUsed(topic=topic, connector=connector, task=0, discover_timestamp_ms=1)
-
-
-def status_record(topic: str, connector: str) -> tuple[bytes, bytes]:
-    return status_key(topic, connector), status_value(used(topic, connector))
-
-
-def status_records(settings: Mapping[str, Any], topic: str) -> list[tuple[int, bytes, bytes | None]]:
-    """All records of a status topic of five partitions: partition, key and value."""
-    consumer = Consumer({**settings, "group.id": "raw", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(5)])
-    found, ends = [], 0
-    while ends < 5:
-        message = consumer.poll(30)
-        assert message is not None
-        if message.error() is not None:
-            ends += 1
-            continue
-        key, value = message.key(), message.value()
-        assert isinstance(key, bytes)
-        found.append((message.partition() or 0, key, None if value is None else bytes(value)))
-    consumer.close()
-    return found
 
 
 class ConnectError(AssertionError):

@@ -4,22 +4,19 @@ import json
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.facts import Actor, encode
 from headgate.facts.observations import ActorKind
 from tests.support.activity_facts import USE
 from tests.support.cluster import Cluster
-from tests.support.connect_worker import status_record
 from tests.support.gateway import HEADGATE
+from tests.support.status_topics import TopicTools, status_record
 from tests.support.web import Web, running_web
 
 _DEADLINE_S = 60.0
@@ -29,18 +26,14 @@ class Place:
     """A status topic and `headgate.activity`, written to by the test."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.settings = dict(cluster.client_config())
+        self.tools = TopicTools(cluster)
         name = uuid.uuid4().hex[:8]
         self.prefix, self.status = f"headgate-{name}.", f"{name}.status"
-        self._producer = Producer({**self.settings, "partitioner": "murmur2_random"})
-        self.create(self.status)
-
-    def create(self, topic: str) -> None:
-        AdminClient(self.settings).create_topics([NewTopic(topic, 5, 1)])[topic].result(30)
+        self.tools.create(self.status, 5)
 
     def write_status(self, connector: str, *topics: str) -> None:
         """Write what Connect writes."""
-        self._write(self.status, (status_record(topic, connector) for topic in topics))
+        self.tools.write(self.status, *(status_record(topic, connector) for topic in topics))
 
     def write_activity(self, kind: ActorKind, name: str, *topics: str) -> None:
         """Write what a gateway writes."""
@@ -50,12 +43,7 @@ class Place:
             replace(USE, cluster="c", writer="gw/0", boot=boot, seq=seq, actor=actor, topic=topic, direction="write")
             for seq, topic in enumerate(topics)
         )
-        self._write(f"{self.prefix}activity", (encode(one)[1:] for one in facts))
-
-    def _write(self, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        for key, value in records:
-            self._producer.produce(topic, key=key, value=value)
-        assert self._producer.flush(30) == 0
+        self.tools.write(f"{self.prefix}activity", *(encode(one)[1:] for one in facts))
 
 
 @pytest.fixture
@@ -65,7 +53,7 @@ def place(cluster: Cluster) -> Place:
 
 @pytest.fixture
 def web(place: Place, cluster: Cluster, tmp_path: Path) -> Iterator[Web]:
-    place.create(f"{place.prefix}activity")
+    place.tools.create(f"{place.prefix}activity", 8)
     place.write_activity("connector", "src", *(f"t{number}" for number in range(20)))
     place.write_activity("streams", "src", "not-a-connectors")
     place.write_status("src", *(f"t{number}" for number in range(20)))

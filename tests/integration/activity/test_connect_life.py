@@ -16,18 +16,17 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Consumer, TopicPartition
 
 from headgate.activity.connect_status_topic import ConnectStatusTopic
 from headgate.activity.model.connect_records import TopicUsed, read_status, status_key, status_value
 from headgate.web.tokens import TokenScope, add_token
 from tests.support.clients.connect import file_sink, file_source
 from tests.support.cluster import Cluster
-from tests.support.connect_worker import ConnectWorker, status_records
+from tests.support.connect_worker import ConnectWorker
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
+from tests.support.status_topics import TopicTools, status_records
 from tests.support.web import Web, running_web
 
 _DEADLINE_S = 90.0
@@ -35,7 +34,7 @@ _JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class Place:
-    """Both sides of one Connect cluster, and what tests do to it."""
+    """A Connect worker and `headgate web` for one Connect cluster."""
 
     def __init__(self, cluster: Cluster, worker: ConnectWorker, web: Web, folder: Path, token: Path) -> None:
         self.worker = worker
@@ -43,29 +42,20 @@ class Place:
         self.token_file = token
         self.settings = dict(cluster.client_config())
         self._folder = folder
-        self._producer = Producer({**self.settings, "partitioner": "murmur2_random"})
-        self._admin = AdminClient(self.settings)
-        # Connected now: a coroutine test may leave no socket that it did not find.
-        self.write(self.topic(f"{self.name()}.warm"), "")
+        self._tools = TopicTools(cluster)
+        self.topic = self._tools.create
 
     def name(self) -> str:
         return uuid.uuid4().hex[:8]
 
-    def topic(self, name: str, partitions: int = 1) -> str:
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
-        return name
-
     def write(self, topic: str, *values: str) -> None:
-        for value in values:
-            self._producer.produce(topic, value=value.encode())
-        assert self._producer.flush(30) == 0
+        self._tools.write(topic, *((None, value.encode()) for value in values))
 
     def tombstone(self, topic: str, connector: str) -> None:
-        self._producer.produce(self.worker.status_topic, key=status_key(topic, connector), value=None)
-        assert self._producer.flush(30) == 0
+        self._tools.write(self.worker.status_topic, (status_key(topic, connector), None))
 
     def file(self, name: str, *lines: str) -> Path:
-        """A file with these lines behind those that it has."""
+        """A file, with these lines appended."""
         path = self._folder / name
         with path.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
@@ -75,7 +65,7 @@ class Place:
         return set((worker or self.worker).ask("GET", f"/connectors/{connector}/topics")[connector]["topics"])
 
     def agree(self, connector: str, expected: set[str]) -> None:
-        """Wait until Connect's own answer is what it should be, and Headgate's is the same."""
+        """Wait until Connect and Headgate return the expected topics."""
         by = time.monotonic() + _DEADLINE_S
         while not (self.of_connect(connector) == self.web.topics(connector) == expected):
             found = f"Connect {self.of_connect(connector)}, Headgate {self.web.topics(connector)}"

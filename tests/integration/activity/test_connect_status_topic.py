@@ -6,57 +6,29 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
 
 from headgate.activity.connect_status_topic import ConnectStatusTopic
 from headgate.activity.model.connect_records import status_key
 from headgate.base.errors import ClusterError
 from tests.support.cluster import Cluster
-from tests.support.connect_worker import status_record, status_records, used
+from tests.support.status_topics import TopicTools, status_record, status_records, used
 
 _DEADLINE_S = 60.0
 Raw = tuple[bytes, bytes | None]
 
 
-class Tools:
-    """Clients of the whole module: a test must close what it opens."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.settings = dict(cluster.client_config())
-        self.admin = AdminClient(self.settings)
-        self.producer = Producer({**self.settings, "partitioner": "murmur2_random"})
-        self.admin.create_topics([NewTopic("warm", 1, 1)])["warm"].result(30)
-        self.producer.produce("warm", value=b"")
-        assert self.producer.flush(30) == 0
-
-
 class Place:
     """A status topic of five partitions and a config topic, as Connect creates them."""
 
-    def __init__(self, tools: Tools) -> None:
-        self.settings = tools.settings
+    def __init__(self, tools: TopicTools) -> None:
+        self.tools = tools
+        self.settings, self.write = tools.settings, tools.write
         name = uuid.uuid4().hex[:8]
         self.status, self.configs = f"{name}.status", f"{name}.configs"
-        self._admin = tools.admin
-        self._producer = tools.producer
-
-    def exists(self, topic: str) -> bool:
-        return topic in self._admin.list_topics(timeout=30).topics
 
     def create(self, topic: str, partitions: int) -> None:
-        wanted = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
-        self._admin.create_topics([wanted])[topic].result(30)
-
-    def delete(self, topic: str) -> None:
-        self._admin.delete_topics([topic])[topic].result(30)
-
-    def write(self, topic: str, *records: Raw) -> None:
-        for key, value in records:
-            self._producer.produce(topic, key=key, value=value)
-        assert self._producer.flush(30) == 0
+        self.tools.create(topic, partitions, cleanup_policy="compact")
 
     def status_topic(self, *, clears: bool = False) -> ConnectStatusTopic:
         return ConnectStatusTopic(
@@ -75,12 +47,12 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def tools(cluster: Cluster) -> Tools:
-    return Tools(cluster)
+def tools(cluster: Cluster) -> TopicTools:
+    return TopicTools(cluster)
 
 
 @pytest.fixture
-def place(tools: Tools) -> Place:
+def place(tools: TopicTools) -> Place:
     found = Place(tools)
     found.create(found.status, 5)
     found.create(found.configs, 1)
@@ -150,7 +122,7 @@ async def test_the_next_reset_completes_a_partial_one(place: Place) -> None:
         assert status.topics.of("src") == ()
 
 
-async def test_a_missing_topic_is_awaited_and_never_created(tools: Tools) -> None:
+async def test_a_missing_topic_is_awaited_and_never_created(tools: TopicTools) -> None:
     place = Place(tools)
     status = place.status_topic()
     async with status.running():
@@ -159,7 +131,7 @@ async def test_a_missing_topic_is_awaited_and_never_created(tools: Tools) -> Non
             await status.record(used("t", "src"))
         with pytest.raises(ClusterError, match="not known yet"):
             await status.reset("src")
-        assert not place.exists(place.status)
+        assert not place.tools.exists(place.status)
         place.create(place.status, 5)
         await asyncio.wait_for(status.ready(), _DEADLINE_S)
         assert await status.record(used("t", "src"))
@@ -169,8 +141,8 @@ async def test_a_recreated_topic_is_read_from_its_start(place: Place) -> None:
     place.write(place.status, *(status_record(f"t{number}", "src") for number in range(30)))
     async with place.following() as status:
         assert len(status.topics) == 30
-        place.delete(place.status)
-        await until(lambda: not place.exists(place.status))
+        place.tools.delete(place.status)
+        await until(lambda: not place.tools.exists(place.status))
         place.create(place.status, 5)
         place.write(place.status, status_record("new", "src"))
         await until(lambda: status.topics.of("src") == ("new",))

@@ -1,4 +1,4 @@
-"""A real Connect worker that tracks nothing, behind a gateway that records what its connectors use (KIP-558)."""
+"""A real Connect worker with tracking off, behind a gateway that records the topics of its connectors (KIP-558)."""
 
 import asyncio
 import uuid
@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.activity.connect_status_topic import ConnectStatusTopic
 from tests.support.activity_facts import ActivityFacts
@@ -16,6 +14,7 @@ from tests.support.cluster import Cluster
 from tests.support.connect_worker import ConnectWorker
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.ports import port_block
+from tests.support.status_topics import TopicTools
 
 _DEADLINE_S = 60.0
 
@@ -27,10 +26,9 @@ def name() -> str:
 
 @pytest.fixture(scope="module")
 def gateway(cluster: Cluster, name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    admin = AdminClient(cluster.client_config())
+    tools = TopicTools(cluster)
     for topic, partitions in ((f"{name}.status", 5), (f"{name}.configs", 1)):
-        compacted = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
-        admin.create_topics([compacted])[topic].result(_DEADLINE_S)
+        tools.create(topic, partitions, cleanup_policy="compact")
     with running_gateway(
         tmp_path_factory.mktemp("recording"),
         cluster.bootstrap,
