@@ -440,25 +440,6 @@ def test_each_missing_right_for_dead_letters_is_found_and_its_command_grants_it(
     assert not_ok(minded.examine(capsys, code=0)) == []
 
 
-def test_a_right_on_some_groups_alone_does_not_tell_the_brokers_default(minded: Ward, capsys: Capture) -> None:
-    minded.grant_for_dead_letters(*(right for right in FOR_DEAD_LETTERS if right.resource is not Resource.GROUP))
-    minded.grant("group", "AlterConfigs", "orders")
-    reading, altering = not_ok(minded.examine(capsys, code=1))
-    assert (reading["subject"], reading["verdict"]) == ("DescribeConfigs on group *", "problem")
-    assert "limit_unprotected" in reading["text"]
-    assert (altering["subject"], altering["verdict"]) == ("AlterConfigs on group *", "warning")
-    assert "affects no group yet" in altering["text"]
-
-
-def test_a_right_on_the_topics_in_use_alone_is_not_enough_for_the_next_group(minded: Ward, capsys: Capture) -> None:
-    rest = [right for right in FOR_DEAD_LETTERS if (right.resource, right.operation) != (Resource.TOPIC, "Write")]
-    minded.grant_for_dead_letters(*rest)
-    minded.grant("topic", "Write", f"{minded.dlq_prefix}orders")
-    (finding,) = not_ok(minded.examine(capsys, code=0))
-    assert (finding["subject"], finding["verdict"]) == (f"Write on topic {minded.dlq_prefix}*", "warning")
-    assert "affects no group yet" in finding["text"]
-
-
 def test_a_dead_letter_topic_that_headgate_makes_needs_the_right_to_create_it(minded: Ward, capsys: Capture) -> None:
     minded.share_groups = "enable = true\ndlq_auto_create = true"
     minded.set_dlq_topics(orders="other")

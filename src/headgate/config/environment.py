@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Union, get_args, get_origin
 
-from headgate.config.model import Config, ConnectConfig, Section
+from headgate.config.model import Config, ConfigSection, ConnectConfig
 from headgate.config.problems import Problem, nearest, shown
 from headgate.config.values import GroupPatterns
 
@@ -50,12 +50,12 @@ class Setting:
     source: str
 
 
-def sections() -> dict[str, type[Section]]:
+def sections() -> dict[str, type[ConfigSection]]:
     """The sections that are plain tables, by name; `connect` is a table of tables and not among them."""
     return {
         name: info.annotation
         for name, info in Config.model_fields.items()
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section)
+        if isinstance(info.annotation, type) and issubclass(info.annotation, ConfigSection)
     }
 
 

@@ -41,14 +41,14 @@ Groups = Annotated[GroupPatterns, PlainValidator(values.parse_group_patterns)]
 AnApiKey = Annotated[int, Field(strict=True, ge=0, le=2**15 - 1)]
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """The base of all sections: they are immutable, and an unknown key is an error."""
 
     # Pydantic's own error texts would show what was given, and that may be a secret.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class GatewayConfig(Section):
+class GatewayConfig(ConfigSection):
     """`[gateway]`: the listeners for clients, and the limits of a client."""
 
     listen: AnAddress = Address("127.0.0.1", 9092)
@@ -78,7 +78,7 @@ class GatewayConfig(Section):
         return (self.listen, *(self.node_address(node) for node in self.nodes))
 
 
-class UpstreamConfig(Section):
+class UpstreamConfig(ConfigSection):
     """`[upstream]`: the real cluster, and the service account for Headgate's own topics.
 
     `service_mechanism = "none"` states that the cluster has no SASL and that the operator knows it (see `rules.py`).
@@ -93,7 +93,7 @@ class UpstreamConfig(Section):
     service_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "none"] = "SCRAM-SHA-512"
 
 
-class FactsConfig(Section):
+class FactsConfig(ConfigSection):
     """`[facts]`: Headgate's own topics. `replication` None means min(3, brokers)."""
 
     prefix: Annotated[str, Field(strict=True), AfterValidator(values.topic_prefix(32))] = "headgate."
@@ -102,7 +102,7 @@ class FactsConfig(Section):
     ] = None
 
 
-class TopologiesConfig(Section):
+class TopologiesConfig(ConfigSection):
     """`[topologies]`: KIP-1331. `max_bytes` bounds one pushed description on the wire."""
 
     owner: Literal["gateway", "broker", "off"] = "gateway"
@@ -113,7 +113,7 @@ class TopologiesConfig(Section):
     groups: Groups = GroupPatterns()
 
 
-class ShareGroupsConfig(Section):
+class ShareGroupsConfig(ConfigSection):
     """`[share_groups]`: dead letters and the circuit breaker of KIP-1316."""
 
     enable: Switch = True
@@ -125,13 +125,13 @@ class ShareGroupsConfig(Section):
     groups: Groups = GroupPatterns()
 
 
-class ActivityConfig(Section):
+class ActivityConfig(ConfigSection):
     """`[activity]`: which topics every client uses."""
 
     enable: Switch = True
 
 
-class ConnectConfig(Section):
+class ConnectConfig(ConfigSection):
     """`[connect.NAME]`: one Connect cluster (KIP-558)."""
 
     status_topic: ATopic = "connect-status"
@@ -142,13 +142,13 @@ class ConnectConfig(Section):
     tracking_allow_reset: Switch = True
 
 
-class TablesConfig(Section):
+class TablesConfig(ConfigSection):
     """`[tables]`: the folder of the Delta tables."""
 
     path: APath = Path(".headgate/tables")
 
 
-class PipelineConfig(Section):
+class PipelineConfig(ConfigSection):
     """`[pipeline]`: the Spark jobs. `spark` may hold credentials of an object store, so it is not shown."""
 
     checkpoint: APath = Path(".headgate/checkpoints")
@@ -158,7 +158,7 @@ class PipelineConfig(Section):
     )
 
 
-class WebConfig(Section):
+class WebConfig(ConfigSection):
     """`[web]`: the REST interface."""
 
     listen: AnAddress = Address("127.0.0.1", 8080)
@@ -168,13 +168,13 @@ class WebConfig(Section):
     tls_key: APath | None = None
 
 
-class MetricsConfig(Section):
+class MetricsConfig(ConfigSection):
     """`[metrics]`: `/metrics`, `/healthz` and `/readyz` of the gateway."""
 
     listen: AnAddress = Address("127.0.0.1", 9404)
 
 
-class Config(Section):
+class Config(ConfigSection):
     """The whole configuration; every section has a default, so an empty file is valid."""
 
     gateway: GatewayConfig = GatewayConfig()

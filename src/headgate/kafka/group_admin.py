@@ -43,7 +43,7 @@ _AGAIN = frozenset(
 )
 _GROUPS_A_CALL = 200
 
-# Kafka's own words (org.apache.kafka.common.protocol.Errors) for answers that bring none.
+# Kafka's own texts (org.apache.kafka.common.protocol.Errors) for responses without one.
 _TEXTS: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.LEADER_NOT_AVAILABLE: (
@@ -77,7 +77,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class GroupError:
-    """Why there is no answer for a group: Kafka's code, and the server's words or else Kafka's."""
+    """Why there is no result for a group: Kafka's code, and the text of the server or else of Kafka."""
 
     code: int
     text: str
@@ -99,7 +99,7 @@ def group_error(code: int, message: str | None = None) -> GroupError:
 async def on_coordinators(
     connections: Connections, groups: Iterable[str], call: Call[R], *, repeatable: bool = True
 ) -> dict[str, R | GroupError]:
-    """`call` on the coordinator of each group; one that is not `repeatable` is not made again when its answer is lost.
+    """Run `call` on the coordinator of each group; unless `repeatable` it is not repeated when a response is lost.
 
     A `ClusterError` when no broker can be reached at all.
     """
@@ -143,7 +143,7 @@ def _coordinator(said: Coordinator | None) -> GroupCoordinator | GroupError:
 
 
 def batches(groups: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The groups in portions that one call carries."""
+    """The groups in batches for one request."""
     rest = iter(groups)
     while some := tuple(islice(rest, _GROUPS_A_CALL)):
         yield some
@@ -172,7 +172,7 @@ async def _ask_all(
 async def _ask_one(
     connections: Connections, address: Address, groups: Sequence[str], call: Call[R], *, repeatable: bool
 ) -> dict[str, R | GroupError]:
-    """Never raises a `ClusterError`: one coordinator that is away takes nothing from the others."""
+    """The results of one coordinator; it never raises a `ClusterError`, so that the others' results are kept."""
     answers: dict[str, R | GroupError] = {}
     try:
         link = await connections.to(address)
@@ -214,7 +214,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutline:
-    """What one describe says of a group; `error_code` 69 is a group that is not there, or is no streams group."""
+    """A described group; `error_code` 69 is a group that does not exist or is not a streams group."""
 
     group: str
     error_code: int = 0
@@ -225,7 +225,7 @@ class GroupOutline:
 
 
 async def describe_streams_groups(dialler: Dialler, groups: Iterable[str]) -> dict[str, GroupOutline]:
-    """One outline for each group, whatever became of the others; a `ClusterError` when no broker answers."""
+    """One outline for each group, independent of the others; a `ClusterError` when no broker responds."""
     async with Connections(dialler) as connections:
         answers = await on_coordinators(connections, groups, _describe)
     return {group: _outline(group, answer) for group, answer in answers.items()}
@@ -245,7 +245,7 @@ def _outline(group: str, answer: DescribedStreamsGroup | GroupError) -> GroupOut
 async def describe_group(
     connections: Connections, group: str, *, with_topology: bool = False
 ) -> DescribedStreamsGroup | GroupError:
-    """The group as its coordinator describes it; with its topology's description only from servers that have them."""
+    """The group as its coordinator describes it; `with_topology` only works with servers that support it."""
     answers = await on_coordinators(connections, [group], _describe_with_topology if with_topology else _describe)
     return answers[group]
 
@@ -275,7 +275,7 @@ async def _described(
 
 
 async def delete_group(connections: Connections, group: str) -> GroupError | None:
-    """Delete an empty streams group; why it was not deleted, or None."""
+    """Delete an empty streams group; None, or the reason why it was not deleted."""
     described = await describe_group(connections, group)
     if isinstance(described, GroupError):
         if described.code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -287,7 +287,7 @@ async def delete_group(connections: Connections, group: str) -> GroupError | Non
         return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group '{group}' group state is DEAD.")
     if described.group_state != EMPTY:
         return GroupError(ErrorCode.NON_EMPTY_GROUP, f"Streams group '{group}' is not EMPTY.")
-    # When the answer is lost nobody knows whether it is deleted: asked again, the broker would say that it never was.
+    # When the response is lost the group may be deleted: a second request would fail because the group does not exist.
     answers = await on_coordinators(connections, [group], _delete, repeatable=False)
     return answers[group]
 
@@ -322,7 +322,7 @@ async def list_groups(connections: Connections, kind: str, states: Iterable[str]
 
 
 async def _list_one(connections: Connections, address: Address, request: ListGroupsRequest) -> ListGroupsResponse:
-    """A list without one broker's groups would be wrong: try until the time is over, then fail."""
+    """List one broker's groups, with retries until the timeout: a list without them would be wrong."""
     delay = connections.retry_delay()
     while True:
         try:

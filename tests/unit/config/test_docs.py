@@ -9,7 +9,7 @@ import pytest
 
 from headgate.config import load
 from headgate.config.environment import RESERVED, sections
-from headgate.config.model import ConnectConfig, Section
+from headgate.config.model import ConfigSection, ConnectConfig
 
 DOC = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| [^|]+ \|$", flags=re.MULTILINE)
@@ -17,7 +17,7 @@ TABLES: dict[str, dict[str, tuple[str, str]]] = {
     match[1]: {key: (kind, default) for key, kind, default in ROW.findall(match[2])}
     for match in re.finditer(r"^## `\[([\w.]+)\]`\n(.*?)(?=^## |\Z)", DOC, flags=re.MULTILINE | re.DOTALL)
 }
-SECTIONS: dict[str, type[Section]] = {**sections(), "connect.NAME": ConnectConfig}
+SECTIONS: dict[str, type[ConfigSection]] = {**sections(), "connect.NAME": ConnectConfig}
 KEYS = [(section, key) for section, table in TABLES.items() for key in table]
 
 
