@@ -1,7 +1,7 @@
 """Streams clients call by call: what they send is what a test says, and what comes back is shown as it came."""
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -174,6 +174,23 @@ class Member:
         until(answered)
         self.epoch = answers[-1].member_epoch
         return answers[-1]
+
+    def join_and_take_tasks(self, *, version: int = 1) -> None:
+        """Until the group is stable, and the member has said that it has all tasks."""
+        tasks = self.join(version=version).active_tasks
+
+        def is_stable() -> bool:
+            nonlocal tasks
+            request = replace(self._short(self.epoch), active_tasks=tasks or (), standby_tasks=(), warmup_tasks=())
+            answer = self.client.beat(request, version=version)
+            assert answer.error_code == 0, answer
+            self.epoch = answer.member_epoch
+            if answer.active_tasks is None and tasks:
+                return True
+            tasks = answer.active_tasks or tasks
+            return False
+
+        until(is_stable)
 
     def beat(self, *, version: int = 1) -> Heartbeat:
         """The next heartbeat; a member that was fenced, because its answer was lost, is none of ours."""

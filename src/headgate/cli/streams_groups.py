@@ -1,8 +1,8 @@
-"""`headgate streams-groups`: what `kafka-streams-groups.sh` does for operators, against a broker or through Headgate.
+"""`headgate streams-groups`: the operations of `kafka-streams-groups.sh`, against a broker or through Headgate.
 
-One rule: the flags and the texts are Kafka's. Answers go to standard output, also "no topology is stored" and "could
-not be deleted"; what went wrong on the way there goes to standard error. Exit codes: 0 done, 1 failed or not there, 2
-usage. (The shipped tool ends with 0 when a deletion fails; here that is 1.)
+Flags and texts are Kafka's. Results go to standard output, also "no topology is stored" and "could not be deleted";
+other failures go to standard error. Exit codes: 0 success, 1 failed or not found, 2 usage. (The shipped tool ends with
+0 when a deletion fails; here that is 1.)
 """
 
 import argparse
@@ -32,9 +32,9 @@ _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "streams-groups",
-        help="list, describe and delete streams groups, and show what they compute",
-        description="List all streams groups, describe one, show its topology, or delete it: Kafka's own command, "
-        "which also shows topologies of brokers before 4.4 when it asks Headgate.",
+        help="list, describe and delete streams groups, and show their topologies",
+        description="List all streams groups, describe one, show its topology, or delete it, with the flags and output "
+        "of kafka-streams-groups.sh. Through Headgate, topologies are shown for brokers before 4.4 too.",
     )
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the server(s) to connect to"
@@ -43,9 +43,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     actions.add_argument("--list", action="store_true", help="list all streams groups")
     actions.add_argument("--describe", action="store_true", help="describe a group; by default its offset lag")
     actions.add_argument("--delete", action="store_true", help="delete a group that has no members")
-    parser.add_argument("--group", action="append", metavar="GROUP", help="the streams group to act on")
+    parser.add_argument("--group", action="append", metavar="GROUP", help="the streams group to describe or delete")
     views = parser.add_mutually_exclusive_group()
-    views.add_argument("--topology", action="store_true", help="with --describe: what the group computes")
+    views.add_argument("--topology", action="store_true", help="with --describe: the topology description of the group")
     views.add_argument("--offsets", action="store_true", help="with --describe: the offset lag of each partition")
     views.add_argument("--members", action="store_true", help="with --describe: the members and their tasks")
     views.add_argument(
@@ -53,35 +53,35 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         nargs="?",
         const="",
         metavar="STATES",
-        help="with --describe: the state of the group; with --list: states, or only the groups in STATES",
+        help="with --describe: the state of the group; with --list: show states, or only groups in STATES",
     )
-    parser.add_argument("--verbose", action="store_true", help="with --describe: epochs and target tasks too")
+    parser.add_argument("--verbose", action="store_true", help="with --describe: also epochs and target assignments")
     add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 done, 1 the group is not there or the thing failed, 2 usage."""
+    """Exit code 0 for success, 1 for a failure or a missing group, 2 for wrong usage."""
     _check(args)
     return show(args, _answer(args, dialler_of(args)))
 
 
 def _check(args: argparse.Namespace) -> None:
-    """What the flags say together."""
+    """Reject combinations of flags that make no sense."""
     if args.list:
         if args.group:
-            raise UsageError("--list takes no --group: it lists them all")
+            raise UsageError("--list lists all groups: remove --group")
         if args.topology or args.offsets or args.members:
-            raise UsageError("--topology, --offsets and --members are for --describe")
+            raise UsageError("--topology, --offsets and --members can only be used with --describe")
         states_of(args.state or "")
     elif len(args.group or ()) != 1:
-        raise UsageError(f"{'--describe' if args.describe else '--delete'} takes one --group")
+        raise UsageError(f"specify exactly one --group with {'--describe' if args.describe else '--delete'}")
     if args.describe and args.state:
         raise UsageError("--describe does not take a value for --state")
     if args.delete and (args.topology or args.offsets or args.members or args.state is not None):
-        raise UsageError("--topology, --offsets, --members and --state are for --describe")
+        raise UsageError("--topology, --offsets, --members and --state can only be used with --describe")
     if args.verbose and not args.describe:
-        raise UsageError("--verbose is for --describe")
+        raise UsageError("--verbose can only be used with --describe")
     check_timeout(args)
 
 
@@ -138,7 +138,7 @@ def topology_outcome(group: DescribedStreamsGroup) -> Outcome:
         status = TopologyStatus(group.topology_description_status)
     except ValueError:
         raise ClusterError(
-            f"the server gives an unknown status {group.topology_description_status} of the topology description"
+            f"the server sent an unknown TopologyDescriptionStatus: {group.topology_description_status}"
         ) from None
     description = None
     if status is TopologyStatus.AVAILABLE:
@@ -152,8 +152,8 @@ def topology_outcome(group: DescribedStreamsGroup) -> Outcome:
 
 def _description(group: DescribedStreamsGroup) -> Description:
     if group.topology_description is None:
-        raise ClusterError("the server says that a topology description is available, and sends none")
+        raise ClusterError("the server sent status AVAILABLE without a topology description")
     read = from_wire(group.topology_description)
     if isinstance(read, Refusal):
-        raise ClusterError(f"the server's topology description is not understood: {read.text}")
+        raise ClusterError(f"the server sent an invalid topology description: {read.text}")
     return read

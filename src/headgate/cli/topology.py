@@ -1,7 +1,7 @@
-"""`headgate topology`: what Streams applications compute, as text and as it is stored.
+"""`headgate topology`: topology descriptions as text, and the deletion of a stored one.
 
-`parse` checks a `Topology.describe()` text and shows it as Headgate understands it. `forget` deletes what is stored of
-a group, past the gateways: they read it in the topics, and ask the group's members again.
+`parse` checks a `Topology.describe()` text and prints it as Headgate reads it. `forget` deletes the stored description
+of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
 """
 
 import argparse
@@ -27,21 +27,21 @@ _PATIENCE_S, _QUIET_S = 60.0, 2.0
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("topology", help="what a Streams application computes, as text")
+    parser = subparsers.add_parser("topology", help="check and delete topology descriptions of Streams applications")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    reading = actions.add_parser("parse", help="read the text that Topology.describe() gives")
-    reading.add_argument("file", metavar="FILE", help="the text's file, - for standard input")
-    reading.add_argument("--json", action="store_true", help="one object on standard output")
+    reading = actions.add_parser("parse", help="check the text that Topology.describe() returns")
+    reading.add_argument("file", metavar="FILE", help="the file with the text, - for standard input")
+    reading.add_argument("--json", action="store_true", help="print one JSON object")
     reading.set_defaults(run=run)
-    forgetting = actions.add_parser("forget", help="delete the stored description of a group; it is asked for again")
+    forgetting = actions.add_parser("forget", help="delete the stored description of a group, to get it anew")
     forgetting.add_argument("group", metavar="GROUP", help="the Streams group, which is its application id")
     forgetting.add_argument("--config", type=Path, required=True, metavar="FILE", help="the gateway's TOML file")
-    forgetting.add_argument("--json", action="store_true", help="one object on standard output")
+    forgetting.add_argument("--json", action="store_true", help="print one JSON object")
     forgetting.set_defaults(run=forget)
 
 
 def forget(args: argparse.Namespace) -> int:
-    """0 when it is gone, 1 when there was nothing; by the service account, so operators need no right on groups."""
+    """Exit code 0 when it was deleted, 1 when none is stored; the service account does it, so users need no rights."""
     logs.configure("error")
     forgotten = asyncio.run(_forget(load(args.config, os.environ), args.group))
     if args.json:
@@ -55,11 +55,11 @@ def forget(args: argparse.Namespace) -> int:
 
 async def _forget(config: Config, group: str) -> bool:
     if config.topologies.owner != "gateway" or config.topologies.store.scheme == "none":
-        raise UsageError("topologies: this gateway keeps no descriptions (owner, store)")
+        raise UsageError("this gateway stores no descriptions: check topologies.owner and topologies.store")
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
         service = TopologyService(config, cache_name=str(Path(folder) / "topologies.db"))
         async with service.running():
-            await _opened(service)
+            await _wait_until_ready(service)
             if not service.must_delete(group):
                 return False
             failed = await service.delete(group)
@@ -68,21 +68,21 @@ async def _forget(config: Config, group: str) -> bool:
     return True
 
 
-async def _opened(service: TopologyService) -> None:
+async def _wait_until_ready(service: TopologyService) -> None:
     loop = asyncio.get_running_loop()
     began, told = loop.time(), False
     while not service.is_ready:
         waited = loop.time() - began
         if waited > _PATIENCE_S:
-            raise HeadgateError(f"the stored topologies cannot be read: {service.problem}")
+            raise HeadgateError(f"the stored topology descriptions cannot be read: {service.problem}")
         if waited > _QUIET_S and not told:
             told = True
-            print("headgate: reading the stored topologies", file=sys.stderr)
+            print("headgate: reading the stored topology descriptions", file=sys.stderr)
         await asyncio.sleep(0.05)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 with the topology on standard output; what is odd about it goes to standard error and changes nothing."""
+    """Exit code 0 with the topology on standard output; findings about it go to standard error."""
     read = parse(_text(args.file))
     if isinstance(read, Unreadable):
         raise HeadgateError(f"{args.file}, line {read.line}: {read.text}")
@@ -101,7 +101,7 @@ def _text(name: str) -> str:
         with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
             content = file.read(_LARGEST_TEXT + 1)
         if len(content) > _LARGEST_TEXT:
-            raise UsageError(f"{name} has more than {_LARGEST_TEXT} bytes: that is no topology")
+            raise UsageError(f"{name} has more than {_LARGEST_TEXT} bytes, too many for a topology")
         return content.decode()
     except OSError as failure:
         raise UsageError(f"{name} cannot be read: {failure.strerror}") from None

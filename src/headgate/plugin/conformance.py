@@ -1,9 +1,9 @@
-"""The contract of topology stores as tests: subclass `TopologyStoreContract` in a test module of yours and run pytest.
+"""The contract of topology stores as tests: subclass `TopologyStoreContract` in a test module and run pytest.
 
-    from headgate.plugin.conformance import TopologyStoreContract
+    from headgate.plugin.conformance import TopologyStoreContract, settings_in
 
     class TestMyStore(TopologyStoreContract):
-        keeps = True                                    # whether it is there again after a restart
+        keeps = True                                    # whether descriptions survive a restart
 
         @asynccontextmanager
         async def open_store(self, folder: Path):
@@ -12,8 +12,8 @@
             yield store
             await store.close()
 
-Each test opens the store in a folder of its own, on an event loop of its own. `open_store` is called again with the
-same folder where a test is about a restart. Only pytest itself is needed.
+Each test opens the store in its own folder and on its own event loop. The test of a restart calls `open_store` again
+with the same folder. Only pytest itself is needed.
 """
 
 import asyncio
@@ -23,19 +23,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from headgate.facts.topology import (
+from headgate.plugin import (
     Description,
     GlobalStore,
     Node,
     ProcessorNode,
+    PushedTopology,
     SinkNode,
     SourceNode,
+    StoreSettings,
     Subtopology,
+    TopologyStore,
     content_hash,
 )
-from headgate.plugin.topology_store import PushedTopology, StoreSettings, TopologyStore
 
-# Far above what a busy machine does to a loop that nobody blocks.
+# Far above the pauses of an event loop on a busy machine.
 _LARGEST_PAUSE_S = 2.0
 _TEST_DEADLINE_S = 60.0
 HOSTILE_NAMES = (
@@ -85,208 +87,181 @@ def pushed(
     )
 
 
-class TopologyStoreContract:
-    """The contract of `headgate.plugin.topology_store`, one test a rule."""
+def _on_open_store(
+    test: "Callable[[TopologyStoreContract, TopologyStore], Awaitable[None]]",
+) -> "Callable[[TopologyStoreContract, Path], None]":
+    """Run a coroutine test with the opened store."""
 
-    # Whether what was set is there after the store was closed and opened again.
+    def run(self: "TopologyStoreContract", tmp_path: Path) -> None:
+        self.run(tmp_path, lambda store: test(self, store))
+
+    return run
+
+
+class TopologyStoreContract:
+    """The contract of `TopologyStore`, one test for each rule."""
+
+    # Whether descriptions are there after the store was closed and opened again.
     keeps = True
 
     def open_store(self, folder: Path) -> AbstractAsyncContextManager[TopologyStore]:
-        """Your store, configured, in this folder; closed when the block ends."""
+        """Open the store, configured, in this folder; close it when the block ends."""
         raise NotImplementedError
 
     def group(self, name: str = "g") -> str:
-        """A group's name for a test; override it when tests share a place where names must differ."""
+        """The name of a group; override it when tests share a backend, where names must differ."""
         return name
 
     def run(self, folder: Path, *acts: Callable[[TopologyStore], Awaitable[None]]) -> None:
-        """Each act with the store opened anew; whatever reaches the loop's exception handler fails the test."""
+        """Run each act with the store opened anew; an exception that reaches the event loop fails the test."""
 
         async def all_acts() -> None:
-            escaped: list[object] = []
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
+            unhandled: list[object] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
             for act in acts:
                 async with asyncio.timeout(_TEST_DEADLINE_S), self.open_store(folder) as store:
                     await act(store)
-            assert escaped == []
+            assert unhandled == []
 
         asyncio.run(all_acts())
 
-    def test_what_was_never_set_is_not_there(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            assert await store.get(self.group(), 0) is None
+    @_on_open_store
+    async def test_what_was_never_set_is_not_there(self, store: TopologyStore) -> None:
+        assert await store.get(self.group(), 0) is None
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_what_was_set_comes_back_as_it_was(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group()))
+        assert await store.get(self.group(), 0) == topology()
 
-    def test_what_was_set_comes_back_as_it_was(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
+    @_on_open_store
+    async def test_an_empty_description_is_one_too(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), Description()))
+        assert await store.get(self.group(), 0) == Description()
+
+    @_on_open_store
+    async def test_another_epoch_is_not_there(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), epoch=3))
+        assert await store.get(self.group(), 2) is None
+        assert await store.get(self.group(), 4) is None
+        assert await store.get(self.group(), 3) == topology()
+
+    @_on_open_store
+    async def test_the_largest_epoch_is_kept(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), epoch=2**31 - 1))
+        assert await store.get(self.group(), 2**31 - 1) == topology()
+
+    @_on_open_store
+    async def test_what_is_set_later_replaces_what_was_there(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), topology("one")))
+        await store.set(pushed(self.group(), topology("two")))
+        assert await store.get(self.group(), 0) == topology("two")
+
+    @_on_open_store
+    async def test_a_lower_epoch_of_a_later_life_replaces_what_was_there(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), topology("one"), epoch=5))
+        await store.set(pushed(self.group(), topology("two"), epoch=0, incarnation="77aa"))
+        assert await store.get(self.group(), 0) == topology("two")
+
+    @_on_open_store
+    async def test_setting_the_same_again_changes_nothing(self, store: TopologyStore) -> None:
+        for _ in range(3):
             await store.set(pushed(self.group()))
-            assert await store.get(self.group(), 0) == topology()
+        assert await store.get(self.group(), 0) == topology()
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_groups_do_not_touch_each_other(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group("g"), topology("one")))
+        await store.set(pushed(self.group("G"), topology("two")))
+        await store.delete(self.group("G"))
+        assert await store.get(self.group("g"), 0) == topology("one")
+        assert await store.get(self.group("G"), 0) is None
 
-    def test_an_empty_description_is_one_too(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), Description()))
-            assert await store.get(self.group(), 0) == Description()
+    @_on_open_store
+    async def test_what_was_deleted_is_not_there(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group()))
+        await store.delete(self.group())
+        assert await store.get(self.group(), 0) is None
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_deleting_takes_every_epoch(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), topology("one"), epoch=1))
+        await store.set(pushed(self.group(), topology("two"), epoch=2))
+        await store.delete(self.group())
+        assert [await store.get(self.group(), epoch) for epoch in (1, 2)] == [None, None]
 
-    def test_another_epoch_is_not_there(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), epoch=3))
-            assert await store.get(self.group(), 2) is None
-            assert await store.get(self.group(), 4) is None
-            assert await store.get(self.group(), 3) == topology()
+    @_on_open_store
+    async def test_deleting_nothing_is_success(self, store: TopologyStore) -> None:
+        await store.delete(self.group())
+        await store.set(pushed(self.group()))
+        await store.delete(self.group())
+        await store.delete(self.group())
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_what_is_set_after_a_deletion_is_there(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), topology("one")))
+        await store.delete(self.group())
+        await store.set(pushed(self.group(), topology("one"), incarnation="77aa"))
+        assert await store.get(self.group(), 0) == topology("one")
 
-    def test_the_largest_epoch_is_kept(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), epoch=2**31 - 1))
-            assert await store.get(self.group(), 2**31 - 1) == topology()
+    @_on_open_store
+    async def test_names_are_whatever_clients_call_themselves(self, store: TopologyStore) -> None:
+        for number, name in enumerate(HOSTILE_NAMES):
+            await store.set(pushed(self.group(name), topology(f"{name}{number}")))
+        for number, name in enumerate(HOSTILE_NAMES):
+            assert await store.get(self.group(name), 0) == topology(f"{name}{number}")
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_a_topology_of_ten_thousand_nodes_is_kept(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group(), topology(nodes=10_000)))
+        assert await store.get(self.group(), 0) == topology(nodes=10_000)
 
-    def test_what_is_set_later_replaces_what_was_there(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), topology("one")))
-            await store.set(pushed(self.group(), topology("two")))
-            assert await store.get(self.group(), 0) == topology("two")
+    @_on_open_store
+    async def test_every_method_gives_something_to_await(self, store: TopologyStore) -> None:
+        for call in (store.set(pushed(self.group())), store.get(self.group(), 0), store.delete(self.group())):
+            assert inspect.isawaitable(call)
+            await call
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_calls_at_the_same_time_end_as_if_one_came_after_the_other(self, store: TopologyStore) -> None:
+        group = self.group()
+        names = [f"t{number}" for number in range(8)]
+        await asyncio.gather(*(store.set(pushed(group, topology(name))) for name in names))
+        found = await asyncio.gather(*(store.get(group, 0) for _ in range(8)))
+        assert len({content_hash(one) for one in _there(found)}) == 1
+        assert found[0] in [topology(name) for name in names]
+        await asyncio.gather(store.set(pushed(group)), store.delete(group), store.get(group, 0))
+        assert await store.get(group, 0) in {None, topology()}
 
-    def test_a_lower_epoch_of_a_later_life_replaces_what_was_there(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), topology("one"), epoch=5))
-            await store.set(pushed(self.group(), topology("two"), epoch=0, incarnation="77aa"))
-            assert await store.get(self.group(), 0) == topology("two")
+    @_on_open_store
+    async def test_a_cancelled_call_leaves_a_store_that_works(self, store: TopologyStore) -> None:
+        group = self.group()
+        for pause in (0.0, 0.001, 0.01):
+            task = asyncio.ensure_future(store.set(pushed(group, topology(nodes=500))))
+            await asyncio.sleep(pause)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await store.set(pushed(group))
+        await asyncio.sleep(0.1)
+        assert await store.get(group, 0) in {topology(), topology(nodes=500)}
 
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_the_event_loop_is_not_blocked(self, store: TopologyStore) -> None:
+        longest = 0.0
 
-    def test_setting_the_same_again_changes_nothing(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            for _ in range(3):
-                await store.set(pushed(self.group()))
-            assert await store.get(self.group(), 0) == topology()
+        async def watch() -> None:
+            nonlocal longest
+            while True:
+                begun = time.monotonic()
+                await asyncio.sleep(0.01)
+                longest = max(longest, time.monotonic() - begun)
 
-        self.run(tmp_path, act)
-
-    def test_groups_do_not_touch_each_other(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group("g"), topology("one")))
-            await store.set(pushed(self.group("G"), topology("two")))
-            await store.delete(self.group("G"))
-            assert await store.get(self.group("g"), 0) == topology("one")
-            assert await store.get(self.group("G"), 0) is None
-
-        self.run(tmp_path, act)
-
-    def test_what_was_deleted_is_not_there(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group()))
-            await store.delete(self.group())
-            assert await store.get(self.group(), 0) is None
-
-        self.run(tmp_path, act)
-
-    def test_deleting_takes_every_epoch(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), topology("one"), epoch=1))
-            await store.set(pushed(self.group(), topology("two"), epoch=2))
-            await store.delete(self.group())
-            assert [await store.get(self.group(), epoch) for epoch in (1, 2)] == [None, None]
-
-        self.run(tmp_path, act)
-
-    def test_deleting_nothing_is_success(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.delete(self.group())
-            await store.set(pushed(self.group()))
-            await store.delete(self.group())
-            await store.delete(self.group())
-
-        self.run(tmp_path, act)
-
-    def test_what_is_set_after_a_deletion_is_there(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), topology("one")))
-            await store.delete(self.group())
-            await store.set(pushed(self.group(), topology("one"), incarnation="77aa"))
-            assert await store.get(self.group(), 0) == topology("one")
-
-        self.run(tmp_path, act)
-
-    def test_names_are_whatever_clients_call_themselves(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            for number, name in enumerate(HOSTILE_NAMES):
-                await store.set(pushed(self.group(name), topology(f"{name}{number}")))
-            for number, name in enumerate(HOSTILE_NAMES):
-                assert await store.get(self.group(name), 0) == topology(f"{name}{number}")
-
-        self.run(tmp_path, act)
-
-    def test_a_topology_of_ten_thousand_nodes_is_kept(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group(), topology(nodes=10_000)))
-            assert await store.get(self.group(), 0) == topology(nodes=10_000)
-
-        self.run(tmp_path, act)
-
-    def test_every_method_gives_something_to_await(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            for call in (store.set(pushed(self.group())), store.get(self.group(), 0), store.delete(self.group())):
-                assert inspect.isawaitable(call)
-                await call
-
-        self.run(tmp_path, act)
-
-    def test_calls_at_the_same_time_end_as_if_one_came_after_the_other(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            group = self.group()
-            names = [f"t{number}" for number in range(8)]
-            await asyncio.gather(*(store.set(pushed(group, topology(name))) for name in names))
-            found = await asyncio.gather(*(store.get(group, 0) for _ in range(8)))
-            assert len({content_hash(one) for one in _there(found)}) == 1
-            assert found[0] in [topology(name) for name in names]
-            await asyncio.gather(store.set(pushed(group)), store.delete(group), store.get(group, 0))
-            assert await store.get(group, 0) in {None, topology()}
-
-        self.run(tmp_path, act)
-
-    def test_a_cancelled_call_leaves_a_store_that_works(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            group = self.group()
-            for pause in (0.0, 0.001, 0.01):
-                task = asyncio.ensure_future(store.set(pushed(group, topology(nodes=500))))
-                await asyncio.sleep(pause)
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-            await store.set(pushed(group))
-            await asyncio.sleep(0.1)
-            assert await store.get(group, 0) in {topology(), topology(nodes=500)}
-
-        self.run(tmp_path, act)
-
-    def test_the_event_loop_is_not_blocked(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            longest = 0.0
-
-            async def watch() -> None:
-                nonlocal longest
-                while True:
-                    begun = time.monotonic()
-                    await asyncio.sleep(0.01)
-                    longest = max(longest, time.monotonic() - begun)
-
-            watching = asyncio.ensure_future(watch())
-            for number in range(5):
-                await store.set(pushed(self.group(), topology(nodes=1_000 + number)))
-                await store.get(self.group(), 0)
-            watching.cancel()
-            assert longest < _LARGEST_PAUSE_S, f"the loop stood still for {longest:.2f} s"
-
-        self.run(tmp_path, act)
+        watching = asyncio.ensure_future(watch())
+        for number in range(5):
+            await store.set(pushed(self.group(), topology(nodes=1_000 + number)))
+            await store.get(self.group(), 0)
+        watching.cancel()
+        assert longest < _LARGEST_PAUSE_S, f"the loop stood still for {longest:.2f} s"
 
     def test_what_was_set_or_deleted_is_so_after_a_restart(self, tmp_path: Path) -> None:
         async def before(store: TopologyStore) -> None:
@@ -300,13 +275,11 @@ class TopologyStoreContract:
 
         self.run(tmp_path, before, after)
 
-    def test_closing_twice_is_as_good_as_once(self, tmp_path: Path) -> None:
-        async def act(store: TopologyStore) -> None:
-            await store.set(pushed(self.group()))
-            await store.close()
-            await store.close()
-
-        self.run(tmp_path, act)
+    @_on_open_store
+    async def test_closing_twice_is_as_good_as_once(self, store: TopologyStore) -> None:
+        await store.set(pushed(self.group()))
+        await store.close()
+        await store.close()
 
 
 def _there(found: Iterable[Description | None]) -> list[Description]:

@@ -64,7 +64,7 @@ class Cleanup:
             try:
                 described = await self._describe(groups[start : start + _BATCH])
             except (HeadgateError, OSError) as problem:  # also a file of the service account
-                log.warning("groups cannot be described, cleanup ends", problem=str(problem))
+                log.warning("topology cleanup cycle ended: groups cannot be described", problem=str(problem))
                 return
             for group in described.values():
                 await self._service.on_cleanup_described(group)

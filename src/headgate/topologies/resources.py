@@ -117,7 +117,7 @@ async def _close(store: TopologyStore) -> None:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await store.close()
     except Exception as failure:  # noqa: BLE001 - a plugin may raise anything
-        log.warning("the store was not closed", problem=str(failure) or repr(failure))
+        log.warning("topology store was not closed", problem=str(failure) or repr(failure))
 
 
 async def _replay(epochs: "EpochsTopic", store: TopologyStore) -> None:

@@ -109,7 +109,7 @@ class TopologyService:
         self._early_joins: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
         self._throttle = LogThrottle(self._clock.monotonic)
         self._locks = GroupLocks()
-        self._tasks = TaskSet(lambda failure: log.error("task of the topologies failed", exc_info=failure))
+        self._tasks = TaskSet(lambda failure: log.error("topologies task failed", exc_info=failure))
         self.metrics = TopologyMetrics()
         self.has_store = config.topologies.store.scheme != "none"
         self.is_ready = False  # the topics were read, and the early joins were recorded
@@ -153,7 +153,7 @@ class TopologyService:
 
     def _on_problem(self, problem: str) -> None:
         self.problem = problem
-        log.warning("topologies are not available, still trying", problem=problem)
+        log.warning("topologies are not available, retrying", problem=problem)
 
     async def _record_early_joins(self) -> None:
         """Record the joins that came before the topics were read, some at a time; then the service is ready.
@@ -189,7 +189,7 @@ class TopologyService:
             await self._write(epochs)
         except ClusterError as problem:
             if self._throttle.allows("epochs", epochs.group):
-                log.warning("epochs of a group were not written", group=epochs.group, problem=str(problem))
+                log.warning("topology epochs were not written", group=epochs.group, problem=str(problem))
 
     async def _write(self, epochs: TopologyEpochsSet | None) -> None:
         """Write epochs and return when they were read back; `ClusterError` when they may not have been written."""
@@ -211,7 +211,7 @@ class TopologyService:
         except Exception:
             self.metrics.gate_failures += 1
             if self.metrics.gate_failures == 1:
-                log.exception("topology gate failed, heartbeat answered", group=heartbeat.group)
+                log.exception("topology gate failed, heartbeat response sent unchanged", group=heartbeat.group)
             return _NOT_SOLICITED
 
     def _handle_heartbeat(
@@ -367,7 +367,7 @@ class TopologyService:
                     log.warning("topology description cannot be read", group=name, epoch=epoch, reason=text)
             case DescriptionNotStored():
                 if self._throttle.allows("missing", name):
-                    log.warning("topology description is not in the store any more", group=name, epoch=epoch)
+                    log.warning("topology description is missing from the store", group=name, epoch=epoch)
                 if (epochs := self.groups.on_missing(name)) is not None:
                     self._begin_write(epochs)
         return found

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,121 +17,30 @@ from confluent_kafka.cimpl import NewTopic
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
 from headgate.embedded import SecurityProtocol
-from headgate.facts.topology import DESCRIPTION, Description, content_hash
-from headgate.kafka.connections import BrokerConnection, Connections, Dialler
-from headgate.kafka.group_admin import GroupError, GroupOutline, describe_streams_groups, group_error, on_coordinators
-from headgate.topologies.wire_descriptions import to_wire
-from headgate.wire.messages.configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementalConfig,
-)
-from headgate.wire.messages.streams import (
-    HeartbeatSubtopology,
-    HeartbeatTopology,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    StreamsGroupTopologyDescriptionUpdateRequest,
-    TaskIds,
-)
+from headgate.facts.topology import DESCRIPTION, content_hash
+from headgate.kafka.connections import Connections, Dialler
+from headgate.kafka.group_admin import GroupCoordinator, GroupOutline, describe_streams_groups, find_coordinators
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import MECHANISMS, USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import streams_groups
+from tests.support.streams_client import Member, StreamsClient
 from tests.unit.topologies.topologies import FIXTURES, golden
 
-HEARTBEAT, PUSH, ALTER_CONFIGS, GROUP_RESOURCE = 88, 93, 44, 32
 RECORDS, COMMITTED = 10, 4
-NO_TASKS: tuple[TaskIds, ...] = ()
 
 Capture = pytest.CaptureFixture[str]
 
 
-class Member:
-    """A member of a streams group, by heartbeats of our own; it is told all tasks, and says that it has them."""
-
-    def __init__(self, bootstrap: str, group: str, topic: str, *, version: int = 0) -> None:
-        self._version = version
-        self._dialler = Dialler(bootstrap=(parse_address(bootstrap),))
-        self._group = group
-        self._topology = HeartbeatTopology(
-            epoch=0, subtopologies=(HeartbeatSubtopology(subtopology_id="0", source_topics=(topic,)),)
-        )
-        self._id = uuid.uuid4().hex
-
-    async def join(self) -> None:
-        """Until the group is stable, with a session that outlasts a test module."""
-        async with asyncio.timeout(60), Connections(self._dialler) as connections:
-            await self._lengthen_session(connections)
-            answer = await self._beat(connections, epoch=0, tasks=NO_TASKS, topology=self._topology)
-            tasks: tuple[TaskIds, ...] = NO_TASKS
-            while not answer.active_tasks or tasks != answer.active_tasks:
-                tasks = answer.active_tasks or tasks
-                await asyncio.sleep(0.05)
-                again = await self._beat(connections, epoch=answer.member_epoch, tasks=tasks)
-                if again.active_tasks is None and tasks:
-                    return
-                answer = again
-
-    async def push(self, description: Description) -> None:
-        """Tell what the application computes, as a member of 4.4 does that was asked."""
-        request = StreamsGroupTopologyDescriptionUpdateRequest(
-            group_id=self._group, member_id=self._id, topology_epoch=0, topology_description=to_wire(description)
-        )
-
-        async def send(link: BrokerConnection, groups: Sequence[str]) -> dict[str, GroupError | None]:
-            answer = await link.ask(request, lowest=0, highest=0)
-            code = answer.error_code
-            return dict.fromkeys(groups, group_error(code, answer.error_message) if code else None)
-
-        async with Connections(self._dialler) as connections:
-            assert await on_coordinators(connections, [self._group], send) == {self._group: None}
-
-    async def leave(self) -> None:
-        async with Connections(self._dialler) as connections:
-            await self._beat(connections, epoch=-1)
-
-    async def _beat(
-        self,
-        connections: Connections,
-        *,
-        epoch: int,
-        tasks: tuple[TaskIds, ...] | None = None,
-        topology: HeartbeatTopology | None = None,
-    ) -> StreamsGroupHeartbeatResponse:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self._group,
-            member_id=self._id,
-            member_epoch=epoch,
-            rebalance_timeout_ms=10_000,
-            topology=topology,
-            active_tasks=tasks,
-            standby_tasks=None if tasks is None else NO_TASKS,
-            warmup_tasks=None if tasks is None else NO_TASKS,
-            process_id=f"process-{self._id}",
-            client_tags=() if topology is not None else None,
-        )
-
-        async def send(
-            link: BrokerConnection, groups: Sequence[str]
-        ) -> dict[str, StreamsGroupHeartbeatResponse | GroupError]:
-            version = self._version
-            answer = await link.ask(request, lowest=version, highest=version)
-            code = answer.error_code
-            return dict.fromkeys(groups, group_error(code, answer.error_message) if code else answer)
-
-        answer = (await on_coordinators(connections, [self._group], send))[self._group]
-        assert isinstance(answer, StreamsGroupHeartbeatResponse), answer
-        return answer
-
-    async def _lengthen_session(self, connections: Connections) -> None:
-        setting = IncrementalConfig(name="streams.session.timeout.ms", config_operation=0, value="60000")
-        resource = IncrementalAlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=self._group, configs=(setting,)
-        )
-        link = await connections.bootstrap()
-        answer = await link.ask(IncrementalAlterConfigsRequest(resources=(resource,)), lowest=1, highest=1)
-        assert [one.error_code for one in answer.responses] == [0], answer
+@contextmanager
+def joined(bootstrap: str, group: str, topic: str, *, version: int = 0) -> Iterator[Member]:
+    """A member with all tasks, in a group whose sessions outlast a test module; it leaves when the block ends."""
+    with StreamsClient(bootstrap) as client:
+        client.lengthen_session(group)
+        member = Member(client=client, group=group, topic=topic)
+        member.join_and_take_tasks(version=version)
+        yield member
+        member.leave(version=version)
 
 
 @dataclass(frozen=True)
@@ -154,17 +64,20 @@ def groups(cluster: Cluster) -> Iterator[Groups]:
     for future in admin.create_topics([NewTopic(made.topic, 2, 1)]).values():
         future.result(20)
     _produce(cluster, made.topic)
+    asyncio.run(_find_coordinator(cluster, made.stable))  # the broker creates __consumer_offsets for the first one
     for group in (made.empty, made.stable):
-        member = Member(cluster.bootstrap, group, made.topic)
-        asyncio.run(member.join())
-        asyncio.run(member.leave())
+        with joined(cluster.bootstrap, group, made.topic):
+            pass
     commit = ConsumerGroupTopicPartitions(made.stable, [TopicPartition(made.topic, 0, COMMITTED)])
     for done in admin.alter_consumer_group_offsets([commit]).values():
         done.result(20)
-    member = Member(cluster.bootstrap, made.stable, made.topic)
-    asyncio.run(member.join())
-    yield made
-    asyncio.run(member.leave())
+    with joined(cluster.bootstrap, made.stable, made.topic):
+        yield made
+
+
+async def _find_coordinator(cluster: Cluster, group: str) -> None:
+    async with Connections(Dialler(bootstrap=(parse_address(cluster.bootstrap),))) as connections:
+        assert isinstance((await find_coordinators(connections, [group]))[group], GroupCoordinator)
 
 
 def _produce(cluster: Cluster, topic: str) -> None:
@@ -179,6 +92,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "list": ("--list",),
     "states": ("--list", "--state", "empty,Stable"),
     "offsets": ("--describe", "--group", "STABLE"),
+    "members": ("--describe", "--group", "STABLE", "--members"),
     "offsets-verbose": ("--describe", "--group", "STABLE", "--offsets", "--verbose"),
     "members-verbose": ("--describe", "--group", "STABLE", "--members", "--verbose"),
     "state": ("--describe", "--group", "STABLE", "--state"),
@@ -256,6 +170,16 @@ def test_a_group_that_is_not_there_is_one_sentence(groups: Groups, view: str, ca
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "headgate: streams group 'nobody-s' cannot be described: Group nobody-s not found.\n"
+
+
+@pytest.mark.parametrize("view", ["--offsets", "--members"])
+def test_of_a_group_without_members_there_is_nothing_to_print_but_a_note(
+    groups: Groups, view: str, capsys: Capture
+) -> None:
+    assert groups.run("--describe", "--group", groups.empty, view) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"Streams group '{groups.empty}' has no active members." in said.err
 
 
 def properties(cluster: Cluster, folder: Path, protocol: SecurityProtocol, **more: str) -> list[str]:
@@ -362,9 +286,8 @@ def test_a_group_of_another_kind_is_not_deleted(groups: Groups, capsys: Capture)
 
 def test_an_empty_group_is_deleted_once(groups: Groups, capsys: Capture) -> None:
     group = f"short-lived-{uuid.uuid4().hex[:8]}"
-    member = Member(groups.cluster.bootstrap, group, groups.topic)
-    asyncio.run(member.join())
-    asyncio.run(member.leave())
+    with joined(groups.cluster.bootstrap, group, groups.topic):
+        pass
     assert groups.run("--delete", "--group", group) == 0
     assert capsys.readouterr().out == f"Deletion of requested streams groups ('{group}') was successful.\n"
     assert groups.run("--delete", "--group", group) == 1
@@ -420,21 +343,19 @@ def test_a_topology_that_was_pushed_is_shown_until_its_group_is_deleted(
 ) -> None:
     group, description = f"pushing-{uuid.uuid4().hex[:8]}", golden("wordcount")
     where = ["streams-groups", "--bootstrap-server", gateway.bootstrap]
-    member = Member(gateway.bootstrap, group, groups.topic, version=1)
-    asyncio.run(member.join())
-    asyncio.run(member.push(description))
-    assert main([*where, "--describe", "--group", group, "--topology"]) == 0
-    assert capsys.readouterr().out == (FIXTURES / "tool" / "wordcount.txt").read_text("utf-8")
-    assert main([*where, "--describe", "--group", group, "--topology", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "group": group,
-        "status": "AVAILABLE",
-        "topology_epoch": 0,
-        "version": f"-/0/{content_hash(description).removeprefix('sha256:')[:12]}",
-        "provenance": "pushed",
-        "description": DESCRIPTION.write(description),
-    }
-    asyncio.run(member.leave())
+    with joined(gateway.bootstrap, group, groups.topic, version=1) as member:
+        assert member.push(description).error_code == 0
+        assert main([*where, "--describe", "--group", group, "--topology"]) == 0
+        assert capsys.readouterr().out == (FIXTURES / "tool" / "wordcount.txt").read_text("utf-8")
+        assert main([*where, "--describe", "--group", group, "--topology", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "group": group,
+            "status": "AVAILABLE",
+            "topology_epoch": 0,
+            "version": f"-/0/{content_hash(description).removeprefix('sha256:')[:12]}",
+            "provenance": "pushed",
+            "description": DESCRIPTION.write(description),
+        }
     assert main([*where, "--delete", "--group", group]) == 0
     assert main([*where, "--describe", "--group", group, "--topology"]) == 1
     assert "not found" in capsys.readouterr().err
@@ -446,15 +367,14 @@ def test_a_topology_that_is_forgotten_is_gone_and_asked_for_again(
     group = f"forgetting-{uuid.uuid4().hex[:8]}"
     config = ["--config", str(gateway.setup.folder / "headgate.toml")]
     describe = ["streams-groups", "--bootstrap-server", gateway.bootstrap, "--describe", "--group", group, "--topology"]
-    member = Member(gateway.bootstrap, group, groups.topic, version=1)
-    asyncio.run(member.join())
-    asyncio.run(member.push(golden("wordcount")))
-    assert main(describe) == 0
-    assert main(["topology", "forget", group, *config]) == 0
-    assert capsys.readouterr().out.endswith("Its members are asked for it again.\n")
-    until(lambda: main(describe) == 1)
-    assert f"No topology description is stored for streams group '{group}'." in capsys.readouterr().out
-    assert main(["topology", "forget", group, *config, "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == {"group": group, "forgotten": False}
-    asyncio.run(member.push(golden("filter")))
-    assert main(describe) == 0
+    with joined(gateway.bootstrap, group, groups.topic, version=1) as member:
+        assert member.push(golden("wordcount")).error_code == 0
+        assert main(describe) == 0
+        assert main(["topology", "forget", group, *config]) == 0
+        assert capsys.readouterr().out.endswith("Its members are asked for it again.\n")
+        until(lambda: main(describe) == 1)
+        assert f"No topology description is stored for streams group '{group}'." in capsys.readouterr().out
+        assert main(["topology", "forget", group, *config, "--json"]) == 1
+        assert json.loads(capsys.readouterr().out) == {"group": group, "forgotten": False}
+        assert member.push(golden("filter")).error_code == 0
+        assert main(describe) == 0

@@ -1,9 +1,12 @@
 """The shipped stores: the conformance suite, the loading of plugins, and the bound of memory:."""
 
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from headgate.topologies.stores.loading import bookkeeping_of, load_plugin, make
 from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.topologies.stores.sqlite_store import SqliteStore
 
+DOCS = Path(__file__).parents[3] / "docs" / "stores.md"
 SIZE = len(to_bytes(topology()))
 
 
@@ -29,6 +33,20 @@ class TestMemory(TopologyStoreContract):
         await store.configure(settings_in(folder))
         yield store
         await store.close()
+
+
+def example() -> type[TopologyStoreContract]:
+    """The example of docs/stores.md, which is a store and a test class."""
+    store, test = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    sys.modules["my_stores"] = module = ModuleType("my_stores")
+    exec(store, module.__dict__)
+    names: dict[str, Any] = {}
+    exec(test, names)
+    found: type[TopologyStoreContract] = names["TestFolderStore"]
+    return found
+
+
+TestTheExampleOfThePage = example()
 
 
 class TestSqlite(TopologyStoreContract):

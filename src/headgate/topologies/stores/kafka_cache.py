@@ -139,7 +139,7 @@ class TopologyCache:
             await self._file.open()
             found = await self._file.run(_origin)
         except (NotOursError, sqlite3.DatabaseError) as failure:
-            log.warning("the cache of topologies is made anew", path=str(self._path), reason=str(failure))
+            log.warning("topology cache is recreated", path=str(self._path), reason=str(failure))
             return await self._recreate(identity)
         if found is None or found[:2] != (identity.cluster, identity.topic_id):
             return await self._recreate(identity)
@@ -172,7 +172,7 @@ class TopologyCache:
             before = self._file.run_from_thread(_all)
             self._file.run_from_thread(lambda connection: _reset(connection, identity))
         except sqlite3.DatabaseError as failure:
-            log.warning("the cache of topologies is damaged", path=str(self._path), reason=str(failure))
+            log.warning("topology cache is damaged", path=str(self._path), reason=str(failure))
             self._file.replace_from_thread(self._remove)
             self._file.run_from_thread(lambda connection: _reset(connection, identity))
             return ()
