@@ -99,7 +99,7 @@ async def _until(get: Callable[[], Awaitable[object]], expected: object) -> None
             await asyncio.sleep(0.02)
 
 
-async def test_what_is_read_is_told_once_and_in_order(place: Place) -> None:
+async def test_records_are_reported_once_and_in_order(place: Place) -> None:
     async with place.open() as store:
         await store.set(pushed("g", topology("one")))
         await store.set(pushed("g", topology("two")))

@@ -284,7 +284,7 @@ def test_another_process_is_asked_at_its_join(aftermath: Aftermath) -> None:
         scene.rests(another, description)
 
 
-def test_what_was_answered_is_shown_and_nobody_is_asked_again(aftermath: Aftermath) -> None:
+def test_an_acknowledged_push_is_shown_and_not_solicited_again(aftermath: Aftermath) -> None:
     scene = aftermath.scene
     with scene.client() as client:
         aftermath.pushed.client = client
@@ -292,7 +292,7 @@ def test_what_was_answered_is_shown_and_nobody_is_asked_again(aftermath: Afterma
     scene.comes_to_its_end(aftermath.pushed)
 
 
-def test_the_doubt_of_a_newcomer_outlives_a_worker_that_died_behind_its_join(aftermath: Aftermath) -> None:
+def test_unconfirmed_survives_a_worker_that_died_after_the_join_of_a_new_member(aftermath: Aftermath) -> None:
     aftermath.scene.converges(aftermath.newcomer, application(aftermath.scene.topic, "after"))
 
 

@@ -270,7 +270,7 @@ def test_a_stranger_who_may_read_and_is_refused_silences_nobody(place: Place) ->
         assert place.member(home, group).join().topology_description_required
 
 
-def test_what_a_member_has_proved_is_not_undone_by_somebody_elses_heartbeat_in_its_name(place: Place) -> None:
+def test_a_rejected_heartbeat_of_another_client_in_its_name_does_not_undo_a_members_proof(place: Place) -> None:
     group, before, after = place.new_group(), application(place.topic, "one"), application(place.topic, "two")
     with place.stored(group, before) as member, place.client("nobody") as client:
         forged = Member(client=client, group=group, topic=place.topic, member=member.member, epoch=member.epoch)

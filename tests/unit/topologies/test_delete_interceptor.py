@@ -162,7 +162,7 @@ async def test_a_group_that_is_not_empty_is_the_brokers_to_refuse(said: dict[str
 @pytest.mark.parametrize(
     ("version", "code", "text"), [(3, DELETION_FAILED, "not today"), (2, UNKNOWN_SERVER_ERROR, None)]
 )
-async def test_a_store_that_fails_keeps_its_group_and_nobody_elses(version: int, code: int, text: str | None) -> None:
+async def test_a_store_that_fails_keeps_its_group_and_no_other(version: int, code: int, text: str | None) -> None:
     store = Stubborn()
     async with scene(store) as it:
         await stored(it, "g")
@@ -229,7 +229,7 @@ async def test_a_classic_join_of_an_empty_group_deletes_what_is_stored_first() -
 
 
 @pytest.mark.parametrize("version", [0, 5, 9])
-async def test_while_that_fails_it_is_told_to_come_again_and_the_store_is_left_alone(version: int) -> None:
+async def test_while_that_fails_the_join_gets_rebalance_in_progress_and_the_store_is_left_alone(version: int) -> None:
     store = Stubborn()
     async with scene(store) as it:
         await stored(it, "g")
@@ -254,7 +254,7 @@ async def test_a_classic_join_of_a_group_that_is_not_empty_is_the_brokers(said: 
         assert it.service.must_delete("g")
 
 
-async def test_who_may_not_read_the_group_deletes_nothing_by_joining_it() -> None:
+async def test_a_classic_join_without_read_deletes_nothing() -> None:
     async with scene() as it:
         await stored(it, "g")
         answer = classic(it)

@@ -8,7 +8,7 @@ from headgate.topologies.model.streams_groups import ClassicJoin
 from tests.unit.topologies.simulation import GROUP, Deploy, Worker, World
 
 
-def test_after_a_deletion_begins_another_life(world: World, worker: Worker, deploy: Deploy) -> None:
+def test_after_a_deletion_another_incarnation_begins(world: World, worker: Worker, deploy: Deploy) -> None:
     world.leave(deploy("one"))
     first = worker.groups.state(GROUP).incarnation
     assert worker.delete()

@@ -52,7 +52,7 @@ def test_a_member_that_moves_proves_on_its_new_connection_only() -> None:
     assert members.is_proven(8, "g", "m", 1.0)
 
 
-def test_who_left_is_not_alive() -> None:
+def test_a_member_that_left_is_not_alive() -> None:
     members = GroupMembers()
     members.record_heartbeat("g", "m", 7, 0.0, "p")
     members.remove("g", "m")
@@ -60,7 +60,7 @@ def test_who_left_is_not_alive() -> None:
     assert len(members) == 0
 
 
-def test_who_is_fenced_proves_nothing_and_lives_on() -> None:
+def test_a_fenced_member_proves_nothing_and_is_alive() -> None:
     members = GroupMembers()
     members.record_heartbeat("g", "m", 7, 0.0)
     members.fence("g", "m")
@@ -68,7 +68,7 @@ def test_who_is_fenced_proves_nothing_and_lives_on() -> None:
     assert members.is_any_alive("g", ["m"], 0.0)
 
 
-def test_who_is_refused_on_its_own_connection_proves_nothing_and_lives_on() -> None:
+def test_a_member_without_read_on_its_connection_proves_nothing_and_is_alive() -> None:
     members = GroupMembers()
     members.record_heartbeat("g", "m", 7, 0.0)
     members.revoke(7, "g", "m")
@@ -113,7 +113,7 @@ def test_a_process_that_fell_silent_is_not_here() -> None:
     assert not members.has_other_of_process("g", "new", "p", 46.0)
 
 
-def test_the_process_that_a_join_told_is_kept_through_heartbeats_that_do_not() -> None:
+def test_the_process_of_a_join_is_kept_through_heartbeats_without_one() -> None:
     members = GroupMembers()
     members.record_heartbeat("g", "m", 7, 0.0, "p")
     members.record_heartbeat("g", "m", 7, 1.0)

@@ -23,7 +23,7 @@ def beat(
     return groups.on_heartbeat(1, request, answer, now=0.0, jitter=1.0)
 
 
-def test_the_epoch_of_a_group_that_nobody_told_is_asked_for_now_and_then() -> None:
+def test_a_group_of_unknown_epoch_is_described_now_and_then() -> None:
     groups = StreamsGroups(Bookkeeping.STORE)
     request = MemberHeartbeat(api_version=1, group=GROUP, member="m", member_epoch=3)
     described = [
@@ -32,7 +32,7 @@ def test_the_epoch_of_a_group_that_nobody_told_is_asked_for_now_and_then() -> No
     assert described == [True, False, True]
 
 
-def test_a_stale_join_neither_tells_the_epoch_nor_puts_anything_in_doubt(deploy: Deploy) -> None:
+def test_a_stale_join_neither_sets_the_epoch_nor_makes_anything_unconfirmed(deploy: Deploy) -> None:
     groups = deploy("one").worker.groups
     request = MemberHeartbeat(api_version=1, group=GROUP, member="s", member_epoch=0, process="s", topology_epoch=7)
     decision = groups.on_heartbeat(9, request, HeartbeatResult(status_codes=(0,)), now=0.0, jitter=1.0)
@@ -132,9 +132,7 @@ def test_a_late_failure_of_an_older_epoch_does_not_hide_that_of_a_newer_one(
     assert worker.groups.state(GROUP).failed_epoch == 1
 
 
-def test_whoever_may_not_read_the_group_takes_nothing_from_its_members(
-    world: World, worker: Worker, deploy: Deploy
-) -> None:
+def test_a_client_without_read_takes_no_proof_from_the_members(world: World, worker: Worker, deploy: Deploy) -> None:
     consumer = deploy("one")
     request = MemberHeartbeat(api_version=1, group=GROUP, member=consumer.member, member_epoch=3)
     worker.groups.on_heartbeat(999, request, HeartbeatResult(error_code=30), now=world.now, jitter=1.0)
@@ -145,7 +143,7 @@ def test_whoever_may_not_read_the_group_takes_nothing_from_its_members(
 @pytest.mark.parametrize(
     ("version", "selected", "store"), [(0, True, True), (1, False, True), (1, True, False)], ids=str
 )
-def test_nobody_asks_for_an_epoch_that_makes_no_difference(version: int, selected: bool, store: bool) -> None:
+def test_a_group_is_not_described_when_its_epoch_makes_no_difference(version: int, selected: bool, store: bool) -> None:
     groups = StreamsGroups(Bookkeeping.STORE)
     request = MemberHeartbeat(api_version=version, group=GROUP, member="m", member_epoch=3)
     decision = groups.on_heartbeat(

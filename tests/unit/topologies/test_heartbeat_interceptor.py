@@ -95,7 +95,7 @@ async def test_version_0_passes_in_whatever_pieces_it_comes_and_whatever_its_hea
     assert it.service.groups.state("g").current_epoch == 0  # the join was seen
 
 
-async def test_the_first_member_is_asked_and_in_its_window_nobody_else() -> None:
+async def test_the_first_member_is_solicited_and_no_other_in_its_window() -> None:
     async with scene() as it:
         assert await it.join("a")
         assert not (await it.heartbeat(beating("a")))[1].topology_description_required
@@ -112,19 +112,19 @@ async def test_a_stale_member_is_not_asked(statuses: tuple[int, ...]) -> None:
     assert [one.status_code for one in answer.status or ()] == list(statuses)
 
 
-async def test_a_refused_heartbeat_is_passed_on_and_asks_nothing() -> None:
+async def test_a_rejected_heartbeat_is_passed_on_and_not_solicited() -> None:
     async with scene() as it:
         _, answer = await it.heartbeat(joining(), replace(fine(42), error_message="no"))
     assert (answer.error_code, answer.error_message, answer.topology_description_required) == (42, "no", False)
 
 
-async def test_who_is_not_selected_is_not_asked() -> None:
+async def test_a_member_of_a_group_that_is_not_selected_is_not_solicited() -> None:
     async with scene(groups=allow("orders-*")) as it:
         assert not await it.join(group="g")
         assert await it.join(group="orders-1")
 
 
-async def test_until_the_topics_are_read_nobody_is_asked_and_then_those_who_joined_meanwhile_count() -> None:
+async def test_until_the_topics_are_read_no_member_is_solicited_and_joins_are_recorded_afterwards() -> None:
     opens = asyncio.Event()
     async with scene(opens=opens) as it:
         assert not await it.join("a")
@@ -134,7 +134,7 @@ async def test_until_the_topics_are_read_nobody_is_asked_and_then_those_who_join
         assert (await it.heartbeat(beating("a")))[1].topology_description_required
 
 
-async def test_a_gate_that_raises_costs_nobody_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gate_that_raises_costs_no_member_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene() as it:
         monkeypatch.setattr(it.service.groups, "on_heartbeat", None)
         _, answer = await it.heartbeat(joining())
@@ -209,7 +209,7 @@ async def test_a_broker_without_streams_groups_is_left_alone() -> None:
     assert not {88, 89, 93} & told.keys()
 
 
-async def test_a_stored_topology_is_not_asked_for_until_a_newcomer_comes() -> None:
+async def test_a_stored_topology_is_not_solicited_until_a_new_member_joins() -> None:
     async with scene() as it:
         assert await it.join("a", process="one")
         assert await it.pushes(pushed("a")) == 0
@@ -289,15 +289,15 @@ def is_solicited(frame: bytes, version: int = 1) -> bool:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_a_newcomer_is_answered_when_its_doubt_is_written(version: int) -> None:
+async def test_the_join_of_a_new_member_is_answered_when_unconfirmed_is_written(version: int) -> None:
     async with scene() as it:
         await stored(it)
         it.epochs.takes_writes.clear()
-        newcomer = await it.another()
+        new_member = await it.another()
         message = joining("n", process="another")
         if version == 0:
             message = StreamsGroupHeartbeatRequest(group_id="g", member_id="n", process_id="another")
-        coming = await begin_heartbeat(newcomer, message, version)
+        coming = await begin_heartbeat(new_member, message, version)
         await asyncio.sleep(A_WHILE_S)
         assert not coming.done()
         it.epochs.takes_writes.set()
@@ -306,7 +306,7 @@ async def test_a_newcomer_is_answered_when_its_doubt_is_written(version: int) ->
         assert it.epochs.written[-1].stored_epoch == -2
 
 
-async def test_nobody_else_waits_for_it() -> None:
+async def test_no_other_response_waits_for_it() -> None:
     async with scene() as it:
         await stored(it)
         it.epochs.takes_writes.clear()
@@ -328,7 +328,7 @@ async def test_a_topic_that_hangs_costs_no_heartbeat() -> None:
         assert len(it.epochs.written) == written + 1, "it is written all the same"
 
 
-async def test_a_topic_that_is_away_keeps_nobody_waiting() -> None:
+async def test_a_topic_that_is_away_delays_no_response() -> None:
     async with scene() as it:
         await stored(it)
         it.epochs.away = True

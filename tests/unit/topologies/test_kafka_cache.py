@@ -48,7 +48,7 @@ def test_a_deletion_is_read_record() -> None:
     assert found == CachedRecord(group="g", offset=7, incarnation="9f2c")
 
 
-def test_what_nobody_pushed_is_not_the_stores() -> None:
+def test_a_description_that_was_not_pushed_is_skipped() -> None:
     assert read_record(record(described(provenance="pasted", member=None))) is None
 
 
@@ -86,7 +86,7 @@ def test_another_writers_order_of_fields_is_read_whole() -> None:
         (b'["g","deleted"]', b"[" * 100_000),
     ],
 )
-def test_what_is_none_of_ours_is_passed_over(key: bytes | None, value: bytes | None) -> None:
+def test_other_records_are_skipped(key: bytes | None, value: bytes | None) -> None:
     assert read_record(ConsumedRecord(1, key, value)) is None
 
 

@@ -69,7 +69,7 @@ def test_one_condition_alone_is_reason_enough(reason: Solicitation, changes: dic
 @pytest.mark.parametrize(
     ("first", "second"), list(itertools.combinations([row for row in ROWS if "current_epoch" not in row[1]], 2))
 )
-def test_of_two_reasons_the_brokers_first_is_told(
+def test_of_two_reasons_the_first_in_the_brokers_order_counts(
     first: tuple[Solicitation, dict[str, Any]], second: tuple[Solicitation, dict[str, Any]]
 ) -> None:
     assert decision(**(second[1] | first[1])) is first[0]
@@ -114,7 +114,7 @@ def test_the_first_request_arms_a_window_of_thirty_seconds() -> None:
     assert not backoff.is_active("g", 0, 130.0)
 
 
-def test_inside_its_window_nobody_else_is_asked_and_the_window_stays() -> None:
+def test_inside_a_window_no_other_member_is_solicited_and_the_window_stays() -> None:
     backoff = PushBackoff()
     backoff.arm_if_not_active("g", 0, 0.0, 1.0)
     assert not backoff.arm_if_not_active("g", 0, 29.0, 1.0)

@@ -50,7 +50,7 @@ async def test_the_same_again_is_answered_without_the_store() -> None:
 # The broker vouches for others.
 
 
-async def test_who_was_not_heard_here_is_asked_about_at_the_broker() -> None:
+async def test_a_member_without_a_heartbeat_here_is_checked_with_the_broker() -> None:
     async with scene() as it:
         answer = it.push()
         await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
@@ -134,7 +134,7 @@ async def test_an_epoch_that_is_not_the_groups_is_refused_without_asking_when_it
         assert await it.pushes(pushed(epoch=3)) == INVALID_REQUEST
 
 
-async def test_before_the_topics_are_read_a_push_is_told_to_come_again() -> None:
+async def test_before_the_topics_are_read_a_push_must_be_sent_again() -> None:
     async with scene(opens=asyncio.Event()) as it:
         answer = it.push()
         await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
@@ -164,7 +164,7 @@ async def test_a_broker_that_does_not_answer_makes_a_push_wait_for_another() -> 
         (Hangs(), "The topology store did not answer within 50 ms.", -1),
     ],
 )
-async def test_whatever_the_store_does_the_client_has_an_answer(store: TopologyStore, text: str, failed: int) -> None:
+async def test_the_client_gets_a_response_whatever_the_store_does(store: TopologyStore, text: str, failed: int) -> None:
     async with scene(store, call_timeout_ms=50) as it:
         await it.join()
         answer = await it.push()
@@ -176,7 +176,7 @@ async def test_whatever_the_store_does_the_client_has_an_answer(store: TopologyS
     assert it.service.metrics.store_calls["set", "error"] == 1
 
 
-async def test_the_barrier_is_written_before_the_store_is_touched_and_the_word_after_it() -> None:
+async def test_uncertain_is_written_before_the_store_is_called_and_the_epoch_after_it() -> None:
     async with scene() as it:
         await it.join()
         assert await it.pushes() == 0
@@ -231,7 +231,7 @@ async def test_a_push_that_is_too_large_is_read_and_refused_for_good_and_the_con
     assert store.calls == 0
 
 
-async def test_a_large_push_on_a_connection_that_the_broker_has_not_vouched_for_comes_again() -> None:
+async def test_a_large_push_on_an_unproven_connection_must_be_sent_again() -> None:
     async with scene() as it:
         large = pushed(nodes=30_000)
         assert 512 * 1024 < len(encode(large, 0)) < 4 * 1024 * 1024
@@ -296,7 +296,7 @@ async def test_a_push_waits_for_those_before_it_no_longer_than_for_the_store() -
         await asyncio.gather(*others)
 
 
-async def test_names_that_nobody_gives_are_not_kept() -> None:
+async def test_names_that_are_too_long_are_not_recorded() -> None:
     async with scene() as it:
         long = "x" * 2000
         assert not await it.join(long)

@@ -24,7 +24,7 @@ async def opened(path: Path) -> SqliteStore:
     return store
 
 
-async def test_a_second_process_is_refused_and_told_what_to_use(tmp_path: Path) -> None:
+async def test_a_second_process_gets_an_error_that_names_kafka(tmp_path: Path) -> None:
     first = await opened(tmp_path / "t.db")
     with pytest.raises(UsageError, match=r"in use by another process.*kafka:"):
         await opened(tmp_path / "t.db")
@@ -49,7 +49,7 @@ async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"not a database")
 
 
-async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         await opened(tmp_path / "nowhere" / "t.db")
 

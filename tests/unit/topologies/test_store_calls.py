@@ -53,12 +53,12 @@ async def test_a_deletion_that_returns_is_done() -> None:
 
 
 @pytest.mark.parametrize("store", [RaisesAtOnce, ReturnsNothing])
-async def test_a_store_that_breaks_the_contract_at_once_fails_for_good_with_a_text_of_ours(store: type[Fine]) -> None:
+async def test_a_store_that_breaks_the_contract_fails_permanently_with_a_generic_text(store: type[Fine]) -> None:
     assert await behind(store()).set(pushed("g")) == SetResult(PushOutcome.PERMANENT, SET_FAILED)
 
 
 @pytest.mark.parametrize("store", [RaisesAtOnce, ReturnsNothing])
-async def test_a_deletion_that_breaks_the_contract_at_once_fails_with_a_text_of_ours(store: type[Fine]) -> None:
+async def test_a_deletion_that_breaks_the_contract_fails_with_a_generic_text(store: type[Fine]) -> None:
     assert await behind(store()).delete("g") == StoreFailure(DELETE_FAILED)
 
 
@@ -118,7 +118,7 @@ async def test_a_deletion_that_hangs_fails() -> None:
     assert await behind(Hangs()).delete("g") == StoreFailure(LATE)
 
 
-async def test_nobody_waits_for_a_store_that_ignores_that_it_is_cancelled() -> None:
+async def test_a_store_that_ignores_cancellation_delays_no_caller() -> None:
     calls = behind(Hangs(stubborn=0.3))
     begun = time.monotonic()
     await calls.set(pushed("g"))

@@ -104,36 +104,36 @@ def test_only_kafka_does_its_own_bookkeeping() -> None:
     assert {bookkeeping_of(store) for store in others} == {Bookkeeping.STATE_TOPIC}
 
 
-def test_a_store_is_told_its_target_and_its_limits() -> None:
+def test_a_store_gets_its_target_and_its_limits() -> None:
     topologies = TopologiesConfig(store=Store("sqlite", "/var/t.db"), max_bytes=5000)
     settings = settings_of(topologies, folder=Path("/cache"), environment={"A": "b"})
     assert (settings.target, settings.max_bytes, settings.folder) == ("/var/t.db", 5000, Path("/cache"))
 
 
-def test_a_module_that_is_not_there_is_told() -> None:
+def test_a_module_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"no_such_module cannot be imported .*install it"):
         load_plugin("no_such_module:Store")
 
 
-def test_a_module_that_breaks_is_told(plugin: Path) -> None:
+def test_a_module_that_raises_is_an_error(plugin: Path) -> None:
     (plugin / "broken_store.py").write_text("1 / 0\n")
     with pytest.raises(UsageError, match="ZeroDivisionError"):
         load_plugin("broken_store:Store")
 
 
-def test_a_name_that_is_no_class_is_told(plugin: Path) -> None:
+def test_a_name_that_is_no_class_is_an_error(plugin: Path) -> None:
     (plugin / "function_store.py").write_text("def Store(): pass\n")
     with pytest.raises(UsageError, match="has no class Store"):
         load_plugin("function_store:Store")
 
 
-def test_methods_that_are_missing_are_told(plugin: Path) -> None:
+def test_a_class_without_all_methods_is_an_error(plugin: Path) -> None:
     (plugin / "half_store.py").write_text("class Store:\n    async def set(self, pushed): pass\n")
     with pytest.raises(UsageError, match="lacks configure, get, delete, close"):
         load_plugin("half_store:Store")
 
 
-def test_a_class_that_wants_arguments_is_told(plugin: Path) -> None:
+def test_a_class_whose_constructor_takes_arguments_is_an_error(plugin: Path) -> None:
     (plugin / "needy_store.py").write_text(
         "from headgate.topologies.stores.memory_store import MemoryStore\n"
         "class Store(MemoryStore):\n    def __init__(self, url): pass\n"

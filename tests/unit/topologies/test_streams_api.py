@@ -112,7 +112,7 @@ def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGr
 
 
 @given(requests, st.booleans())
-def test_who_joins_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is_padded: bool) -> None:
+def test_a_join_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is_padded: bool) -> None:
     body = encode(replace(message, task_offsets=None, task_end_offsets=None), 0)
     view = memoryview(b"xyz" + body + b"\x07" * 9 * is_padded)
     opened = group_requests.is_join(view, 3, 3 + len(body))

@@ -1,4 +1,4 @@
-"""Stories of a group's life: each is one rule, told with a simulated broker, for stores that keep books and others."""
+"""One rule of the state machine each, with a simulated broker, for both kinds of bookkeeping."""
 
 from typing import Any
 
@@ -55,17 +55,19 @@ def test_another_thread_of_a_process_that_is_here_is_not_asked(world: World, wor
     assert world.join(thread) is Solicitation.STORED
 
 
-def test_a_newcomer_is_asked_and_an_equal_topology_writes_nothing(world: World, worker: Worker, deploy: Deploy) -> None:
+def test_a_new_member_is_solicited_and_an_equal_topology_is_not_stored_again(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
     deploy("one")
-    newcomer = world.start("one", worker)
-    assert world.join(newcomer) is Solicitation.SOLICIT
-    assert isinstance(worker.groups.begin_push(GROUP, newcomer.member, 0, "one", now=world.now), AlreadyStored)
-    worker.push(newcomer)
+    new_member = world.start("one", worker)
+    assert world.join(new_member) is Solicitation.SOLICIT
+    assert isinstance(worker.groups.begin_push(GROUP, new_member.member, 0, "one", now=world.now), AlreadyStored)
+    worker.push(new_member)
     assert world.store_calls == 1
     assert not worker.groups.state(GROUP).is_unconfirmed
 
 
-def test_while_a_newcomer_is_unheard_a_member_that_vouches_keeps_the_topology_shown(
+def test_until_a_new_member_pushed_the_topology_is_shown_while_a_member_that_confirmed_it_is_there(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     old = deploy("one")
@@ -75,7 +77,7 @@ def test_while_a_newcomer_is_unheard_a_member_that_vouches_keeps_the_topology_sh
     assert worker.describe() is None
 
 
-def test_a_group_that_was_deleted_past_us_never_shows_its_predecessor(
+def test_a_group_that_was_deleted_at_the_broker_never_shows_its_predecessor(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     world.leave(deploy("one"))
@@ -110,7 +112,7 @@ def test_an_empty_group_shows_what_it_computed_last(world: World, worker: Worker
     assert worker.describe() == "one"
 
 
-def test_a_newcomer_that_cannot_be_asked_hides_the_topology_of_those_who_are_gone(
+def test_a_new_member_that_cannot_push_hides_the_topology_of_members_that_are_gone(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     world.leave(deploy("one"))
@@ -118,7 +120,7 @@ def test_a_newcomer_that_cannot_be_asked_hides_the_topology_of_those_who_are_gon
     assert worker.describe() is None
 
 
-def test_a_newcomer_that_says_nothing_does_not_keep_others_from_vouching(
+def test_a_new_member_that_never_pushes_does_not_keep_others_from_confirming(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     first, second = deploy("one"), world.start("one", worker)
@@ -131,14 +133,16 @@ def test_a_newcomer_that_says_nothing_does_not_keep_others_from_vouching(
     assert world.beat(third) is Solicitation.SOLICIT
 
 
-def test_nobody_is_asked_in_place_of_a_newcomer_that_is_here(world: World, deploy: Deploy, worker: Worker) -> None:
+def test_no_member_is_solicited_in_place_of_a_new_member_that_is_alive(
+    world: World, deploy: Deploy, worker: Worker
+) -> None:
     _, second = two_members(world, worker)
     deploy("two", push=False)
     worker.groups.backoff.clear_group(GROUP)
     assert world.beat(second) is Solicitation.ANOTHER_MEMBER
 
 
-def test_a_newcomer_that_cannot_be_asked_keeps_nobody_from_being_asked(
+def test_a_new_member_that_cannot_push_does_not_keep_others_from_being_solicited(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     _first, second = two_members(world, worker)
@@ -146,7 +150,7 @@ def test_a_newcomer_that_cannot_be_asked_keeps_nobody_from_being_asked(
     assert world.beat(second) is Solicitation.SOLICIT
 
 
-def test_a_member_that_vouches_says_nothing_about_a_newcomer_whose_push_failed_for_good(
+def test_a_confirmation_does_not_speak_for_a_new_member_whose_push_failed_permanently(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     first, second = two_members(world, worker)
@@ -161,18 +165,18 @@ def test_a_member_that_vouches_says_nothing_about_a_newcomer_whose_push_failed_f
         assert worker.describe() is None
 
 
-def test_a_push_of_somebody_else_does_not_speak_for_a_newcomer_that_is_here(
+def test_a_push_of_another_member_does_not_confirm_for_a_new_member_that_is_alive(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     _first, second = two_members(world, worker)
-    newcomer = deploy("two", push=False)
+    new_member = deploy("two", push=False)
     worker.push(second)
     assert worker.groups.state(GROUP).is_unconfirmed
-    worker.push(newcomer)
+    worker.push(new_member)
     assert worker.describe() == "two"
 
 
-def test_when_everybody_who_vouched_has_left_somebody_else_is_asked_and_the_topology_stays(
+def test_when_all_members_that_confirmed_left_another_is_solicited_and_the_topology_stays_shown(
     world: World, worker: Worker
 ) -> None:
     first, second = two_members(world, worker, "two")
@@ -181,7 +185,7 @@ def test_when_everybody_who_vouched_has_left_somebody_else_is_asked_and_the_topo
     assert world.beat(second) is Solicitation.SOLICIT
 
 
-def test_when_everybody_who_vouched_fell_silent_somebody_else_is_asked(world: World, worker: Worker) -> None:
+def test_when_all_members_that_confirmed_expired_another_is_solicited(world: World, worker: Worker) -> None:
     _first, second = two_members(world, worker, "two")
     for _ in range(3):
         world.wait(20.0)
@@ -189,26 +193,28 @@ def test_when_everybody_who_vouched_fell_silent_somebody_else_is_asked(world: Wo
     assert verdict is Solicitation.SOLICIT
 
 
-def test_a_permanent_failure_ends_the_asking_and_hides_what_was_stored(
+def test_after_a_permanent_failure_the_member_is_not_solicited_and_the_stored_topology_hidden(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     world.leave(deploy("one"))
     world.mood = PushOutcome.PERMANENT
-    newcomer = deploy("two")
+    new_member = deploy("two")
     world.wait(4000.0)
-    world.join(newcomer)
+    world.join(new_member)
     assert worker.describe() is None
     assert worker.groups.state(GROUP).stored_epoch == UNCERTAIN
 
 
-def test_who_failed_for_good_is_not_asked_again_in_its_session(world: World, deploy: Deploy) -> None:
+def test_a_member_whose_push_failed_permanently_is_not_solicited_again_in_its_session(
+    world: World, deploy: Deploy
+) -> None:
     world.mood = PushOutcome.PERMANENT
     consumer = deploy("one")
     world.wait(40.0)
     assert world.beat(consumer) is Solicitation.FAILED
 
 
-def test_a_newcomer_is_asked_although_its_predecessor_failed_for_good(world: World, deploy: Deploy) -> None:
+def test_a_new_member_is_solicited_although_its_predecessor_failed_permanently(world: World, deploy: Deploy) -> None:
     world.mood = PushOutcome.PERMANENT
     world.leave(deploy("too large"))
     world.mood = PushOutcome.STORED
@@ -278,14 +284,14 @@ def test_the_barrier_is_written_even_if_it_was_uncertain_already() -> None:
     assert worker.groups.state(GROUP).last_set is None
 
 
-def test_a_kill_between_barrier_and_store_leaves_a_group_that_is_asked_again() -> None:
+def test_a_kill_between_barrier_and_store_leaves_a_group_that_is_solicited_again() -> None:
     world, worker, consumer, _plan = begun_push()
     worker.restart()
     assert worker.describe() is None
     assert world.beat(consumer) is Solicitation.SOLICIT
 
 
-def test_a_kill_between_store_and_final_word_leaves_a_group_that_is_asked_again() -> None:
+def test_a_kill_between_store_and_final_write_leaves_a_group_that_is_solicited_again() -> None:
     world, worker, consumer, _plan = begun_push()
     world.programs[GROUP] = "one"
     worker.restart()
@@ -293,7 +299,7 @@ def test_a_kill_between_store_and_final_word_leaves_a_group_that_is_asked_again(
     assert world.beat(consumer) is Solicitation.SOLICIT
 
 
-def test_after_a_restart_the_topology_is_shown_and_nobody_is_asked(
+def test_after_a_restart_the_topology_is_shown_and_no_member_is_solicited(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     consumer = deploy("one")
@@ -302,7 +308,7 @@ def test_after_a_restart_the_topology_is_shown_and_nobody_is_asked(
     assert world.beat(consumer) is Solicitation.STORED
 
 
-def test_a_doubt_outlives_a_restart(world: World, worker: Worker, deploy: Deploy) -> None:
+def test_an_unconfirmed_description_stays_so_over_a_restart(world: World, worker: Worker, deploy: Deploy) -> None:
     world.leave(deploy("one"))
     successor = deploy("two", push=False)
     worker.restart()
@@ -310,7 +316,9 @@ def test_a_doubt_outlives_a_restart(world: World, worker: Worker, deploy: Deploy
     assert world.beat(successor) is Solicitation.SOLICIT
 
 
-def test_a_doubt_at_one_gateway_is_one_at_the_other(world: World, worker: Worker, deploy: Deploy) -> None:
+def test_a_description_unconfirmed_at_one_gateway_is_so_at_the_other(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
     other = world.worker()
     world.leave(deploy("one"))
     successor = deploy("two", at=other, push=False)
@@ -319,8 +327,10 @@ def test_a_doubt_at_one_gateway_is_one_at_the_other(world: World, worker: Worker
     assert [worker.describe(), other.describe()] == ["two", "two"]
 
 
-def test_a_doubt_is_written_although_the_topics_say_so_already(world: World, worker: Worker, deploy: Deploy) -> None:
-    """What ends the doubt that they know may be on its way, and has not heard this newcomer."""
+def test_unconfirmed_is_written_although_the_topic_says_so_already(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
+    """The fact that ends it may be about to be read, and was written before this member joined."""
     other = world.worker()
     world.leave(deploy("one"))
     first = deploy("one", push=False)
@@ -343,26 +353,26 @@ def heartbeat(world: World, consumer: Consumer, **join: Any) -> HeartbeatDecisio
     return groups.on_heartbeat(consumer.connection, message, HeartbeatResult(), now=world.now, jitter=1.0)
 
 
-def test_a_doubt_that_could_not_be_written_is_written_with_a_later_heartbeat(
+def test_unconfirmed_that_could_not_be_written_is_written_at_a_later_heartbeat(
     world: World, worker: Worker, deploy: Deploy
 ) -> None:
     world.leave(deploy("one"))
-    newcomer, groups = world.start("two", worker), worker.groups
-    lost = heartbeat(world, newcomer, member_epoch=0, process="p", topology_epoch=0).write
+    new_member, groups = world.start("two", worker), worker.groups
+    lost = heartbeat(world, new_member, member_epoch=0, process="p", topology_epoch=0).write
     assert lost
     groups.on_write_failed(GROUP)
     assert groups.state(GROUP).is_unconfirmed
-    assert heartbeat(world, newcomer).write == lost
-    assert heartbeat(world, newcomer).write is None
+    assert heartbeat(world, new_member).write == lost
+    assert heartbeat(world, new_member).write is None
     groups.on_write_failed(GROUP)
-    assert heartbeat(world, newcomer).write is None, "not at every heartbeat"
+    assert heartbeat(world, new_member).write is None, "not at every heartbeat"
     world.now += 5.0
-    worker.run(heartbeat(world, newcomer))
+    worker.run(heartbeat(world, new_member))
     worker.restart()
     assert worker.groups.state(GROUP).is_unconfirmed
 
 
-def test_stored_but_the_final_word_was_lost_it_is_asked_for_again() -> None:
+def test_a_stored_description_whose_final_write_was_lost_is_solicited_again() -> None:
     world, worker, consumer, plan = begun_push()
     world.programs[GROUP] = "one"
     assert worker.groups.settle_push(plan, PushOutcome.STORED, now=world.now, jitter=1.0)
@@ -381,14 +391,16 @@ def test_two_gateways_that_store_the_same_at_once_write_one_version(world: World
     assert worker.begin(first).incarnation == other.begin(second).incarnation
 
 
-def test_another_topology_beside_one_that_vouches_is_the_same_life(worker: Worker, deploy: Deploy) -> None:
+def test_another_topology_beside_a_confirmed_one_is_the_same_incarnation(worker: Worker, deploy: Deploy) -> None:
     deploy("one")
     first = worker.groups.state(GROUP).incarnation
     deploy("two", push=False)
     assert worker.incarnation_of_next_push("two") == first
 
 
-def test_another_topology_after_everybody_is_gone_is_another_life(world: World, worker: Worker, deploy: Deploy) -> None:
+def test_another_topology_after_all_members_left_is_another_incarnation(
+    world: World, worker: Worker, deploy: Deploy
+) -> None:
     world.leave(deploy("one"))
     first = worker.groups.state(GROUP).incarnation
     deploy("two", push=False)

@@ -70,7 +70,7 @@ def test_successors_stand_before_predecessors_and_are_sorted() -> None:
     ]
 
 
-def test_nobody_is_called_none() -> None:
+def test_a_node_without_successors_has_the_word_none() -> None:
     assert node_lines(ProcessorNode(name="p"))[1:3] == ["      --> none", "      <-- none"]
 
 
