@@ -123,7 +123,7 @@ def test_the_file_of_properties_is_named_with_what_is_wrong_in_it(tmp_path: Path
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n")
     assert cli.main(["streams-groups", "--bootstrap-server", "h:1", "--list", "--command-config", str(file)]) == 2
-    assert f"headgate: {file}: sasl.mechanism names one that is not understood here" in capsys.readouterr().err
+    assert f"headgate: {file}: sasl.mechanism names an unsupported mechanism" in capsys.readouterr().err
 
 
 def test_keys_that_are_not_used_are_named_in_one_line(tmp_path: Path, capsys: Capture) -> None:
