@@ -1,43 +1,40 @@
-"""The machine: ports, a gateway that already runs, the advertised host, file descriptors."""
+"""The machine: ports, a gateway that already runs, the advertised host, file descriptors, certificates."""
 
 import asyncio
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from cryptography import x509
 
 from headgate.base.ids import NodeId
 from headgate.config import Address, Config
-from headgate.config.model import GatewayConfig, MetricsConfig
+from headgate.config.model import GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.doctor import machine
-from headgate.doctor.findings import FindingVerdict
-from headgate.proxy.metrics import Metrics as Counters
-from headgate.proxy.metrics import MetricsPage
+from headgate.doctor.brokers import names_of
+from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.status import StatusPages
+from tests.support.certificates import Certificates, make_certificates
 from tests.support.ports import port_block
 
 T = TypeVar("T")
+NOW = datetime.now(UTC) + timedelta(minutes=10)  # after the certificates have been made
 
 
-def config_at(port: int, **gateway: object) -> Config:
-    changed = GatewayConfig(listen=Address("127.0.0.1", port), nodes=(NodeId(0),), **gateway)  # type: ignore[arg-type]
+def config_at(port: int, host: str = "127.0.0.1", **gateway: object) -> Config:
+    changed = GatewayConfig(listen=Address(host, port), nodes=(NodeId(0),), **gateway)  # type: ignore[arg-type]
     return Config(gateway=changed, metrics=MetricsConfig(listen=Address("127.0.0.1", port + 8)))
-
-
-@contextmanager
-def listening(port: int) -> Iterator[None]:
-    with socket.create_server(("127.0.0.1", port)):
-        yield
 
 
 def beside_status_pages(port: int, problems: dict[str, str], ask: Callable[[], Awaitable[T]]) -> T:
     """Ask while the gateway's own status pages are served at `port`."""
 
     async def run() -> T:
-        snapshot = Counters().snapshot(open_connections=0, connections_limit=10, routes=(), certificate_expires_at=None)
+        snapshot = Metrics().snapshot(open_connections=0, connections_limit=10, routes=(), certificate_expires_at=None)
         pages = StatusPages(lambda: MetricsPage().render(snapshot, ready=not problems), lambda: problems)
         async with pages.serving(Address("127.0.0.1", port)):
             return await ask()
@@ -45,103 +42,139 @@ def beside_status_pages(port: int, problems: dict[str, str], ask: Callable[[], A
     return asyncio.run(run())
 
 
-def test_free_ports_are_one_line() -> None:
+def test_free_ports_are_one_finding_and_a_used_one_is_a_problem_unless_a_headgate_has_it() -> None:
     port = port_block()
-    (finding,) = machine.ports(config_at(port), is_ours=False)
-    assert (finding.verdict, finding.text.count("127.0.0.1")) == (FindingVerdict.OK, 3)
-
-
-def test_a_taken_port_is_a_problem_that_says_whose_port_it_would_be() -> None:
-    port = port_block()
-    with listening(port + 1):
-        findings = {one.subject: one for one in machine.ports(config_at(port), is_ours=False)}
-    taken = findings[f"127.0.0.1:{port + 1}"]
-    assert (taken.verdict, taken.text.startswith("node 0: ")) == (FindingVerdict.PROBLEM, True)
+    (free,) = machine.ports(config_at(port), is_ours=False)
+    assert (free.verdict.value, free.text.count("127.0.0.1")) == ("ok", 3)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        (taken, _), (ours, _) = (machine.ports(config_at(port), is_ours=is_ours) for is_ours in (False, True))
+    assert (taken.verdict.value, taken.text.startswith("node 0: ")) == ("problem", True)
     assert f"sport = :{port + 1}" in taken.mend
-    assert "gateway.listen" in taken.mend
-
-
-def test_a_port_that_a_headgate_has_is_in_order() -> None:
-    port = port_block()
-    with listening(port):
-        findings = {one.subject: one for one in machine.ports(config_at(port), is_ours=True)}
-    assert findings[f"127.0.0.1:{port}"].verdict is FindingVerdict.OK
-
-
-def test_an_address_of_another_machine_is_a_problem() -> None:
+    assert ours.verdict.value == "ok"
     # RFC 5737: no machine has this address.
-    config = Config(gateway=GatewayConfig(listen=Address("192.0.2.1", 9092), nodes=(NodeId(0),)))
-    findings = {one.subject: one for one in machine.ports(config, is_ours=True)}
-    assert findings["192.0.2.1:9092"].verdict is FindingVerdict.PROBLEM
-    assert "ip address" in findings["192.0.2.1:9092"].mend
+    other = {one.subject: one for one in machine.ports(config_at(9092, "192.0.2.1"), is_ours=True)}["192.0.2.1:9092"]
+    assert (other.verdict.value, "ip address" in other.mend) == ("problem", True)
 
 
-def test_a_running_headgate_is_known_by_its_status_pages() -> None:
+def test_a_running_headgate_is_recognised_by_its_status_pages() -> None:
     port = port_block()
-    address = Address("127.0.0.1", port)
-    found = beside_status_pages(port, {"upstream": "away"}, lambda: machine.find_running(address, deadline_s=5))
-    assert found == machine.Running(problems={"upstream": "away"})
-    wildcard = Address("0.0.0.0", port)
-    assert beside_status_pages(port, {}, lambda: machine.find_running(wildcard, deadline_s=5)) is not None
+    away, wildcard = {"upstream": "away"}, Address("0.0.0.0", port)
+    found = beside_status_pages(port, away, lambda: machine.find_running(wildcard, deadline_s=5))
+    assert found == machine.Running(problems=away)
 
+    async def other_program() -> machine.Running | None:
+        async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello")
+            writer.close()
 
-def test_the_page_of_another_program_is_no_headgate() -> None:
-    port = port_block()
-
-    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello")
-        writer.close()
-
-    async def ask() -> machine.Running | None:
-        server = await asyncio.start_server(answer, "127.0.0.1", port)
-        async with server:
+        async with await asyncio.start_server(serve, "127.0.0.1", port):
             return await machine.find_running(Address("127.0.0.1", port), deadline_s=5)
 
-    assert asyncio.run(ask()) is None
-
-
-def test_a_silent_program_is_no_headgate() -> None:
-    port = port_block()
-    with listening(port):
+    assert asyncio.run(other_program()) is None
+    with socket.create_server(("127.0.0.1", port)):  # silent
         assert asyncio.run(machine.find_running(Address("127.0.0.1", port), deadline_s=0.2)) is None
 
 
 def test_a_running_headgate_that_is_not_ready_is_a_problem_with_its_reasons() -> None:
     port = port_block()
-    config = config_at(port)
 
-    async def all_findings() -> list[tuple[str, FindingVerdict, str]]:
-        found = machine.examine(config, deadline_s=5)
-        return [(one.subject, one.verdict, one.text) async for one in found]
+    async def problems() -> list[str]:
+        found = machine.examine(config_at(port), deadline_s=5)
+        return [one.text async for one in found if one.verdict.value == "problem"]
 
-    found = beside_status_pages(port + 8, {"upstream": "no broker"}, all_findings)
-    texts = [text for subject, verdict, text in found if verdict is FindingVerdict.PROBLEM]
+    texts = beside_status_pages(port + 8, {"upstream": "no broker"}, problems)
     assert texts == ["a Headgate runs here and is not ready: upstream: no broker"]
 
 
-def test_an_advertised_name_that_does_not_resolve_is_a_problem() -> None:
-    config = config_at(9092, advertised_host="no.such.host.invalid")
-    finding = asyncio.run(machine.advertised(config, deadline_s=10))
-    assert (finding.verdict, "no.such.host.invalid" in finding.text) == (FindingVerdict.PROBLEM, True)
-
-
-def test_a_loopback_name_on_a_listener_for_all_is_a_warning() -> None:
-    gateway = GatewayConfig(listen=Address("0.0.0.0", 9092), advertised_host="127.0.0.1")
-    assert asyncio.run(machine.advertised(Config(gateway=gateway), deadline_s=10)).verdict is FindingVerdict.WARNING
-    finding = asyncio.run(machine.advertised(config_at(9092), deadline_s=10))
-    assert finding.verdict is FindingVerdict.OK
+@pytest.mark.parametrize(
+    ("listen", "advertised", "verdict"),
+    [
+        ("127.0.0.1", "127.0.0.1", "ok"),
+        ("127.0.0.1", "no.such.host.invalid", "problem"),
+        ("0.0.0.0", "127.0.0.1", "warning"),  # only clients on this machine can use it
+    ],
+)
+def test_the_advertised_host_must_be_one_that_clients_can_use(listen: str, advertised: str, verdict: str) -> None:
+    config = config_at(9092, listen, advertised_host=advertised)
+    assert asyncio.run(machine.advertised(config, deadline_s=10)).verdict.value == verdict
 
 
 @pytest.mark.parametrize(
-    ("limit", "verdict"),
-    [(1024, "warning"), (2 * 500 + 1 + 64, "ok"), (resource.RLIM_INFINITY, "ok")],
+    ("clients", "limit", "verdict"),
+    [
+        (500, 1024, "warning"),
+        (500, 2 * 500 + 1 + 64, "ok"),
+        (500, resource.RLIM_INFINITY, "ok"),
+        (479, 1024, "ok"),  # the number that the warning suggests
+    ],
 )
-def test_two_descriptors_a_connection_are_needed(limit: int, verdict: str) -> None:
-    assert machine.descriptors(config_at(9092, max_connections=500), limit).verdict.value == verdict
+def test_two_descriptors_for_each_client_are_needed(clients: int, limit: int, verdict: str) -> None:
+    finding = machine.descriptors(config_at(9092, max_connections=clients), limit)
+    assert finding.verdict.value == verdict
+    if verdict == "warning":
+        assert "LimitNOFILE=1065" in finding.mend
+        assert "gateway.max_connections = 479" in finding.mend
 
 
-def test_the_suggested_number_of_descriptors_is_enough() -> None:
-    finding = machine.descriptors(config_at(9092, max_connections=500), 1024)
-    assert "LimitNOFILE=1065" in finding.mend
-    assert machine.descriptors(config_at(9092, max_connections=479), 1024).verdict is FindingVerdict.OK
-    assert "gateway.max_connections = 479" in finding.mend
+# Certificates.
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates that are valid for two days."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def load(file: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(file.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "covered"),
+    [
+        (["Kafka.Example.org"], "kafka.example.ORG.", True),
+        (["*.example.org"], "kafka.example.org", True),
+        (["*.example.org"], "a.kafka.example.org", False),
+        (["*.example.org"], "example.org", False),
+        (["127.0.0.1"], "127.0.0.1", True),
+        (["::1"], "0:0:0:0:0:0:0:1", True),
+        (["*.0.0.1"], "127.0.0.1", False),
+        ([], "kafka.example.org", False),
+    ],
+)
+def test_a_certificate_covers_the_names_that_clients_accept(names: list[str], host: str, *, covered: bool) -> None:
+    assert machine.covers(names, host) is covered
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(-1, "problem"), (0, "warning"), (3, "problem")])
+def test_a_certificate_is_judged_by_its_validity_period(files: Certificates, days: int, verdict: str) -> None:
+    certificate = load(files.server_cert)
+    assert set(names_of(certificate)) == {"localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3"}
+    now = NOW + timedelta(days=days)
+    assert machine.lifetime("x", certificate, now, renew="renew it").verdict.value == verdict
+
+
+@pytest.mark.parametrize(
+    ("host", "key", "verdicts", "mend"),
+    [
+        ("127.0.0.1", "server_key", ["warning", "ok"], ""),
+        ("kafka.example.org", "server_key", ["warning", "problem"], "subjectAltName=DNS:kafka.example.org"),
+        ("10.0.0.1", "server_key", ["warning", "problem"], "subjectAltName=IP:10.0.0.1"),
+        ("127.0.0.1", "client_key", ["problem"], "openssl"),  # of another certificate
+    ],
+)
+def test_the_listeners_certificate_must_be_for_the_advertised_host_and_its_key(
+    files: Certificates, host: str, key: str, verdicts: list[str], mend: str
+) -> None:
+    config = config_at(9092, advertised_host=host, tls_cert=files.server_cert, tls_key=getattr(files, key))
+    findings = list(machine.examine_certificates(config, NOW))
+    assert [one.verdict.value for one in findings] == verdicts
+    assert mend in findings[-1].mend
+
+
+def test_an_authority_that_expired_or_cannot_be_read_is_a_problem(files: Certificates, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("nothing\n")
+    for ca, now in ((files.ca, NOW + timedelta(days=3)), (tmp_path / "empty.pem", NOW)):
+        config = Config(upstream=UpstreamConfig(tls=True, tls_ca=ca, service_mechanism="none"))
+        (finding,) = machine.examine_certificates(config, now)
+        assert (finding.subject, finding.verdict.value) == ("upstream.tls_ca", "problem")
