@@ -70,7 +70,7 @@ def test_it_runs_until_a_signal_and_lets_the_batches_end(estate: Estate, file: P
     assert_appended_are_right(estate)
 
 
-def test_what_a_killed_process_left_is_finished_by_the_next(estate: Estate, file: Path) -> None:
+def test_the_next_process_finishes_the_batch_of_a_killed_one(estate: Estate, file: Path) -> None:
     with started(estate, file) as (process, _):
         estate.write(described("g", POOL[2], at=2), described("h", POOL[3], at=3))
         before = estate.versions(["app_io"])

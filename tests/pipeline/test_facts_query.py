@@ -114,7 +114,7 @@ def test_the_service_account_logs_in_over_tls(cluster: Cluster, estate: Estate) 
     assert_tables_are_right(estate, cluster_of(estate))
 
 
-def test_what_the_topics_do_not_retain_stays_and_is_marked(estate: Estate) -> None:
+def test_rows_of_records_that_are_not_retained_stay_and_are_marked(estate: Estate) -> None:
     def event(number: int) -> EventHappened:
         return EventHappened(at=number, subject_kind="k", subject="s", id=f"e{number}", event="operation", by=None)
 

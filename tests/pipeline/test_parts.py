@@ -52,9 +52,7 @@ def test_parts_leave_the_tables_of_a_whole_batch_also_after_a_kill(estate: Estat
     assert_tables_are_right(estate, cluster_of(estate))
 
 
-def test_what_is_collected_is_bounded_however_large_the_records(
-    estate: Estate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_collected_rows_are_bounded_however_large_the_records(estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
     """New descriptions, and then facts without any that end them: what is ended counts too."""
     query = in_parts(5 * MIB // 2)
     collected: list[int] = []

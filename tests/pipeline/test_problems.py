@@ -18,7 +18,7 @@ from tests.pipeline.histories import POOL, described
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
 
 
-def test_a_lost_checkpoint_is_told_and_everything_is_read_again(estate: Estate) -> None:
+def test_a_lost_checkpoint_is_reported_and_everything_is_read_again(estate: Estate) -> None:
     estate.write(described("g", POOL[0], at=1), described("g", POOL[1], at=2))
     assert estate.run()
     shutil.rmtree(estate.config.pipeline.checkpoint)
@@ -30,7 +30,7 @@ def test_a_lost_checkpoint_is_told_and_everything_is_read_again(estate: Estate) 
     assert_tables_are_right(estate, cluster_of(estate))
 
 
-def test_a_topic_that_is_not_there_is_told_and_read_when_it_comes(estate: Estate) -> None:
+def test_an_absent_topic_is_reported_and_read_when_it_is_created(estate: Estate) -> None:
     estate.prefix += "late."
     estate.make_topics("state", "topologies")
     estate.write(described("g", POOL[1], at=1))

@@ -125,7 +125,7 @@ def test_an_aggregation_with_a_watermark_keeps_state(job: Job, topics: tuple[str
     )
 
 
-def test_a_join_of_two_streams_and_what_comes_after_it(job: Job, topics: tuple[str, str]) -> None:
+def test_a_join_of_two_streams_and_the_operator_after_it(job: Job, topics: tuple[str, str]) -> None:
     orders, rates = topics
     left = job.kafka(subscribe=orders).select(*KEYS).withWatermark("timestamp", "1 minute").alias("o")
     right = job.kafka(subscribe=rates).select(*KEYS).withWatermark("timestamp", "1 minute").alias("r")
@@ -163,7 +163,7 @@ def test_common_table_expressions_are_followed(job: Job) -> None:
     )
 
 
-def test_what_foreach_batch_writes_is_declared(job: Job, topics: tuple[str, str]) -> None:
+def test_outputs_of_foreach_batch_are_declared(job: Job, topics: tuple[str, str]) -> None:
     outputs = (Output(format="kafka", topic="totals"), Output(format="delta", place="s3a://key:secret@lake/totals"))
     with heard(job.spark, outputs={"totals": outputs}) as told:
         job.run(job.kafka(subscribe=topics[0]), None, "totals")
@@ -306,5 +306,5 @@ def test_a_plan_that_grows_without_end_is_not_walked(
         ("hdfs://name:8020/path", "hdfs://name:8020/path"),
     ],
 )
-def test_a_place_is_told_without_what_lets_somebody_in(place: str, told: str) -> None:
+def test_a_place_is_described_without_credentials(place: str, told: str) -> None:
     assert without_credentials(place) == told

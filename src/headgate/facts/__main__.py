@@ -1,7 +1,19 @@
 """`python -m headgate.facts` prints the tables of fields in `docs/facts.md`; a test compares them."""
 
 from headgate.facts.codec import COMMON_FIELDS, FORMS, FactForm, flat_members
-from headgate.facts.json_form import Member
+from headgate.facts.json_form import (
+    INT32_MAX,
+    INT64_MAX,
+    Counts,
+    FieldType,
+    FreeObject,
+    Member,
+    Nullable,
+    ObjectType,
+    OneOf,
+    Time,
+    Whole,
+)
 
 
 def fields_table(form: FactForm) -> str:
@@ -12,8 +24,30 @@ def fields_table(form: FactForm) -> str:
     for path, member in flat_members(form):
         if path in key or path not in {"at", *COMMON_FIELDS}:
             place = ", ".join(name for name, fields in (("key", key), ("value", value)) if path.split(".")[0] in fields)
-            lines.append(f"| `{path}` | {place} | {member.type.words} | {member.meaning} |")
+            lines.append(f"| `{path}` | {place} | {_words(member.type)} | {member.meaning} |")
     return "\n".join(lines)
+
+
+def _words(kind: FieldType) -> str:
+    match kind:
+        case Nullable():
+            return f"{_words(kind.item)}, or null"
+        case Time():
+            return f"epoch {kind.unit}"
+        case Whole():
+            size = "32-bit number" if kind.high == INT32_MAX else "whole number"
+            bound = "" if kind.high in {INT32_MAX, INT64_MAX} else f" to {kind.high}"
+            return f"{size} from {kind.low}{bound}"
+        case OneOf():
+            return ", ".join(f"`{name}`" for name in kind.names)
+        case Counts():
+            return "object from numbers to counts"
+        case FreeObject():
+            return "any object"
+        case ObjectType():
+            return "object"
+        case _:
+            return "text"
 
 
 if __name__ == "__main__":

@@ -14,14 +14,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from headgate.facts.json_form import (
+    INT32_MAX,
     OMIT_NULL,
+    Counts,
     Extra,
+    FieldType,
     FreeObject,
+    Many,
     Member,
     MisfitError,
     Nullable,
     ObjectType,
     Time,
+    Variant,
+    Whole,
     dumps,
     loads,
     members_of,
@@ -142,7 +148,7 @@ def fact(
         own = (name for name in fields if name not in COMMON_FIELDS)
         order = dict.fromkeys((first, "at", *own, *COMMON_FIELDS))
         members = tuple(fields[name] for name in order if key_in_value or name not in key) if "at" in fields else ()
-        only_in_key = (part for part in parts if isinstance(part, Member) and part not in members)
+        only_in_key = (part for part in parts if isinstance(part, Member) and not key_in_value)
         value = ObjectType(made, members) if members else None
         form = FactForm(made, topic, parts, value, (*only_in_key, *members))
         FORMS.append(form)
@@ -207,8 +213,29 @@ def form_of(cls: type[Fact] | type[Ended]) -> FactForm:
 
 
 def spark_schema(cls: type[Fact]) -> str:
-    """The fields of a fact as Spark's DDL, for `from_json`: those of its value, and those that only its key has."""
-    return ", ".join(f"`{member.name}` {member.type.spark}" for member in form_of(cls).members)
+    """The fields of a fact as Spark's DDL for `from_json`: `v`, those that only its key has, those of its value."""
+    fields = (f"`{member.name}` {spark_type(member.type)}" for member in form_of(cls).members)
+    return ", ".join(("`v` int", *fields))
+
+
+def spark_type(kind: FieldType) -> str:
+    """The type of a field in Spark's DDL; of an object without a schema, and of all texts, it is string."""
+    match kind:
+        case Whole():
+            return "int" if kind.high <= INT32_MAX else "bigint"
+        case Nullable():
+            return spark_type(kind.item)
+        case Many():
+            return f"array<{spark_type(kind.item)}>"
+        case Counts():
+            return "map<string,bigint>"
+        case ObjectType() | Variant():
+            objects = (kind,) if isinstance(kind, ObjectType) else tuple(kind.objects.values())
+            tag = {"type": "string"} if isinstance(kind, Variant) else {}
+            fields = tag | {member.name: spark_type(member.type) for one in objects for member in one.members}
+            return f"struct<{','.join(f'`{name}`:{inner}' for name, inner in fields.items())}>"
+        case _:
+            return "string"
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -235,7 +262,7 @@ def flat_members(form: FactForm) -> list[tuple[str, Member]]:
     found: list[tuple[str, Member]] = []
     for member in form.members:
         kind = member.type.item if isinstance(member.type, Nullable) else member.type
-        if isinstance(kind, ObjectType) and all(inner.type.spark == "string" for inner in kind.members):
+        if isinstance(kind, ObjectType) and all(spark_type(inner.type) == "string" for inner in kind.members):
             found += [(f"{member.name}.{inner.name}", inner) for inner in kind.members]
         else:
             found.append((member.name, member))

@@ -1,4 +1,4 @@
-"""The JSON form of a dataclass, derived from the annotations of its fields, and the matching Spark schema.
+"""The JSON form of a dataclass, derived from the annotations of its fields.
 
 Invariants: reading raises nothing but `MisfitError`, whose text has the path of the value that does not fit; a value is
 never converted; equal values are written as equal bytes. Fields that the dataclass does not have are kept in its
@@ -12,11 +12,12 @@ import dataclasses
 import json
 import math
 import types
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
-from typing import Annotated, Any, Literal, NoReturn, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 MAX_DEPTH = 32
 INT32_MAX = 2**31 - 1
@@ -115,32 +116,22 @@ Extra = tuple[tuple[str, JsonText], ...]
 # --- types of fields --------------------------------------------------------------------------------------------------
 
 
-class FieldType(Protocol):
-    """Reads a JSON value and writes it back; `spark` is its type in Spark's DDL, `words` the one in `docs/facts.md`."""
-
-    @property
-    def spark(self) -> str: ...
-    @property
-    def words(self) -> str: ...
-    def read(self, raw: Any, where: str) -> Any: ...
-    def write(self, value: Any) -> Any: ...
-
-
-class _Scalar:
-    """Base of types whose values are the same in Python and in JSON."""
+class FieldType(ABC):
+    """Reads a JSON value and writes it back."""
 
     __slots__ = ()
+
+    @abstractmethod
+    def read(self, raw: Any, where: str) -> Any:
+        """The value of a field; `MisfitError` with the path `where` when it does not fit."""
 
     def write(self, value: Any) -> Any:
         return value
 
 
 @dataclass(frozen=True, slots=True)
-class Text(_Scalar):
+class Text(FieldType):
     """Any text."""
-
-    spark = "string"
-    words = "text"
 
     def read(self, raw: Any, where: str) -> Any:
         if type(raw) is not str:
@@ -149,20 +140,11 @@ class Text(_Scalar):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(_Scalar):
+class Whole(FieldType):
     """A whole number between two bounds, both included; `1.0` and `true` do not fit."""
 
     low: int = 0
     high: int = INT64_MAX
-
-    @property
-    def spark(self) -> str:
-        return "int" if self.high <= INT32_MAX else "bigint"
-
-    @property
-    def words(self) -> str:
-        bounds = {INT64_MAX: f"whole number from {self.low}", INT32_MAX: f"32-bit number from {self.low}"}
-        return bounds.get(self.high, f"whole number from {self.low} to {self.high}")
 
     def read(self, raw: Any, where: str) -> Any:
         if type(raw) is not int or not self.low <= raw <= self.high:
@@ -176,21 +158,12 @@ class Time(Whole):
 
     unit: Literal["milliseconds", "seconds"] = "milliseconds"
 
-    @property
-    def words(self) -> str:
-        return f"epoch {self.unit}"
-
 
 @dataclass(frozen=True, slots=True)
-class OneOf(_Scalar):
+class OneOf(FieldType):
     """One text of a closed set. Adding one raises the schema version, so that no reader misinterprets it."""
 
     names: tuple[str, ...]
-    spark = "string"
-
-    @property
-    def words(self) -> str:
-        return ", ".join(f"`{name}`" for name in self.names)
 
     def read(self, raw: Any, where: str) -> Any:
         if type(raw) is not str or raw not in self.names:
@@ -199,18 +172,10 @@ class OneOf(_Scalar):
 
 
 @dataclass(frozen=True, slots=True)
-class Nullable:
+class Nullable(FieldType):
     """A value or null; an absent field reads as null."""
 
     item: FieldType
-
-    @property
-    def spark(self) -> str:
-        return self.item.spark
-
-    @property
-    def words(self) -> str:
-        return f"{self.item.words}, or null"
 
     def read(self, raw: Any, where: str) -> Any:
         return None if raw is None else self.item.read(raw, where)
@@ -220,18 +185,10 @@ class Nullable:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class Many(FieldType):
     """A list, as a tuple."""
 
     item: FieldType
-
-    @property
-    def spark(self) -> str:
-        return f"array<{self.item.spark}>"
-
-    @property
-    def words(self) -> str:
-        return f"list of {self.item.words}"
 
     def read(self, raw: Any, where: str) -> Any:
         if type(raw) is not list:
@@ -243,11 +200,8 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(FieldType):
     """An object from small numbers to counts, `{"1": 11, "2": 2}`, as pairs sorted by the number."""
-
-    spark = "map<string,bigint>"
-    words = "object from numbers to counts"
 
     def read(self, raw: Any, where: str) -> Any:
         if type(raw) is not dict:
@@ -264,11 +218,8 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeObject:
+class FreeObject(FieldType):
     """An object without a schema, as `JsonText`."""
-
-    spark = "string"
-    words = "any object"
 
     def read(self, raw: Any, where: str) -> Any:
         if type(raw) is not dict:
@@ -305,21 +256,12 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectType:
+class ObjectType(FieldType):
     """A JSON object as a dataclass that has an `extra`; `tag` is the constant field `type`, written second."""
 
     cls: type[Any]
     members: tuple[Member, ...]
     tag: str | None = None
-    words = "object"
-
-    @property
-    def spark(self) -> str:
-        return f"struct<{','.join(f'`{name}`:{kind}' for name, kind in self.spark_fields().items())}>"
-
-    def spark_fields(self) -> dict[str, str]:
-        tag = {} if self.tag is None else {"type": "string"}
-        return tag | {member.name: member.type.spark for member in self.members}
 
     def read(self, raw: Any, where: str) -> Any:
         return self.cls(**self.attributes(raw, where, () if self.tag is None else ("type",)))
@@ -354,19 +296,10 @@ class ObjectType:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(FieldType):
     """One of several objects, told apart by their field `type`."""
 
     objects: Mapping[str, ObjectType]
-
-    @property
-    def spark(self) -> str:
-        fields: dict[str, str] = reduce(or_, (one.spark_fields() for one in self.objects.values()))
-        return f"struct<{','.join(f'`{name}`:{kind}' for name, kind in fields.items())}>"
-
-    @property
-    def words(self) -> str:
-        return "object of type " + ", ".join(f"`{tag}`" for tag in self.objects)
 
     def read(self, raw: Any, where: str) -> Any:
         tag = raw.get("type") if type(raw) is dict else None
@@ -414,7 +347,7 @@ def _field_type(hint: Any, marks: list[Any]) -> FieldType:
     origin, arguments = get_origin(hint), get_args(hint)
     if type(None) in arguments:
         return Nullable(_field_type(reduce(or_, (one for one in arguments if one is not type(None))), marks))
-    explicit: FieldType | None = next((mark for mark in marks if isinstance(mark, Whole | Counts)), None)
+    explicit: FieldType | None = next((mark for mark in marks if isinstance(mark, FieldType)), None)
     if explicit is not None:
         return explicit
     if hint in _SCALARS:

@@ -38,7 +38,7 @@ _PLACE = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRecord:
+class WeighedRecord:
     """The place and the kind of a record, and about how many bytes its rows take."""
 
     topic: str
@@ -48,20 +48,20 @@ class BatchRecord:
     weight: int
 
 
-def batch_records(facts: DataFrame) -> list[BatchRecord]:
+def batch_records(facts: DataFrame) -> list[WeighedRecord]:
     """All records of a batch in the order of topic, partition and offset; without names that clients choose."""
     rows = facts.select(*_PLACE, "kind", "weight").toArrow().to_pylist()
-    records = [BatchRecord(**row) for row in rows]
+    records = [WeighedRecord(**row) for row in rows]
     return sorted(records, key=lambda one: (one.topic, one.partition, one.offset))
 
 
-def is_within(records: Sequence[BatchRecord]) -> Column:
+def is_within(records: Sequence[WeighedRecord]) -> Column:
     """Whether a row of the batch is one of these consecutive records."""
     place = sf.struct(*_PLACE)
     return (place >= _place(records[0])) & (place <= _place(records[-1]))
 
 
-def _place(record: BatchRecord) -> Column:
+def _place(record: WeighedRecord) -> Column:
     return sf.struct(
         sf.lit(record.topic).alias("topic"),
         sf.lit(record.partition).cast("int").alias("partition"),

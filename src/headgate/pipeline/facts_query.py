@@ -17,7 +17,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.base.errors import HeadgateError
-from headgate.pipeline.batches import BatchContext, Batches, BatchRecord, BatchResult, batch_records, is_within, upsert
+from headgate.pipeline.batches import (
+    BatchContext,
+    Batches,
+    BatchResult,
+    WeighedRecord,
+    batch_records,
+    is_within,
+    upsert,
+)
 from headgate.pipeline.fact_rows import (
     ARROW_SCHEMA,
     DELETED,
@@ -48,7 +56,7 @@ WHERE (a.cluster_id, a.app_id) IN (SELECT unnest(?), unnest(?))
 class BatchPart:
     """Consecutive records of a batch; the `last` part completes the batch."""
 
-    records: Sequence[BatchRecord]
+    records: Sequence[WeighedRecord]
     last: bool
 
     @property

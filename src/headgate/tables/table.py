@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headgate.facts import Fact
-from headgate.facts.codec import COMMON_FIELDS, flat_members, form_of
+from headgate.facts.codec import COMMON_FIELDS, flat_members, form_of, spark_type
 from headgate.facts.json_form import Counts, Member, Nullable, OneOf, Time
 
 CLUSTER_ID = "cluster_id"
@@ -69,7 +69,7 @@ def _fact_column(name: str, member: Member) -> pa.Field:
         case Counts():
             return text(name, f"{member.meaning}; a JSON object", null=null)
         case _:
-            column = {"string": text, "int": small, "bigint": whole}[kind.spark]
+            column = {"string": text, "int": small, "bigint": whole}[spark_type(kind)]
             return column(name, member.meaning, null=null)
 
 

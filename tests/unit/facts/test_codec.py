@@ -52,7 +52,7 @@ def test_a_long_key_counts_towards_the_limit_of_a_tombstone() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"v":' * 100_000, "9" * 5_000], ids=["lists", "objects", "digits"])
-def test_what_python_cannot_parse_is_rejected(text: str) -> None:
+def test_text_that_python_cannot_parse_is_rejected(text: str) -> None:
     assert reason("state", PAUSE_KEY, text.encode())
     assert reason("state", text.encode(), paused())
 
@@ -103,14 +103,14 @@ def activity(seq: int, *, boot: str = "b1", cluster: str | None = "c") -> Activi
     return replace(USE, cluster=cluster, writer="gw-a/0", boot=boot, seq=seq)
 
 
-def test_a_duplicate_is_told_from_a_fact_that_only_looks_the_same() -> None:
+def test_a_copy_has_the_identity_of_its_fact_and_a_similar_fact_has_another() -> None:
     written = [activity(1), activity(2), activity(1), activity(1, boot="b2"), activity(1, cluster="d"), activity(2)]
     read = [decode(*encode(fact)) for fact in written]
     kept = {identity(fact): fact for fact in read if not isinstance(fact, Rejected)}
     assert list(kept.values()) == [activity(1), activity(2), activity(1, boot="b2"), activity(1, cluster="d")]
 
 
-def test_an_event_is_known_by_its_id_whoever_wrote_it() -> None:
+def test_an_event_is_identified_by_its_id_for_every_writer() -> None:
     event = EventHappened(subject_kind="share_group", subject="sg", id="e1", at=1, event="resumed", by=None)
     again = dataclasses.replace(event, writer="gw-b/0", boot="b", seq=4)
     assert identity(event) == identity(again)

@@ -68,7 +68,7 @@ REJECTED = lines("rejected")
 
 
 @pytest.mark.parametrize("line", REJECTED, ids=[line["why"] for line in REJECTED])
-def test_what_is_no_fact_is_rejected_with_its_reason(line: Any) -> None:
+def test_an_invalid_record_is_rejected_with_its_reason(line: Any) -> None:
     key = None if line["key"] is None else line["key"].encode()
     value = None if line["value"] is None else line["value"].encode()
     rejected = decode(line["topic"], key, value)

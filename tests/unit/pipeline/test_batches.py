@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import ClusterError
-from headgate.pipeline.batches import BatchRecord, TopicIds, disk_full_error, optimize_if_due
+from headgate.pipeline.batches import TopicIds, WeighedRecord, disk_full_error, optimize_if_due
 from headgate.pipeline.facts_query import BatchPart
 from headgate.tables.writer import TableWriter
 from tests.unit.tables.things import THINGS, batch, thing
@@ -34,7 +34,7 @@ def test_another_error_or_one_of_headgate_is_not_a_full_disk(other: Exception) -
 
 def part(*weights: int) -> BatchPart:
     records = [
-        BatchRecord(topic="t", partition=0, offset=number, kind="k", weight=weight)
+        WeighedRecord(topic="t", partition=0, offset=number, kind="k", weight=weight)
         for number, weight in enumerate(weights)
     ]
     return BatchPart(records=records, last=True)

@@ -69,7 +69,7 @@ def test_a_description_is_carried_whole(description: Any) -> None:
         (b'["pause","g"]', b"x" * 2_000_000, "the record has 2000013 bytes"),
     ],
 )
-def test_what_is_no_fact_has_a_reason(key: bytes | None, value: bytes, reason: str) -> None:
+def test_a_rejected_record_has_a_reason(key: bytes | None, value: bytes, reason: str) -> None:
     row = fact_row(record("state", key, value), SETTINGS)
     assert (row["kind"], row["cluster_id"], row["recorded_at"]) == ("Rejected", "own", 1500)
     assert row["reason"].startswith(reason)

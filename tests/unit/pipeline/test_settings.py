@@ -86,7 +86,7 @@ def test_the_service_account_logs_in_and_odd_passwords_survive(tmp_path: Path) -
     )
 
 
-def test_every_table_belongs_to_a_query_and_what_is_appended_to_one() -> None:
+def test_every_table_belongs_to_a_query_and_an_appended_one_to_one() -> None:
     """`rejected_facts` alone has rows of both."""
     of_both = set(FACTS.builds()) & set(APPEND.builds())
     assert of_both == {"rejected_facts"}

@@ -118,7 +118,7 @@ def test_an_invalid_condition_or_option_is_a_usage_error(
     assert words in said.err
 
 
-def test_show_for_people_escapes_what_moves_the_cursor(tmp_path: Path, capsys: Capture) -> None:
+def test_show_escapes_control_characters(tmp_path: Path, capsys: Capture) -> None:
     row = ROWS["rejected_facts"][0] | {"reason": "\x1b[2J", "key": None}
     write(tmp_path, table_named("rejected_facts"), [row])
     columns = "reason,key,offset,is_historic"
@@ -161,7 +161,7 @@ def test_rows_fit_the_terminal_and_no_column_is_lost(
     assert ("…" in out) is (width < 100), "the problem of a run is shortened"
 
 
-def test_people_see_the_first_hundred_and_are_told_of_more(tmp_path: Path, capsys: Capture) -> None:
+def test_show_prints_a_hundred_rows_and_says_that_there_are_more(tmp_path: Path, capsys: Capture) -> None:
     rows = [ROWS["rejected_facts"][0] | {"offset": offset} for offset in range(150)]
     write(tmp_path, table_named("rejected_facts"), rows)
     show = ["tables", "show", "rejected_facts", "--path", str(tmp_path)]

@@ -74,7 +74,7 @@ def test_buckets_are_part_of_the_key() -> None:
         replace(THINGS, columns=THINGS.columns.append(text("bucket", "b")), buckets=4, bucket_by=("name",))
 
 
-def test_what_is_appended_has_no_buckets() -> None:
+def test_an_appended_table_has_no_buckets() -> None:
     with pytest.raises(ValueError, match="an appended table has no buckets"):
         replace(SORTED_THINGS, appended=True)
 

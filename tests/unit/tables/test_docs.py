@@ -67,7 +67,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("utc")
 @each_table
-def test_the_answer_is_what_the_command_prints(
+def test_the_printed_answer_is_that_of_the_command(
     table: Table, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)

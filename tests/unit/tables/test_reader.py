@@ -171,7 +171,7 @@ HISTORY = [
         (Now(), "a late other"),
     ],
 )
-def test_what_held_then(tmp_path: Path, table: Table, as_of: AsOf, expected: str) -> None:
+def test_rows_as_of_an_offset_or_a_time(tmp_path: Path, table: Table, as_of: AsOf, expected: str) -> None:
     write(tmp_path, table, HISTORY)
     reader = TableReader(tmp_path)
     assert names(reader.rows(table, as_of=as_of)) == expected
@@ -337,7 +337,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert seen == count
 
 
-def test_of_what_is_appended_each_key_is_read_once(tmp_path: Path) -> None:
+def test_each_key_of_an_appended_table_is_read_once(tmp_path: Path) -> None:
     """A copy lies in the table twice, to the letter; no filter, no choice of columns and no limit shows it."""
     table = replace(THINGS, appended=True)
     TableWriter(tmp_path, table).create()

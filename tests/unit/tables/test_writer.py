@@ -75,7 +75,7 @@ def test_a_row_that_has_ended_keeps_the_id_of_its_topic(tmp_path: Path) -> None:
     assert put(4, "second", None) == "second", "it holds again"
 
 
-def test_a_table_can_be_replaced_by_what_does_not_fit_into_memory_at_once(tmp_path: Path) -> None:
+def test_a_table_can_be_replaced_by_a_stream_of_rows(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, THINGS)
     writer.upsert(batch([thing("old")]), query="q", batch=0)
     some = [batch([thing(f"{number:03}")]).to_batches()[0] for number in range(100)]
@@ -160,7 +160,7 @@ def test_columns_in_another_order_fit(tmp_path: Path) -> None:
     assert stored(tmp_path) == [thing()]
 
 
-def test_a_table_of_another_version_names_what_mends_it(tmp_path: Path) -> None:
+def test_the_error_of_another_schema_version_names_the_command_that_fixes_it(tmp_path: Path) -> None:
     TableWriter(tmp_path, THINGS).upsert(batch([thing()]), query="q", batch=0)
     newer = replace(THINGS, version=2)
     with pytest.raises(TableError, match=r"version is 1.* needs 2: run `headgate pipeline rebuild things --config"):
@@ -177,7 +177,7 @@ def test_a_table_of_another_version_names_what_mends_it(tmp_path: Path) -> None:
     ],
     ids=["columns", "buckets"],
 )
-def test_other_columns_of_the_same_version_name_what_mends_them(tmp_path: Path, other: Table) -> None:
+def test_the_error_of_other_columns_names_the_command_that_fixes_it(tmp_path: Path, other: Table) -> None:
     TableWriter(tmp_path, THINGS).create()
     with pytest.raises(TableError, match=r"not those of schema version 1: run `headgate pipeline rebuild things"):
         TableWriter(tmp_path, other).create()
@@ -221,7 +221,7 @@ def test_optimizing_joins_files_and_keeps_rows(tmp_path: Path, table: Table) -> 
     assert writer.upsert(batch([thing("a", part=0)]), query="q", batch=6).rows == 0
 
 
-def test_optimizing_what_is_not_there_does_nothing(tmp_path: Path) -> None:
+def test_optimizing_an_absent_table_does_nothing(tmp_path: Path) -> None:
     assert TableWriter(tmp_path / "nowhere", THINGS).optimize() is None
     assert not (tmp_path / "nowhere").exists()
 
