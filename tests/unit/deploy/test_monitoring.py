@@ -8,19 +8,46 @@ from typing import Any
 
 import pytest
 
-from tests.unit.deploy import rules_file
 from tests.unit.deploy.metrics_page import names_in, samples, wrong_with
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-RULES_FILE = DEPLOY / "prometheus" / "headgate.rules.yml"
+RULES = (DEPLOY / "prometheus" / "headgate.rules.yml").read_text("utf-8").replace("rules:\n", "rules:\n\n")
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "headgate.json").read_text("utf-8"))
 KNOWN = samples()
 
 
-def alerts() -> list[dict[str, Any]]:
-    (group,) = rules_file.read(RULES_FILE.read_text("utf-8"))["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+# The one shape of an alert, which every YAML reader reads alike: plain text, or JSON strings.
+ALERT = re.compile(
+    r"""
+      - alert: (?P<alert>\w+)
+        expr: (?P<expr>[a-z](?:(?!: | #).)+)
+(?:        for: \d+[smh]
+)?        labels:
+          severity: (?:page|ticket)
+        annotations:
+          summary: (?P<summary>".*")
+          description: (?P<description>".*")
+"""
+)
+
+
+def alerts() -> list[re.Match[str]]:
+    return list(ALERT.finditer(RULES))
+
+
+def test_every_alert_has_a_severity_a_summary_and_a_description() -> None:
+    rest = ALERT.sub("", RULES)
+    assert [line for line in rest.splitlines() if line and not line.startswith("#")] == [
+        "groups:",
+        "  - name: headgate",
+        "    rules:",
+    ]
+    names = [alert["alert"] for alert in alerts()]
+    assert len(set(names)) == len(names)
+    for alert in alerts():
+        for text in (json.loads(alert["summary"]), json.loads(alert["description"])):
+            assert text.count("{{") == text.count("}}")
+        assert alert["expr"].count("(") == alert["expr"].count(")")
 
 
 def dashboard_expressions() -> Iterator[str]:
@@ -62,19 +89,6 @@ def test_panels_have_ids_and_places_of_their_own() -> None:
         taken |= cells
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
-    names = [alert["alert"] for alert in alerts()]
-    assert len(set(names)) == len(names)
-    for alert in alerts():
-        assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}
-        assert alert["labels"]["severity"] in {"page", "ticket"}
-        assert set(alert["annotations"]) == {"summary", "description"}
-        assert re.fullmatch(r"\d+[smh]", alert.get("for", "1m"))
-        for text in alert["annotations"].values():
-            assert text.count("{{") == text.count("}}")
-        assert alert["expr"].count("(") == alert["expr"].count(")")
-
-
 @pytest.mark.parametrize(
     "metric",
     [
@@ -98,12 +112,3 @@ def test_a_wrong_expression_would_be_found() -> None:
     assert wrong_with('headgate_connections_ended_total{cause="boredom"}', KNOWN)
     assert wrong_with("sum by (planet) (headgate_connections)", KNOWN)
     assert not wrong_with('sum by (cause) (headgate_connections_ended_total{instance=~"$i"})', KNOWN)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a: b: c", "a: 'x'", "a: [1]", "a: true", "a: 12", "a:\n\tb: x", "a: x\na: y", "a: x\n  b: y", "a: *b", "a:"],
-)
-def test_the_rules_reader_takes_nothing_that_yaml_could_read_otherwise(text: str) -> None:
-    with pytest.raises((AssertionError, json.JSONDecodeError)):
-        rules_file.read(text)
