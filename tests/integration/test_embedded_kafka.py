@@ -1,4 +1,4 @@
-"""The embedded Kafka: it starts in time, keeps its data, secures its listeners, and ends cleanly."""
+"""The embedded Kafka: it starts in time, keeps its data, and ends cleanly; others test its listeners by using them."""
 
 import asyncio
 import os
@@ -16,13 +16,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     NewTopic,
-    ResourcePatternType,
-    ResourceType,
 )
 
 from headgate.base.errors import PlatformError, UsageError
@@ -30,7 +25,6 @@ from headgate.embedded import (
     ClusterSpec,
     EmbeddedKafka,
     NodeDeath,
-    SecurityProtocol,
     StartGivenUpError,
     StartOptions,
 )
@@ -38,18 +32,11 @@ from headgate.embedded.spec import QUICK_SETTINGS
 from headgate.kafka.connections import BrokerConnection
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from tests.support.certificates import make_certificates
-from tests.support.cluster import MECHANISMS, ClientConfig, Cluster, full_spec, start_test_cluster
+from tests.support.cluster import ClientConfig, Cluster, full_spec, start_test_cluster
 from tests.support.ports import port_block
 
 # What is promised of two idle cores, and what is asked of two that others use too.
 ONE_BROKER_S, THREE_BROKERS_S, MARGIN = 10, 30, 2
-SASL = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with start_test_cluster(tmp_path_factory) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -212,46 +199,6 @@ def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(StartGivenUpError):
         kafka.start(StartOptions(give_up=give_up))
     assert children(os.getpid()) == before
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("protocol", SASL)
-def test_real_clients_log_in(secured: Cluster, protocol: SecurityProtocol, mechanism: str) -> None:
-    config = secured.client_config(protocol, user="alice", mechanism=mechanism)
-    assert list(AdminClient(config).list_topics(timeout=10).brokers) == [0]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_refused(secured: Cluster, mechanism: str) -> None:
-    heard: list[object] = []
-    config = secured.client_config(SecurityProtocol.SASL_PLAINTEXT, password="guessed", mechanism=mechanism)
-    config["error_cb"] = heard.append
-    client = AdminClient(config)
-    with pytest.raises(KafkaException):
-        client.list_topics(timeout=1.5)
-    client.poll(1)
-    assert any("uthentication" in str(error) for error in heard)
-
-
-def test_acls_are_enforced(secured: Cluster) -> None:
-    topic = new_topic(secured.client_config())
-    alice = secured.client_config(SecurityProtocol.SASL_PLAINTEXT, user="alice")
-    with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
-        produce(alice, topic, b"early")
-    admin = AdminClient(secured.client_config(SecurityProtocol.SASL_SSL, user="admin", mechanism="PLAIN"))
-    acl = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:alice",
-        "*",
-        AclOperation.WRITE,
-        AclPermissionType.ALLOW,
-    )
-    for made in admin.create_acls([acl]).values():
-        made.result(10)
-    produce(alice, topic, b"allowed")
-    assert read(secured.client_config(), topic, 1) == [b"allowed"]
 
 
 def test_without_anonymous_among_the_super_users_plaintext_may_do_nothing(tmp_path: Path) -> None:

@@ -146,9 +146,7 @@ def nothing_is_left() -> bool:
     [(0, "the bootstrap port"), (2, "node 1"), (15, "the status pages")],
     ids=["bootstrap", "node", "pages"],
 )
-async def test_a_taken_port_is_said_in_a_sentence_and_nothing_is_started(
-    offset: int, whose: str, tmp_path: Path
-) -> None:
+async def test_a_port_in_use_is_one_line_and_nothing_is_started(offset: int, whose: str, tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, base_port() + offset)):
         async with serving(configured(tmp_path)) as served:
             code, out, err = await served.ended()
@@ -167,7 +165,7 @@ async def test_a_taken_port_is_said_in_a_sentence_and_nothing_is_started(
         ("deny_api_keys = [3]", "gateway.deny_api_keys"),
     ],
 )
-async def test_a_wrong_configuration_is_said_with_its_path_and_nothing_is_started(
+async def test_a_problem_of_the_configuration_has_its_path_and_nothing_is_started(
     more: str, problem: str, tmp_path: Path
 ) -> None:
     async with serving(configured(tmp_path, more=more)) as served:
@@ -177,7 +175,7 @@ async def test_a_wrong_configuration_is_said_with_its_path_and_nothing_is_starte
     assert nothing_is_left()
 
 
-async def test_a_cluster_that_is_away_is_waited_for_and_then_served(tmp_path: Path) -> None:
+async def test_a_cluster_that_is_down_is_waited_for_and_then_served(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream:
         await upstream.stop_listening(None)
         async with serving(configured(tmp_path, upstream.port)) as served:
@@ -202,7 +200,7 @@ async def test_a_cluster_that_is_away_is_waited_for_and_then_served(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["term", "int"])
-async def test_a_signal_lets_the_calls_under_way_be_answered(number: signal.Signals, code: int, tmp_path: Path) -> None:
+async def test_a_signal_lets_pending_requests_be_answered(number: signal.Signals, code: int, tmp_path: Path) -> None:
     async with FakeUpstream() as upstream, serving(configured(tmp_path, upstream.port)) as served:
         assert (await served.line()).startswith("ready ")
         client = await Client.connect(LOOPBACK, base_port())
@@ -243,7 +241,7 @@ async def test_a_feature_that_still_waits_for_the_cluster_does_not_keep_it_alive
     assert "Traceback" not in err
 
 
-async def test_calls_that_are_never_answered_do_not_keep_it_alive(tmp_path: Path) -> None:
+async def test_requests_that_are_never_answered_do_not_keep_it_alive(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream, serving(configured(tmp_path, upstream.port, drain_ms=200)) as served:
         await served.line()
         client = await Client.connect(LOOPBACK, base_port())

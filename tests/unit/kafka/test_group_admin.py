@@ -129,7 +129,7 @@ async def test_only_the_groups_that_failed_are_asked_again() -> None:
     assert asked == [("a", "b"), ("b",)]
 
 
-async def test_when_the_time_is_over_the_last_error_is_the_answer() -> None:
+async def test_after_the_timeout_the_last_error_is_the_result() -> None:
     describing = Describing([lambda group: error(group, 14)])
     async with ScriptedCluster({DESCRIBE: describing}) as cluster:
         outlines = await describe_streams_groups(cluster.dialler(timeout_s=1.0), ["g"])
@@ -138,7 +138,7 @@ async def test_when_the_time_is_over_the_last_error_is_the_answer() -> None:
     assert len(cluster.requests(DESCRIBE)) > 1
 
 
-async def test_a_coordinator_that_is_away_takes_nothing_from_the_others() -> None:
+async def test_a_coordinator_that_is_down_does_not_affect_the_other_groups() -> None:
     describing = Describing([lambda group: DescribedStreamsGroup(group_id=group, group_state="Empty")])
     cluster = ScriptedCluster({DESCRIBE: describing}, brokers=2, coordinators={"b": 1}, away={1})
     async with cluster:
@@ -148,7 +148,7 @@ async def test_a_coordinator_that_is_away_takes_nothing_from_the_others() -> Non
     assert str(cluster.address(1)) in (outlines["b"].error_text or "")
 
 
-async def test_a_missing_group_is_told_in_the_servers_words_and_at_once() -> None:
+async def test_a_group_that_does_not_exist_has_the_servers_text_without_a_retry() -> None:
     describing = Describing([lambda group: error(group, 69, f"Group {group} not found.")])
     async with ScriptedCluster({DESCRIBE: describing}) as cluster:
         outlines = await describe_streams_groups(cluster.dialler(), ["x"])
@@ -178,7 +178,7 @@ async def test_a_topology_is_asked_for_in_version_1_only() -> None:
 
 
 @pytest.mark.parametrize("with_topology", [True, False])
-async def test_a_server_that_cannot_is_said_to_be_too_old_and_is_not_asked(with_topology: bool) -> None:
+async def test_a_server_that_is_too_old_is_not_asked(with_topology: bool) -> None:
     versions = {key: value for key, value in BROKER_VERSIONS.items() if with_topology or key != DESCRIBE}
     async with ScriptedCluster(versions=versions) as cluster:
         async with Connections(cluster.dialler()) as connections:
@@ -286,7 +286,7 @@ async def test_a_broker_that_loads_its_groups_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize(("code", "text"), [(14, "The coordinator is loading"), (31, "Cluster authorization failed.")])
-async def test_a_list_that_cannot_be_whole_is_an_error(code: int, text: str) -> None:
+async def test_a_list_that_would_be_incomplete_is_an_error(code: int, text: str) -> None:
     async with (
         ScriptedCluster({LIST: lambda _node, _request: ListGroupsResponse(error_code=code)}) as cluster,
         Connections(cluster.dialler(timeout_s=1.0)) as connections,
@@ -295,7 +295,7 @@ async def test_a_list_that_cannot_be_whole_is_an_error(code: int, text: str) -> 
             await list_streams_groups(connections)
 
 
-async def test_a_list_without_a_broker_that_is_away_is_an_error() -> None:
+async def test_a_list_without_a_broker_that_is_down_is_an_error() -> None:
     answers: dict[int, Answer] = {LIST: lambda _node, _request: listing()}
     async with (
         ScriptedCluster(answers, brokers=2, away={1}) as cluster,

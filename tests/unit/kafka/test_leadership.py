@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_nobody_leads_without_a_cluster() -> None:
+async def test_no_worker_leads_without_a_cluster() -> None:
     told = Told()
     async with led(told) as leadership:
         await until(lambda: leadership.problem != "the leader's group was not joined yet")
