@@ -61,7 +61,7 @@ from headgate.wire.messages.data import (
     ProduceTopicResponse,
 )
 from headgate.wire.messages.data import ProduceTopic as ToTopic
-from headgate.wire.records import BatchRecord, write_batch
+from headgate.wire.records import WireRecord, write_batch
 from tests.support.gateway import running_gateway
 from tests.support.ports import port_block
 
@@ -87,7 +87,7 @@ def request(key: int, version: int, body: bytes, client_id: bytes = b"bench-clie
 
 def produce(topics: Sequence[tuple[str, bytes]], size: int, version: int = 13) -> bytes:
     now = int(time.time() * 1000)
-    batch = write_batch([BatchRecord(offset=0, timestamp=now, key=None, value=bytes(size))])
+    batch = write_batch([WireRecord(offset=0, timestamp=now, key=None, value=bytes(size))])
     data = tuple(
         ToTopic(name=name, topic_id=topic_id, partition_data=(ProducePartition(index=0, records=batch),))
         for name, topic_id in topics
@@ -280,7 +280,7 @@ def _took(topics: Sequence[bytes]) -> ProduceResponse:
 
 
 def _brought(topics: Sequence[bytes]) -> FetchResponse:
-    batch = write_batch([BatchRecord(offset=0, timestamp=1, key=None, value=bytes(1024))])
+    batch = write_batch([WireRecord(offset=0, timestamp=1, key=None, value=bytes(1024))])
     partitions = (FetchPartitionResponse(records=batch),)
     return FetchResponse(responses=tuple(FetchTopicResponse(topic_id=one, partitions=partitions) for one in topics))
 

@@ -9,17 +9,17 @@ import pytest
 from headgate.wire.codec import encode
 from headgate.wire.compression import Compression
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from headgate.wire.records import BatchRecord, batches, write_batch
+from headgate.wire.records import WireRecord, batches, write_batch
 from tests.support.oracle import Oracle, text_of
 
 SEED = 20261106
 SIZES = (1, 2, 40, 700)  # from a batch of one record to one of several compressed blocks
 
 
-def some_records(size: int) -> list[BatchRecord]:
+def some_records(size: int) -> list[WireRecord]:
     rng = random.Random(f"{SEED} {size}")
     return [
-        BatchRecord(
+        WireRecord(
             offset=1000 + index,
             timestamp=1_794_731_901_727 + rng.randrange(-5, 5000),
             key=rng.choice((None, b"", rng.randbytes(9))),
@@ -30,7 +30,7 @@ def some_records(size: int) -> list[BatchRecord]:
     ]
 
 
-def tree_of(record: BatchRecord) -> dict[str, Any]:
+def tree_of(record: WireRecord) -> dict[str, Any]:
     def optional(data: bytes | None) -> str | None:
         return None if data is None else text_of(data)
 

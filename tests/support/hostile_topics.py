@@ -12,7 +12,7 @@ from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, ProducePartition, ProduceRequest
 from headgate.wire.messages.data import ProduceTopic as ProduceToTopic
-from headgate.wire.records import BatchRecord, write_batch
+from headgate.wire.records import WireRecord, write_batch
 from tests.support import hostile_frames as forged
 from tests.support.fake_upstream import Client, body_of
 
@@ -70,7 +70,7 @@ async def _filled(canary: str, attacked: str, host: str, port: int) -> Topics:
 
 
 def _produce(topic: str, size: int) -> ProduceRequest:
-    batch = write_batch([BatchRecord(offset=0, timestamp=0, value=b"y" * size)])
+    batch = write_batch([WireRecord(offset=0, timestamp=0, value=b"y" * size)])
     partition = ProducePartition(index=0, records=batch)
     return ProduceRequest(
         acks=1, timeout_ms=10_000, topic_data=(ProduceToTopic(name=topic, partition_data=(partition,)),)

@@ -38,7 +38,7 @@ from headgate.wire.messages.data import (
     ProduceResponse,
     ProduceTopic,
 )
-from headgate.wire.records import BatchRecord, batches, write_batch
+from headgate.wire.records import WireRecord, batches, write_batch
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import Client, body_of
 from tests.support.hostile_child import Answers, allow_many_files, serve
@@ -144,7 +144,7 @@ class Canary:
         await self._fetch(node, offset)
 
     async def _produce(self, node: Client) -> int:
-        batch = write_batch([BatchRecord(offset=0, timestamp=0, value=_VALUE)])
+        batch = write_batch([WireRecord(offset=0, timestamp=0, value=_VALUE)])
         partition = ProducePartition(index=0, records=batch)
         topic = ProduceTopic(name=self._topic, partition_data=(partition,))
         asked = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(topic,))

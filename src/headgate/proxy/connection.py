@@ -17,7 +17,7 @@ from headgate.base.errors import ClusterError, HeadgateError
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
 from headgate.proxy.chain import MOST_PENDING, Entry, OwnRequest, discard
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
-from headgate.proxy.endpoints import Endpoint
+from headgate.proxy.endpoints import PeerSocket
 from headgate.proxy.interceptor import CloseCause, FastPath, M, Versions
 from headgate.proxy.requests import RequestStream
 from headgate.proxy.responses import ResponseStream
@@ -43,8 +43,8 @@ class Connection:
     def __init__(
         self,
         gateway: "Gateway",
-        client: Endpoint,
-        upstream: Endpoint,
+        client: PeerSocket,
+        upstream: PeerSocket,
         *,
         node_id: NodeId | None,
         versions: Versions,

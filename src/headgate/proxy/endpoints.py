@@ -26,7 +26,7 @@ _MOST_COMPLAINTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class PeerSocket:
     """A connected socket, encrypted when it has a TLS session."""
 
     sock: socket.socket
@@ -39,8 +39,8 @@ class Endpoint:
         return TlsLink(loop, self.sock, owner, meter, self.tls)
 
 
-class EndpointFactory:
-    """Makes ends, with the certificates of both sides."""
+class PeerSockets:
+    """Accepts clients and dials brokers, with the certificates of both sides."""
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -63,20 +63,20 @@ class EndpointFactory:
             if certificates is not None:
                 certificates.refresh()
 
-    async def arrive(self, client: socket.socket, host: str) -> Endpoint:
+    async def arrive(self, client: socket.socket, host: str) -> PeerSocket:
         """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
         if not self._proxy_protocol and self.listener_tls is None:
-            return Endpoint(client, host)
+            return PeerSocket(client, host)
         async with asyncio.timeout(self._timeout):
             if self._proxy_protocol:
                 host = await read_source(client, self._loop) or host
             if self.listener_tls is None:
-                return Endpoint(client, host)
+                return PeerSocket(client, host)
             tls = TlsSession(self.listener_tls.context, server_hostname=None)
             await tls.handshake(client, self._loop)
-            return Endpoint(client, host, tls)
+            return PeerSocket(client, host, tls)
 
-    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> Endpoint | None:
+    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> PeerSocket | None:
         """The first of these brokers that can be reached."""
         for address in addresses:
             try:
@@ -98,17 +98,17 @@ class EndpointFactory:
             self._complaints[address] = problem
             log.warning("broker cannot be reached", address=str(address), problem=problem)
 
-    async def _dial_one(self, address: Address) -> Endpoint:
+    async def _dial_one(self, address: Address) -> PeerSocket:
         upstream = await self._connect(address)
         try:
             if self.upstream_tls is None:
-                return Endpoint(upstream, address.host)
+                return PeerSocket(upstream, address.host)
             tls = TlsSession(self.upstream_tls.context, server_hostname=address.host)
             await tls.handshake(upstream, self._loop)
         except BaseException:
             upstream.close()
             raise
-        return Endpoint(upstream, address.host, tls)
+        return PeerSocket(upstream, address.host, tls)
 
     async def _connect(self, address: Address) -> socket.socket:
         """A connected socket: a name may have several addresses, and the broker listen on one of them."""

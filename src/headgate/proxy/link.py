@@ -101,7 +101,6 @@ class Link:
         "_hangups",
         "_kept",
         "_loop",
-        "_meter",
         "_out",
         "_owner",
         "_sock",
@@ -111,6 +110,7 @@ class Link:
         "ended",
         "held",
         "is_reading",
+        "meter",
         "peer_has_left",
     )
 
@@ -121,7 +121,7 @@ class Link:
         self._sock = sock
         self._fd = sock.fileno()
         self._owner = owner
-        self._meter = meter
+        self.meter = meter
         self._kept: bytes | memoryview = b""
         self._target: memoryview | None = None  # where received bytes go, until it is full
         self.held = False  # what is received is kept and not shown
@@ -139,7 +139,7 @@ class Link:
         if self.closed or self._failure is not None:
             return
         size = len(data)
-        self._meter.sent_bytes += size
+        self.meter.sent_bytes += size
         sent = 0
         if not self.backlog:
             try:
@@ -165,7 +165,7 @@ class Link:
     def pause(self) -> None:
         """Stop reading: the peer's kernel will stop its sender."""
         if self.is_reading and not self.closed:
-            self._meter.times_paused += 1
+            self.meter.times_paused += 1
             self._stop_reading()
 
     def _stop_reading(self) -> None:
@@ -232,7 +232,7 @@ class Link:
         if not received:
             self._end(self._failure)
             return
-        self._meter.received_bytes += received
+        self.meter.received_bytes += received
         if self._target is not None:
             self._target = self._target[received:] or None
             received = 0
@@ -246,7 +246,7 @@ class Link:
         if self._target is None:
             started = perf_counter()
             self._show(kept + received)
-            self._meter.record_seconds(perf_counter() - started)
+            self.meter.record_seconds(perf_counter() - started)
         if self.peer_has_left:
             self._loop.call_soon(self._read_on)
 

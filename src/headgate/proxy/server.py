@@ -17,7 +17,7 @@ from headgate.config.model import Config
 from headgate.proxy.advertising import AddressInterceptor, AddressMap, ApiVersionsInterceptor
 from headgate.proxy.cluster import Cluster
 from headgate.proxy.connection import Connection
-from headgate.proxy.endpoints import ARRIVAL_FAILURES, EndpointFactory, prepare
+from headgate.proxy.endpoints import ARRIVAL_FAILURES, PeerSockets, prepare
 from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.interceptor import CloseCause, Interceptor
 from headgate.proxy.link import HangupWatcher
@@ -60,11 +60,11 @@ class Gateway:
         of_features = [one for feature in features for one in feature.interceptors]
         self.routes = Routes((*own, *interceptors, *of_features), denied=config.gateway.deny_api_keys)
         versions.attach(self.routes)
-        self._ends = EndpointFactory(config, self.loop)
+        self._ends = PeerSockets(config, self.loop)
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
         self._ports = ports
         self._caps = caps or ConnectionLimits(config.gateway)
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
@@ -108,7 +108,7 @@ class Gateway:
         """What has been counted so far; what `/metrics` shows."""
         tls = self._ends.listener_tls
         samples = self.metrics.snapshot(
-            open_connections=len(self._connections),
+            open_connections=len(self.connections),
             connections_limit=self.config.gateway.max_connections,
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
@@ -205,7 +205,7 @@ class Gateway:
             else:
                 versions = self.cluster.versions(node)
                 connection = Connection(self, arrived, upstream, node_id=node, versions=versions)
-                self._connections.add(connection)
+                self.connections.add(connection)
                 cause = None
                 connection.start()
         except asyncio.CancelledError:
@@ -225,8 +225,8 @@ class Gateway:
 
     def forget(self, connection: Connection, cause: CloseCause) -> None:
         """A connection has ended."""
-        self._connections.discard(connection)
-        if self._draining and not self._connections:
+        self.connections.discard(connection)
+        if self._draining and not self.connections:
             self._empty.set()
         self._caps.leave(connection.peer)
         self.metrics.ended[cause] += 1
@@ -239,7 +239,7 @@ class Gateway:
             await asyncio.sleep(min(1.0, limit / 4))
             self._ends.refresh()
             now = self.loop.time()
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 if connection.was_active:
                     connection.was_active = False
                     connection.last_active = now
@@ -252,15 +252,15 @@ class Gateway:
         """Stop listening, let the calls under way be answered, then end what is left."""
         self._draining = True
         self._stop_listening()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.drain()
-        if self._connections:
+        if self.connections:
             try:
                 async with asyncio.timeout(self.config.gateway.drain_ms / 1000):
                     await self._empty.wait()
             except TimeoutError:
-                log.warning("calls are still under way, ending them", connections=len(self._connections))
-        for connection in list(self._connections):
+                log.warning("calls are still under way, ending them", connections=len(self.connections))
+        for connection in list(self.connections):
             connection.close(CloseCause.DRAIN_TIMEOUT)
         log.info("drained", ended={cause.value: count for cause, count in self.metrics.ended.items() if count})
 

@@ -27,7 +27,14 @@ Page = tuple[int, str, bytes]  # status, content type, body
 class StatusPages:
     """Serves the pages; `metrics` and `problems` are asked at each request."""
 
-    def __init__(self, metrics: Callable[[], bytes], problems: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        metrics: Callable[[], bytes],
+        problems: Callable[[], Mapping[str, str]],
+        *,
+        deadline_s: float = _DEADLINE_SECONDS,
+    ) -> None:
+        self._deadline_s = deadline_s
         self._metrics = metrics
         self._problems = problems
         self._visits: set[asyncio.Task[None]] = set()
@@ -73,7 +80,7 @@ class StatusPages:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(0)  # so that a page that is not taken counts for the deadline
         try:
-            async with asyncio.timeout(_DEADLINE_SECONDS):
+            async with asyncio.timeout(self._deadline_s):
                 await self._answer(reader, writer)
             writer.close()
         except (TimeoutError, OSError, h11.RemoteProtocolError):

@@ -21,7 +21,7 @@ import structlog
 
 from headgate.base.ids import NodeId
 from headgate.config.model import Config
-from headgate.proxy.endpoints import EndpointFactory
+from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.features import MetricFamily
 from headgate.proxy.listeners import ConnectionLimits, belongs, bind_all, table_bytes
 from headgate.proxy.metrics import MetricsPage, Snapshot
@@ -97,7 +97,7 @@ class Supervisor:
         self._caps_fd = -1
         self._caps_memory: mmap | None = None
         self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
-        self._workers: set[_Worker] = set()
+        self.workers: set[_Worker] = set()
         self._retired: Snapshot = {("headgate_worker_restarts", ()): 0}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -112,7 +112,7 @@ class Supervisor:
             return {"gateway": "is draining"}
         problems: dict[str, str] = {}
         for index in range(self._config.gateway.workers):
-            here = [worker for worker in self._workers if worker.index == index and not worker.leaves]
+            here = [worker for worker in self.workers if worker.index == index and not worker.leaves]
             serving = [worker for worker in here if worker.serves.is_set()]
             if not serving:
                 problems[f"worker {index}"] = "does not serve yet"
@@ -123,11 +123,11 @@ class Supervisor:
         return problems
 
     def snapshot(self) -> Snapshot:
-        return self._page.add([self._retired, *(worker.samples for worker in self._workers)])
+        return self._page.add([self._retired, *(worker.samples for worker in self.workers)])
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
-        EndpointFactory(
+        PeerSockets(
             self._config, self._loop
         )  # certificates that no worker could use are refused before anything starts
         async with AsyncExitStack() as stack:
@@ -166,7 +166,7 @@ class Supervisor:
                 await asyncio.sleep(pause)
                 worker = await self._start(place.index)
         finally:
-            here = [self._end(worker) for worker in self._workers if worker.index == place.index]
+            here = [self._end(worker) for worker in self.workers if worker.index == place.index]
             await asyncio.shield(asyncio.gather(*here))
 
     async def _exchange(self, old: _Worker, place: _Place) -> _Worker:
@@ -220,7 +220,7 @@ class Supervisor:
         finally:
             inherited.close()
         worker = _Worker(index, row, process, self._loop.time())
-        self._workers.add(worker)
+        self.workers.add(worker)
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(inheritance))
         process.stdin.close()
@@ -243,7 +243,7 @@ class Supervisor:
         finally:
             writer.close()
             await worker.process.wait()
-            self._workers.discard(worker)
+            self.workers.discard(worker)
             self._retired = self._page.add([self._retired, self._page.counters_of(worker.samples)])
             ConnectionLimits(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
             self._free_rows.add(worker.caps_row)

@@ -96,7 +96,7 @@ class TlsLink(Link):
             self._fail(failure)
             return
         sealed = self._tls.outgoing.read()
-        self._meter.sent_bytes += len(view) - len(sealed)  # what is counted is Kafka's bytes, both ways
+        self.meter.sent_bytes += len(view) - len(sealed)  # what is counted is Kafka's bytes, both ways
         super().write(sealed)
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""The first fields of a few calls, read without the rest: who it is about, before anything is decoded.
+"""Reads the first fields of group requests (group, member, epoch) without decoding the rest.
 
 Invariant: as `primitives`, never trust a length; every failure is a `WireError`.
 """
@@ -29,7 +29,7 @@ def streams_member(body: Buffer) -> tuple[str, str, int]:
 
 
 def is_join(view: Buffer, pos: int, end: int) -> bool:
-    """Whether the StreamsGroupHeartbeat request there has member epoch 0; True too when that takes a closer look."""
+    """Whether the heartbeat at `pos` has member epoch 0; also True when that cannot be told from its first bytes."""
     if pos >= end:
         return True
     group_size = view[pos]  # of a text's bytes and its own, if it has one byte
@@ -41,7 +41,7 @@ def is_join(view: Buffer, pos: int, end: int) -> bool:
 
 
 class IdleHeartbeat(NamedTuple):
-    """A StreamsGroupHeartbeat request that says nothing new but where its tasks are; `offsets` is that part of it."""
+    """A StreamsGroupHeartbeat request that changes nothing but its task offsets; `offsets` is where those are."""
 
     group: str
     member: str
@@ -50,7 +50,7 @@ class IdleHeartbeat(NamedTuple):
 
 
 def idle_heartbeat(body: bytes) -> IdleHeartbeat | None:
-    """The request, if it is such a heartbeat; None for every other, and for what is no request at all.
+    """The request, if it is such a heartbeat; None for every other, and for bytes that are no request.
 
     Between joins a member sends null for everything that has not changed, so this is nearly every heartbeat.
     """
@@ -93,7 +93,7 @@ def _behind_offsets(body: bytes, at: int) -> int:
 
 
 class IdleHeartbeatResponse(NamedTuple):
-    """The response of version 0 to such a heartbeat: where the lag stands, and where version 1 has its question."""
+    """The version 0 response to such a heartbeat: where the lag is, and where version 1 has its added field."""
 
     error_code: int
     lag_at: int
@@ -101,7 +101,7 @@ class IdleHeartbeatResponse(NamedTuple):
 
 
 def idle_heartbeat_response(body: bytes) -> IdleHeartbeatResponse | None:
-    """The response, if it has no text, no status and no tasks, as nearly every one; None for every other."""
+    """The response, if it has no message, no status and no tasks, as nearly every one; None for every other."""
     try:
         member_size = body[7]
         at = 7 + member_size

@@ -92,7 +92,6 @@ class _Reader:
         out = self.out
         nullable = self.version in spec.nullable
         target = f"{made}.{spec.name}"
-        flexible = self.flexible
         if isinstance(spec.type, type):
             if not nullable:
                 out.line(f"{target} = {self.struct(spec.type)}")
@@ -108,13 +107,13 @@ class _Reader:
         elif isinstance(spec.type, ArrayOf):
             self._count(target, spec.type.element, nullable=nullable)
         else:
-            self._length(target, spec.type, nullable=nullable, flexible=flexible)
+            self._length(target, spec.type, nullable=nullable)
 
-    def _length(self, target: str, kind: Scalar[Any], *, nullable: bool, flexible: bool) -> None:
+    def _length(self, target: str, kind: Scalar[Any], *, nullable: bool) -> None:
         """A length and as many bytes: string, bytes or records."""
         out = self.out
         value = "buf[pos:e].decode()" if kind is STRING else "buf[pos:e]"
-        if flexible:
+        if self.flexible:
             out.line("n = buf[pos]")
             out.line("pos += 1")
             with out.block("if n > 127:"):
@@ -127,7 +126,7 @@ class _Reader:
             out.line(f"pos += {size}")
             null, least = "n < 0", "e = pos + n"
         with out.block(f"if {null}:"):
-            if nullable and not flexible:
+            if nullable and not self.flexible:
                 out.line(f"if n < -1: {out.bind(_negative, 'negative')}(n)")
             out.line(f"{target} = None" if nullable else f"{out.bind(_null, 'null')}(n)")
         with out.block("else:"):
@@ -173,7 +172,7 @@ class _Reader:
         with out.block("for _ in range(n):"):
             if isinstance(element, Scalar):
                 value = out.fresh("v")
-                self._length(value, element, nullable=False, flexible=self.flexible)
+                self._length(value, element, nullable=False)
             else:
                 value = self.struct(element)
             out.line(f"{add}({value})")

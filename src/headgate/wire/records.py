@@ -34,7 +34,7 @@ _CONTROL_BIT = 0x20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRecord:
+class WireRecord:
     """One record; header keys may repeat, and their order counts."""
 
     offset: int
@@ -92,7 +92,7 @@ class Batch:
         if found != self.crc:
             raise WireError(f"record batch at offset {self.base_offset}: checksum {found:#x} instead of {self.crc:#x}")
 
-    def records(self, *, max_bytes: int) -> Iterator[BatchRecord]:
+    def records(self, *, max_bytes: int) -> Iterator[WireRecord]:
         """The records one by one; decompressed, they may have `max_bytes`."""
         body = decompress(self.compression, bytes(self.raw[HEADER_SIZE:]), max_bytes)
         if self.record_count < 0 or self.record_count * LEAST_RECORD > len(body):
@@ -109,7 +109,7 @@ class Batch:
         if pos != len(body):
             raise WireError(f"record batch at offset {self.base_offset}: {len(body) - pos} bytes behind its records")
 
-    def _record(self, body: bytes, pos: int) -> tuple[BatchRecord, int]:
+    def _record(self, body: bytes, pos: int) -> tuple[WireRecord, int]:
         size, pos = _read_varint(body, pos)
         end = pos + size
         if size < 0 or end > len(body):
@@ -131,7 +131,7 @@ class Batch:
         if pos != end:
             raise WireError(f"record of {size} bytes with {end - pos} bytes unread")
         timestamp = self.max_timestamp if self.has_append_time else self.base_timestamp + time_delta
-        record = BatchRecord(
+        record = WireRecord(
             offset=self.base_offset + offset_delta,
             timestamp=timestamp,
             key=key,
@@ -173,7 +173,7 @@ def batches(data: Buffer) -> Iterator[Batch]:
 
 
 def write_batch(
-    records: Sequence[BatchRecord],
+    records: Sequence[WireRecord],
     *,
     compression: Compression = Compression.NONE,
     producer_id: int = -1,
@@ -203,7 +203,7 @@ def write_batch(
     return struct.pack(">qiibI", base_offset, length, partition_leader_epoch, MAGIC, crc) + tail + body
 
 
-def _record_bytes(record: BatchRecord, base_offset: int, base_time: int) -> bytes:
+def _record_bytes(record: WireRecord, base_offset: int, base_time: int) -> bytes:
     pieces = [b"\0", _varint(record.timestamp - base_time), _varint(record.offset - base_offset)]
     pieces += (_sized(record.key), _sized(record.value), _varint(len(record.headers)))
     for name, data in record.headers:

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge, read as far as an onlooker needs: who, what is acknowledged, what was acquired.
+"""Reads the group, the acknowledgements and the acquired ranges of ShareFetch and ShareAcknowledge.
 
 Records are never read or copied: a response is walked over its lengths, and taking acquired ranges out is a splice.
 Invariant: as `primitives`, never trust a length; every failure is a `WireError`, and nothing is made for a count before

@@ -1,4 +1,4 @@
-"""Which topics a Produce, Fetch or ShareFetch used: read from the beginning of the request and from the response.
+"""Reads which topics a Produce, Fetch or ShareFetch used from the beginning of the request and the response.
 
 `ResponseUsage` is fed the pieces of a response while they pass and adds up, by topic, what it says was used: bytes of
 records that are no control batches, or partitions that took what was produced. Records are jumped over by their length.

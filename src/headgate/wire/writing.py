@@ -72,11 +72,10 @@ class _Writer:
     def _field(self, spec: FieldSpec, source: str, add: str) -> None:
         out = self.out
         nullable = self.version in spec.nullable
-        flexible = self.flexible
         value = out.fresh("v")
         out.line(f"{value} = {source}")
         with out.block(f"if {value} is None:"):
-            out.line(f"{add}({self._null(spec, flexible=flexible)!r})" if nullable else f"{out.bind(_null, 'null')}()")
+            out.line(f"{add}({self._null(spec)!r})" if nullable else f"{out.bind(_null, 'null')}()")
         with out.block("else:"):
             if isinstance(spec.type, type):
                 if nullable:
@@ -85,16 +84,16 @@ class _Writer:
             elif isinstance(spec.type, ArrayOf):
                 self._array(spec.type.element, value, add)
             else:
-                self._sized(spec.type, value, add, flexible=flexible)
+                self._sized(spec.type, value, add)
 
-    def _null(self, spec: FieldSpec, *, flexible: bool) -> bytes:
+    def _null(self, spec: FieldSpec) -> bytes:
         if isinstance(spec.type, type):
             return b"\xff"
-        if flexible:
+        if self.flexible:
             return b"\0"
         return b"\xff\xff" if spec.type is STRING else b"\xff\xff\xff\xff"
 
-    def _sized(self, kind: Scalar[Any], value: str, add: str, *, flexible: bool) -> None:
+    def _sized(self, kind: Scalar[Any], value: str, add: str) -> None:
         out = self.out
         if kind is STRING:
             out.line(f"b = {value}.encode()")
@@ -103,12 +102,12 @@ class _Writer:
         else:
             out.line(f"b = {value}")
             out.line("n = len(b)")
-        self._number("n", add, flexible=flexible, code="h" if kind is STRING else "i")
+        self._number("n", add, code="h" if kind is STRING else "i")
         out.line(f"{add}(b)")
 
-    def _number(self, name: str, add: str, *, flexible: bool, code: str) -> None:
+    def _number(self, name: str, add: str, *, code: str) -> None:
         """A length or a count; compact ones are one higher, since zero means null there."""
-        if flexible:
+        if self.flexible:
             few, many = self.out.bind(ONE_BYTE, "one_byte"), self.out.bind(write_uvarint, "uvarint")
             self.out.line(f"{add}({few}[{name} + 1] if {name} < 127 else {many}({name} + 1))")
         else:
@@ -117,14 +116,14 @@ class _Writer:
     def _array(self, element: Scalar[Any] | type[Struct], value: str, add: str) -> None:
         out = self.out
         out.line(f"n = len({value})")
-        self._number("n", add, flexible=self.flexible, code="i")
+        self._number("n", add, code="i")
         if isinstance(element, Scalar) and element.size and element is not UUID:
             out.line(f"if n: {add}({out.bind(struct.pack, 'pack_all')}(f'>{{n}}{element.code}', *{value}))")
             return
         item = out.fresh("i")
         with out.block(f"for {item} in {value}:"):
             if isinstance(element, Scalar):
-                self._sized(element, item, add, flexible=self.flexible)
+                self._sized(element, item, add)
             else:
                 self.struct(element, item, add)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.wire.records import BatchRecord, write_batch
+from headgate.wire.records import WireRecord, write_batch
 
 Tree = dict[str, Any]
 
-_BATCH = b64encode(write_batch([BatchRecord(offset=0, timestamp=0, value=b"x")])).decode()
+_BATCH = b64encode(write_batch([WireRecord(offset=0, timestamp=0, value=b"x")])).decode()
 _READ, _ALLOW, _LITERAL, _TOPIC, _ANY = 3, 3, 3, 2, 1  # numbers of DescribeAcls
 _NO_PRODUCER = 1 << 40
 _TOPIC_CONFIG, _BROKER_CONFIG, _GROUP_CONFIG = 2, 4, 32

@@ -14,9 +14,7 @@ from tests.integration.gateway.exercise import assert_whole, new_topic, round_tr
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess
-from tests.support.ports import port_block
 from tests.support.raw_client import RawClient, is_served
-from tests.support.recorder import Endpoint, Recorder
 from tests.support.traffic import Traffic
 
 Start = Callable[..., GatewayProcess]
@@ -191,16 +189,3 @@ def test_a_new_authority_of_the_brokers_is_used_without_a_restart(
     own.ca.write_text(right)
     until(lambda: not gateway.problems())
     round_trip(cluster.client_config(bootstrap=gateway.bootstrap), new_topic(cluster))
-
-
-def test_a_broker_whose_certificate_has_another_name_is_refused(cluster: Cluster, start: Start) -> None:
-    port = int(cluster.kafka.bootstrap_of(SSL).rpartition(":")[2])
-    elsewhere = Endpoint("127.0.0.4", port_block())  # an address that the broker's certificate does not have
-    with Recorder({elsewhere: Endpoint("127.0.0.1", port)}):
-        gateway = start(str(elsewhere), wait=False, **upstream_keys(cluster.certificates))
-        until(lambda: "upstream" in gateway.problems() and "not been asked" not in gateway.problems()["upstream"])
-        said = gateway.problems()["upstream"]
-        assert f"no connection to {elsewhere}: " in said
-        assert "certificate is not valid for '127.0.0.4'" in said
-        with RawClient(gateway.bootstrap, tls=None, timeout=0.5) as client, pytest.raises((TimeoutError, EOFError)):
-            client.api_versions()

@@ -64,8 +64,8 @@ class Stage:
 
     async def connection(self) -> Connection:
         """The gateway's only connection, as soon as it is there."""
-        await until(lambda: len(self.gateway._connections) == 1)
-        [connection] = self.gateway._connections
+        await until(lambda: len(self.gateway.connections) == 1)
+        [connection] = self.gateway.connections
         return connection
 
     @property
@@ -77,7 +77,7 @@ class Stage:
         """Wait until a connection has ended, and assert that it is the only one and why."""
         await until(lambda: bool(self.ended))
         assert self.ended == {cause.value: 1}
-        await until(lambda: not self.gateway._connections)
+        await until(lambda: not self.gateway.connections)
 
     async def page(self, path: str) -> tuple[int, bytes]:
         """Status and body of a status page."""
@@ -120,7 +120,7 @@ async def stage(
             for end in one.ends:
                 end.close()
             with suppress(TimeoutError):  # so that draining has nothing to wait for
-                await until(lambda: not gateway._connections, 0.1)
+                await until(lambda: not gateway.connections, 0.1)
             await one.stop()
-            assert not gateway._connections
+            assert not gateway.connections
             assert not gateway._tasks

@@ -107,7 +107,7 @@ async def too_many_connections(on: Stage) -> None:
     for client in clients[:3]:
         await on.upstream.accept()
         client.close()
-    await until(lambda: not on.gateway._connections)
+    await until(lambda: not on.gateway.connections)
     assert on.ended == {"too_many_connections": 1, "client_closed": 3}
     del on.gateway.metrics.ended[CloseCause.CLIENT_CLOSED]
 

@@ -12,12 +12,12 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection
-from headgate.proxy.endpoints import EndpointFactory
+from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.messages.cluster import MetadataBroker, MetadataRequest
 from tests.support.fake_upstream import CLUSTER_ID, HOST, FakeUpstream
 from tests.unit.proxy.stage import Stage, config, stage, turns, until
-from tests.unit.proxy.test_addresses import look_again
+from tests.unit.proxy.test_advertising import look_again
 from tests.unit.proxy.test_order import heartbeat
 
 
@@ -192,7 +192,7 @@ async def test_a_name_with_several_addresses_is_dialled_at_each() -> None:
             await loop.sock_connect(sock, target)
 
     with socket.create_server(("127.0.0.79", 0)) as listener:
-        ends = EndpointFactory(config(1), Loop())  # type: ignore[arg-type]
+        ends = PeerSockets(config(1), Loop())  # type: ignore[arg-type]
         port = listener.getsockname()[1]
         end = await ends.dial([Address("localhost", port)], lambda: None)
         assert end is not None

@@ -50,7 +50,7 @@ async def test_a_client_that_resets_behind_its_last_bytes_is_noticed(size: int) 
         frame = request(HEARTBEAT, 4, bytes(size))
         client.sock.send(frame)  # both before the gateway's turn
         client.reset()
-        await until(lambda: not on.gateway._connections)
+        await until(lambda: not on.gateway.connections)
         assert sum(on.ended.values()) == 1
 
 

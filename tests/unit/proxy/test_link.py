@@ -79,7 +79,7 @@ async def test_bytes_that_were_not_used_come_again_in_front_of_the_next() -> Non
         link.resume()
         for piece in (b"abcd", b"efgh", b"ij"):
             peer.send(piece)
-            await until(lambda: link._meter.received_bytes >= len(owner.received))
+            await until(lambda: link.meter.received_bytes >= len(owner.received))
             await turns()
         peer.send(b"!")
         await until(lambda: len(owner.received) >= 11)
@@ -96,7 +96,7 @@ async def test_a_paused_link_reads_nothing_and_goes_on_where_it_stopped() -> Non
         link.resume()
         link.resume()
         await until(lambda: bytes(owner.received) == b"later")
-        assert link._meter.times_paused == 1
+        assert link.meter.times_paused == 1
 
 
 async def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
@@ -115,7 +115,7 @@ async def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
         assert received == bytes(data) + b"behind it"
         await until(lambda: owner.events == ["drained"])
         assert not link.backlog
-        assert link._meter.sent_bytes == len(received)
+        assert link.meter.sent_bytes == len(received)
 
 
 async def test_what_is_kept_of_the_shared_buffer_is_a_copy() -> None:
@@ -147,7 +147,7 @@ async def test_bytes_are_received_where_they_are_wanted_and_those_behind_them_ar
         await sending
         assert data == owner.received[: owner.before] + room + owner.received[owner.before :]
         assert owner.filled_when_shown == [True]
-        assert link._meter.received_bytes == len(data)
+        assert link.meter.received_bytes == len(data)
         peer.close()
         await until(lambda: owner.events == ["end"])
 
@@ -209,10 +209,10 @@ async def test_held_input_is_read_up_to_one_buffer() -> None:
             except BlockingIOError:
                 await asyncio.sleep(0)
         assert sent > BUFFER_BYTES
-        assert link._meter.received_bytes == BUFFER_BYTES
+        assert link.meter.received_bytes == BUFFER_BYTES
         link.resume()  # there is no room: nothing happens
         await turns()
-        assert link._meter.received_bytes == BUFFER_BYTES
+        assert link.meter.received_bytes == BUFFER_BYTES
         link.release_input()
         link.resume()
         await until(lambda: len(owner.received) == sent)
@@ -240,7 +240,7 @@ async def test_the_end_comes_once_however_often_reading_is_resumed() -> None:
             await turns()
         assert owner.events == ["end"]
         assert link.ended
-        assert not link._meter.times_paused  # nothing was paused for back-pressure
+        assert not link.meter.times_paused  # nothing was paused for back-pressure
 
 
 async def test_an_end_behind_a_pause_comes_with_the_last_bytes() -> None:

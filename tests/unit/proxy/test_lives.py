@@ -7,8 +7,8 @@ import pytest
 
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.messages.data import FetchRequest
-from tests.support.fake_upstream import Client, FakeUpstream, request
-from tests.unit.proxy.stage import GATEWAY_HOST, base_port, stage, until
+from tests.support.fake_upstream import FakeUpstream, request
+from tests.unit.proxy.stage import stage, until
 from tests.unit.proxy.test_back_pressure import SMALL_BUFFER, fetch_answer
 from tests.unit.proxy.test_order import heartbeat, metadata, produce
 
@@ -130,46 +130,6 @@ async def test_a_connection_is_not_idle_while_its_client_takes_an_answer_slowly(
         await until(lambda: on.ended == {"idle": 1})
 
 
-async def test_no_more_connections_than_allowed_are_open_at_once() -> None:
-    async with stage(max_connections=2) as on:
-        first, _ = await on.pair()
-        await on.pair()
-        refused = await on.client()
-        assert await refused.rest() == b""
-        assert on.ended == {"too_many_connections": 1}
-        first.close()
-        await until(lambda: len(on.gateway._connections) == 1)
-        again, broker = await on.pair()
-        await again.send(heartbeat(1))
-        assert (await broker.request()).key == 12
-        assert on.gateway.metrics.accepted == 4
-
-
-async def test_one_address_cannot_take_all_connections() -> None:
-    async with stage(max_connections_per_address=2) as on:
-        await on.pair()
-        first, _ = await on.pair()
-        refused = await on.client()
-        assert await refused.rest() == b""
-        other = await _from("127.0.0.9")
-        on.ends.append(other)
-        broker = await on.upstream.accept()
-        await other.send(heartbeat(1))
-        assert (await broker.request()).key == 12
-        first.close()
-        await until(lambda: on.ended.get("client_closed") == 1)
-        await on.pair()
-
-
-async def _from(address: str) -> Client:
-    """A client of the bootstrap port with this address of its own."""
-    sock = socket.socket()
-    sock.bind((address, 0))
-    sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, (GATEWAY_HOST, base_port()))
-    return Client(sock)
-
-
 async def test_clients_that_wait_for_their_upstream_count_too() -> None:
     upstream = FakeUpstream()
     upstream.answers_metadata.clear()
@@ -194,7 +154,7 @@ async def test_a_thousand_connections_come_and_go_and_leave_nothing() -> None:
                 client.close()
             for broker in brokers:
                 broker.close()
-            await until(lambda: not on.gateway._connections)
+            await until(lambda: not on.gateway.connections)
             for client in clients[25:]:
                 client.close()
         assert sum(on.ended.values()) == on.gateway.metrics.accepted == 500

@@ -235,7 +235,7 @@ async def test_mutated_requests_end_their_connection_or_pass(call: Call, logs: l
             client.sock.shutdown(1)
             await client.rest()
             broker.close()
-        await until(lambda: not on.gateway._connections)
+        await until(lambda: not on.gateway.connections)
         assert on.ended.get("internal") is None
         await is_served(on)
     assert not [event for event in logs if event["log_level"] in {"error", "critical"}]
@@ -250,7 +250,7 @@ async def test_a_hostile_broker_ends_only_its_own_connections(call: Call, logs: 
             await broker.send(mutated(await ask(client, broker, call, number), chance))
             broker.close()
             await client.rest()
-        await until(lambda: not on.gateway._connections)
+        await until(lambda: not on.gateway.connections)
         assert on.ended.get("internal") is None
         await is_served(on)
     assert not [event for event in logs if event["log_level"] in {"error", "critical"}]

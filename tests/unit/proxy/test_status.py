@@ -23,9 +23,9 @@ LISTEN = Address(GATEWAY_HOST, base_port() + 15)
 
 
 @asynccontextmanager
-async def pages(metrics: bytes = b"metrics\n") -> AsyncIterator[dict[str, str]]:
+async def pages(metrics: bytes = b"metrics\n", deadline_s: float = 5.0) -> AsyncIterator[dict[str, str]]:
     problems: dict[str, str] = {}
-    async with StatusPages(lambda: metrics, lambda: problems).serving(LISTEN):
+    async with StatusPages(lambda: metrics, lambda: problems, deadline_s=deadline_s).serving(LISTEN):
         yield problems
 
 
@@ -109,15 +109,13 @@ async def test_a_visitor_who_speaks_no_http_gets_no_page(sent: bytes) -> None:
         assert (await visit(get("/healthz"))).endswith(b"ok\n")
 
 
-async def test_a_visitor_who_stays_silent_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_DEADLINE_SECONDS", 0.05)
-    async with pages():
+async def test_a_visitor_who_stays_silent_is_sent_away() -> None:
+    async with pages(deadline_s=0.05):
         assert await visit(b"GET /healthz HTTP/1.1\r\nHost:") == b""
 
 
-async def test_a_visitor_who_does_not_take_the_page_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_DEADLINE_SECONDS", 0.05)
-    served = StatusPages(lambda: bytes(20_000_000), dict)
+async def test_a_visitor_who_does_not_take_the_page_is_sent_away() -> None:
+    served = StatusPages(lambda: bytes(20_000_000), dict, deadline_s=0.05)
     async with served.serving(LISTEN):
         visitor = await Client.connect(*LISTEN, receive_buffer=4096)
         await visitor.send(get("/metrics"))
@@ -210,7 +208,7 @@ async def test_the_metrics_say_what_happened() -> None:
         assert found["headgate_bytes_total", label(side="upstream", direction="sent")] > 0
         assert found["headgate_interceptor_failures_total", ()] == 0
         client.close()
-        await until(lambda: not on.gateway._connections)
+        await until(lambda: not on.gateway.connections)
         found = await samples(on)
         assert found["headgate_connections", ()] == 0
         ended = {key[1][0][1]: value for key, value in found.items() if key[0] == "headgate_connections_ended_total"}

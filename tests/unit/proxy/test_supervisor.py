@@ -38,7 +38,7 @@ class Bench:
 
     @property
     def workers(self) -> list[_Worker]:
-        return sorted(self.supervisor._workers, key=lambda worker: (worker.index, worker.process.pid))
+        return sorted(self.supervisor.workers, key=lambda worker: (worker.index, worker.process.pid))
 
     @property
     def pids(self) -> list[int]:
@@ -64,14 +64,14 @@ async def supervised(folder: Path, manner: str = "serves", **settings: Any) -> A
     running = asyncio.create_task(supervisor.run(bench.stopped, bench.replace))
     pids: set[int] = set()
     try:
-        await until(lambda: running.done() or len(supervisor._workers) == limits.gateway.workers)
+        await until(lambda: running.done() or len(supervisor.workers) == limits.gateway.workers)
         yield bench
         pids = set(bench.pids)
     finally:
         bench.stopped.set()
         async with asyncio.timeout(20):
             await running
-    assert not supervisor._workers
+    assert not supervisor.workers
     assert not any(map(is_there, pids))
 
 

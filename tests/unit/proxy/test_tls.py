@@ -18,7 +18,7 @@ from structlog.typing import EventDict
 from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
 from headgate.config.model import Config, UpstreamConfig
-from headgate.proxy.endpoints import EndpointFactory
+from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.link import BUFFER_BYTES, HangupWatcher, LinkMeter
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
@@ -295,7 +295,7 @@ async def test_what_is_counted_is_what_was_said_and_not_how_it_was_sealed(files:
         await peer.send(bytes(1000))
         await until(lambda: len(owner.received) == 1000)
         link.write(bytes(500))
-        assert (link._meter.received_bytes, link._meter.sent_bytes) == (1000, 500)
+        assert (link.meter.received_bytes, link.meter.sent_bytes) == (1000, 500)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -436,7 +436,7 @@ async def test_a_broker_is_told_the_name_that_is_dialled(files: Files) -> None:
     context.sni_callback = lambda _sock, name, _context: names.append(name)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    ends = EndpointFactory(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
+    ends = PeerSockets(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
     for host in ("localhost", "127.0.0.1"):  # an address is no name: it is verified and not told (RFC 6066, 3)
         end = await ends.dial([Address(host, port)], lambda: None)
         assert end is not None
@@ -451,7 +451,7 @@ async def test_a_broker_with_a_certificate_for_another_name_is_not_dialled(files
     context.load_cert_chain(files.server_cert, files.server_key)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.4", 0, ssl=context)
     address = Address("127.0.0.4", server.sockets[0].getsockname()[1])
-    ends = EndpointFactory(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
+    ends = PeerSockets(Config(upstream=UpstreamConfig(tls=True, tls_ca=files.ca)), asyncio.get_running_loop())
     assert await ends.dial([address], lambda: None) is None
     [event] = logs
     assert event["event"] == "broker cannot be reached"

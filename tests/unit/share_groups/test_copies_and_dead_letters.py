@@ -15,7 +15,7 @@ from headgate.share_groups.resources import FactOutbox
 from headgate.wire.compression import Compression
 from headgate.wire.messages.cluster import MetadataResponse, MetadataTopic
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from headgate.wire.records import BatchRecord, write_batch
+from headgate.wire.records import WireRecord, write_batch
 from tests.unit.proxy.stage import turns, until
 from tests.unit.share_groups.scene import (
     ACCEPT,
@@ -30,7 +30,7 @@ from tests.unit.share_groups.scene import (
 
 
 def batch(first: int, values: Sequence[bytes], packed: Compression = Compression.NONE) -> bytes:
-    records = [BatchRecord(offset=first + at, timestamp=1, key=None, value=value) for at, value in enumerate(values)]
+    records = [WireRecord(offset=first + at, timestamp=1, key=None, value=value) for at, value in enumerate(values)]
     return write_batch(records, compression=packed)
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import WireError
 from headgate.wire.compression import Compression
-from headgate.wire.records import HEADER_SIZE, Batch, BatchRecord, batches, write_batch
+from headgate.wire.records import HEADER_SIZE, Batch, WireRecord, batches, write_batch
 
 LIMIT = 1_000_000
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 OPTIONAL = st.none() | st.binary(max_size=20)
 RECORDS = st.lists(
     st.builds(
-        BatchRecord,
+        WireRecord,
         offset=st.just(0),
         timestamp=st.integers(-1, 2**62),
         key=OPTIONAL,
@@ -27,7 +27,7 @@ RECORDS = st.lists(
     max_size=6,
 ).map(lambda found: [dataclasses.replace(each, offset=100 + 2 * index) for index, each in enumerate(found)])
 
-ONE = write_batch([BatchRecord(offset=0, timestamp=5, key=b"k", value=b"v", headers=(("h", b"x"),))])
+ONE = write_batch([WireRecord(offset=0, timestamp=5, key=b"k", value=b"v", headers=(("h", b"x"),))])
 
 
 def only(data: bytes) -> Batch:
@@ -38,7 +38,7 @@ def only(data: bytes) -> Batch:
 @settings(deadline=None)
 @given(records=RECORDS, compression=st.sampled_from(Compression), transactional=st.booleans(), control=st.booleans())
 def test_a_written_batch_reads_back_equal(
-    records: list[BatchRecord], compression: Compression, transactional: bool, control: bool
+    records: list[WireRecord], compression: Compression, transactional: bool, control: bool
 ) -> None:
     data = write_batch(
         records,
@@ -61,7 +61,7 @@ def test_a_written_batch_reads_back_equal(
 
 
 def test_a_record_set_is_walked_by_headers_and_a_cut_batch_is_left_out() -> None:
-    second = write_batch([BatchRecord(offset=9, timestamp=1, value=b"w")])
+    second = write_batch([WireRecord(offset=9, timestamp=1, value=b"w")])
     data = ONE + second
     assert [each.base_offset for each in batches(data)] == [0, 9]
     assert [each.base_offset for each in batches(memoryview(data)[:-1])] == [0]
@@ -114,7 +114,7 @@ def test_a_lying_batch_is_refused(layout: str, position: int, value: int, text: 
     put=st.binary(max_size=3),
 )
 def test_mutated_batches_are_read_or_refused(
-    records: list[BatchRecord], compression: Compression, start: int, gone: int, put: bytes
+    records: list[WireRecord], compression: Compression, start: int, gone: int, put: bytes
 ) -> None:
     data = write_batch(records, compression=compression)
     hostile = data[:start] + put + data[start + gone :]
@@ -126,14 +126,14 @@ def test_mutated_batches_are_read_or_refused(
 
 
 def test_records_beyond_the_limit_are_refused_before_they_are_unpacked() -> None:
-    data = write_batch([BatchRecord(offset=0, timestamp=0, value=bytes(100_000))], compression=Compression.ZSTD)
+    data = write_batch([WireRecord(offset=0, timestamp=0, value=bytes(100_000))], compression=Compression.ZSTD)
     assert len(data) < 1000
     with pytest.raises(WireError, match="50000"):
         next(only(data).records(max_bytes=50_000))
 
 
 def test_a_record_without_its_end_is_refused() -> None:
-    endless = write_batch([BatchRecord(offset=0, timestamp=0)])[:HEADER_SIZE] + b"\xff" * 12
+    endless = write_batch([WireRecord(offset=0, timestamp=0)])[:HEADER_SIZE] + b"\xff" * 12
     patched = bytearray(endless)
     struct.pack_into(">i", patched, 8, len(endless) - 12)
     with pytest.raises(WireError, match="ten bytes"):

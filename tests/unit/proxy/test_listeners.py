@@ -1,16 +1,19 @@
-"""The ports: all or none at the start, one worker's for each node, and later ones when they can be had."""
+"""Ports are bound all or none and belong to workers; connections are limited in all and by address."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
-from headgate.proxy.listeners import Ports, belongs, bind_all
+from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, belongs, bind_all, table_bytes
 from tests.unit.proxy.stage import base_port
 
 NODE_2 = NodeId(2)
@@ -115,3 +118,63 @@ def test_closing_frees_every_port() -> None:
         ports.open_node(NODE_2)
     for port in range(base_port(), base_port() + 4):
         socket.create_server(("127.0.0.1", port)).close()
+
+
+ROWS, MOST, MOST_FROM_ONE = 3, 7, 3
+HOSTS = ("192.0.2.1", "192.0.2.2", "2001:db8::1", UNKNOWN_HOST)
+
+
+def limits(most: int = MOST, most_from_one: int | None = MOST_FROM_ONE) -> GatewayConfig:
+    return GatewayConfig(max_connections=most, max_connections_per_address=most_from_one)
+
+
+def rows(count: int, config: GatewayConfig) -> list[ConnectionLimits]:
+    """The limits of several workers over one table."""
+    memory = memoryview(bytearray(table_bytes(config, rows=count)))
+    return [ConnectionLimits(config, memory=memory, row=row) for row in range(count)]
+
+
+def test_without_a_cap_for_one_address_the_table_is_one_number_a_worker() -> None:
+    assert table_bytes(limits(10, None), rows=4) == 16
+    caps = ConnectionLimits(limits(10, None))
+    assert all(caps.admit("a") for _ in range(10))
+    assert not caps.admit("a")
+
+
+class Crowd(RuleBasedStateMachine):
+    """Workers that let in, let go and die, beside a list of who is in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caps = rows(ROWS, limits())
+        self.inside: list[tuple[int, str]] = []
+
+    @rule(row=st.integers(0, ROWS - 1), host=st.sampled_from(HOSTS))
+    def comes(self, row: int, host: str) -> None:
+        room = len(self.inside) < MOST
+        if host != UNKNOWN_HOST:
+            room = room and sum(other == host for _, other in self.inside) < MOST_FROM_ONE
+        assert self.caps[row].admit(host) is room
+        if room:
+            self.inside.append((row, host))
+
+    @rule(which=st.integers(0, 100))
+    def goes(self, which: int) -> None:
+        if self.inside:
+            row, host = self.inside.pop(which % len(self.inside))
+            self.caps[row].leave(host)
+
+    @rule(row=st.integers(0, ROWS - 1))
+    def dies(self, row: int) -> None:
+        self.caps[row].forget_all()
+        self.inside = [one for one in self.inside if one[0] != row]
+
+    @invariant()
+    def nobody_is_counted_twice(self) -> None:
+        assert self.caps[0]._sum(0) == len(self.inside)
+
+
+# A worker that dies clears 65,536 counters, which takes long on a busy machine.
+SLOW = [HealthCheck.too_slow]
+Crowd.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=SLOW)
+test_the_table_agrees_with_a_list_of_who_is_in = Crowd.TestCase

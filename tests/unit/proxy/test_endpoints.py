@@ -1,4 +1,4 @@
-"""The PROXY protocol: the header says who the client is, is taken whole and alone, and nothing else opens the door."""
+"""Clients arrive with their PROXY header, brokers are dialled: failures are logged once."""
 
 import asyncio
 import socket
@@ -10,12 +10,45 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.typing import EventDict
 
 from headgate.base.errors import WireError
-from headgate.proxy.endpoints import read_source
+from headgate.config.addresses import Address
+from headgate.proxy.endpoints import PeerSockets, read_source
 from headgate.proxy.interceptor import CloseCause
 from tests.support.fake_upstream import request
-from tests.unit.proxy.stage import Stage, stage, until
+from tests.unit.proxy.stage import Stage, config, stage, until
+
+
+async def test_a_broker_that_is_away_is_said_once_and_again_after_it_was_there(logs: list[EventDict]) -> None:
+    ends = PeerSockets(config(1), asyncio.get_running_loop())
+    failures: list[int] = []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = Address("127.0.0.1", listener.getsockname()[1])
+        for _ in range(3):
+            assert await ends.dial([address], lambda: failures.append(1)) is None
+        assert len(failures) == 3
+        assert [event["event"] for event in logs] == ["broker cannot be reached"]
+        assert logs[0]["address"] == str(address)
+        listener.listen()
+        end = await ends.dial([address], lambda: None)
+        assert end is not None
+        end.sock.close()
+    assert await ends.dial([address], lambda: None) is None
+    assert len(logs) == 2
+
+
+async def test_the_next_broker_is_dialled_when_one_is_away() -> None:
+    ends = PeerSockets(config(1), asyncio.get_running_loop())
+    with socket.socket() as away, socket.create_server(("127.0.0.1", 0)) as there:
+        away.bind(("127.0.0.1", 0))
+        addresses = [Address(*one.getsockname()) for one in (away, there)]
+        end = await ends.dial(addresses, lambda: None)
+        assert end is not None
+        assert end.sock.getpeername() == tuple(addresses[1])
+        end.sock.close()
+
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 LOCAL, PROXY = 0x20, 0x21
@@ -157,16 +190,16 @@ async def test_the_cap_of_an_address_counts_the_address_in_the_header() -> None:
     async with behind_balancer(max_connections_per_address=1) as one:
         first, second, third = [await one.client() for _ in range(3)]
         await first.send(proxied("192.0.2.7"))
-        await until(lambda: len(one.gateway._connections) == 1)
+        await until(lambda: len(one.gateway.connections) == 1)
         await second.send(proxied("192.0.2.7"))
         assert await second.rest() == b""
         await third.send(proxied("192.0.2.8"))
-        await until(lambda: len(one.gateway._connections) == 2)
+        await until(lambda: len(one.gateway.connections) == 2)
         first.close()
-        await until(lambda: len(one.gateway._connections) == 1)
+        await until(lambda: len(one.gateway.connections) == 1)
         again = await one.client()
         await again.send(proxied("192.0.2.7"))
-        await until(lambda: len(one.gateway._connections) == 2)
+        await until(lambda: len(one.gateway.connections) == 2)
 
 
 async def test_those_who_have_not_said_who_they_are_count_for_the_cap_of_all() -> None:
