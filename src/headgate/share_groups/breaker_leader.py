@@ -29,9 +29,8 @@ from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.model.breaker import BreakerRules, Breakers, WindowTotals
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, BREAKER_TRIPPED, ShareGroupFact, ShareStates
-from headgate.share_groups.resources import FactOutbox, ShareGroupResources
+from headgate.share_groups.resources import FactOutbox, FencedError, ShareGroupResources, TripWriter
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.trip_writer import FencedError, TripWriter
 
 log = structlog.get_logger()
 

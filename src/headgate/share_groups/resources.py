@@ -5,6 +5,8 @@ They are opened in one order and closed in the opposite one, also after a failur
 """
 
 import asyncio
+import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,22 +15,23 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
+from headgate.base.threads import off_loop
 from headgate.config.model import Config
-from headgate.facts import DispositionsCounted, EventHappened, Fact, JsonText, decode
+from headgate.facts import BreakerTripped, DispositionsCounted, EventHappened, Fact, JsonText, decode, encode
 from headgate.facts.observations import EventName
 from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
-from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.fact_writer import FactWriter, Position
 from headgate.kafka.leadership import Leadership
-from headgate.kafka.topics import client_settings, ends, find_origin
+from headgate.kafka.topics import client_settings, ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
-from headgate.share_groups.trip_writer import TripWriter
 
 log = structlog.get_logger()
 
@@ -40,7 +43,134 @@ _MAX_REPLAY_S: Final = 300.0
 _READ_BACK_S: Final = 10.0
 _BATCH: Final = 500
 _FLUSH_S: Final = 2.0
+_TRANSACTION_MS: Final = 5000
+_COMMIT_S: Final = 10.0
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001 - librdkafka's own codes begin so
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
 F = TypeVar("F")
+
+
+class FencedError(ClusterError):
+    """Another leader has fenced this writer for good."""
+
+
+class TripWriter:
+    """Writes trips in transactions under one transactional id, so that Kafka fences a previous leader.
+
+    A writer serves one term of a leader. One that was fenced, or whose last commit is in doubt, is dropped and never
+    reopened, because opening it would fence the current leader. An open transaction hides all later records from
+    readers of committed records, so one thread begins, fills and commits a transaction without anything in between.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], *, prefix: str) -> None:
+        self._settings = quiet(
+            settings,
+            transactional__id=f"{prefix}trips",
+            transaction__timeout__ms=_TRANSACTION_MS,
+            delivery__timeout__ms=_TRANSACTION_MS - 1000,
+            request__timeout__ms=_TRANSACTION_MS - 1000,
+            socket__timeout__ms=_TRANSACTION_MS,
+            linger__ms=0,
+            allow__auto__create__topics=False,
+            reconnect__backoff__max__ms=1000,
+        )
+        self._topic = f"{prefix}trips"
+        self._turn = threading.Lock()
+        self._producer: Producer | None = None
+
+    async def open(self, *, timeout_s: float = 30.0) -> None:
+        """Fence earlier writers and abort their open transactions; `ClusterError` when that fails."""
+        await off_loop(lambda: self._open(timeout_s))
+
+    async def write(self, fact: BreakerTripped) -> Position:
+        """Return when the trip, stamped by the caller, is committed.
+
+        Raises `FencedError` when there is another leader. After any other `ClusterError` it may be committed.
+        """
+        return await off_loop(lambda: self._write(fact))
+
+    async def close(self) -> None:
+        await off_loop(self._drop)
+
+    # --- on a thread
+
+    def _open(self, timeout_s: float) -> None:
+        with self._turn:
+            producer = Producer(self._settings)
+            try:
+                producer.init_transactions(timeout_s)
+                # The metadata of the topic, so that the first trip does not wait for it.
+                producer.list_topics(self._topic, timeout=timeout_s)
+            except KafkaException as failure:
+                raise ClusterError(f"trips cannot be written to {self._topic}: {reason(failure)}") from None
+            self._producer = producer
+
+    def _write(self, fact: BreakerTripped) -> Position:
+        _, key, value = encode(fact)
+        with self._turn:
+            if self._producer is None:
+                raise ClusterError("the writer of trips is not open")
+            result = _transaction(self._producer, self._topic, key, value)
+            if isinstance(result, Position):
+                return result
+            problem = _abort(self._producer)
+            if problem is not None:  # the transaction is open, or its commit is in doubt
+                self._producer = None
+            if {result.code(), None if problem is None else problem.code()} & _FENCED:
+                raise FencedError(f"another leader writes {self._topic}: {reason(result)}")
+            raise ClusterError(f"a trip could not be written to {self._topic}: {reason(result)}")
+
+    def _drop(self) -> None:
+        with self._turn:
+            self._producer = None
+
+
+def _transaction(producer: Producer, topic: str, key: bytes, value: bytes | None) -> Position | KafkaError:
+    """Returns a failure instead of raising it: the traceback would keep the dropped producer alive."""
+    found: list[Position] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        offset, partition = message.offset(), message.partition()
+        if error is None and offset is not None and partition is not None:
+            found.append(Position(topic=topic, partition=partition, offset=offset))
+
+    try:
+        producer.begin_transaction()
+        producer.produce(topic, key=key, value=value, partition=0, on_delivery=on_delivery)
+        _commit(producer)
+    except KafkaException as failure:
+        error: KafkaError = failure.args[0]
+        return error
+    # A commit succeeds only when every record was delivered.
+    return found[0] if found else KafkaError(KafkaError.UNKNOWN, "a committed record without an offset")
+
+
+def _commit(producer: Producer) -> None:
+    """Commit, and repeat the same commit after a timeout."""
+    until = time.monotonic() + _COMMIT_S
+    while True:
+        try:
+            producer.commit_transaction(max(0.1, until - time.monotonic()))
+        except KafkaException as failure:
+            if not failure.args[0].retriable() or time.monotonic() >= until:
+                raise
+        else:
+            return
+
+
+def _abort(producer: Producer) -> KafkaError | None:
+    """Abort the transaction; returns the error when that fails."""
+    try:
+        producer.abort_transaction(_COMMIT_S)
+    except KafkaException as failure:
+        error: KafkaError = failure.args[0]
+        return error
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import sys
 from headgate.base.errors import ClusterError
 from headgate.facts import BreakerTripped
 from headgate.kafka.leadership import Leadership
-from headgate.share_groups.trip_writer import FencedError, TripWriter
+from headgate.share_groups.resources import FencedError, TripWriter
 
 _PAUSE_S = 0.05
 

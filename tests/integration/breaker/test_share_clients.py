@@ -39,7 +39,7 @@ from headgate.share_groups.broker_configs import ConfigRefusedError, GroupConfig
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
 from headgate.share_groups.model.group_configs import LIMIT
-from headgate.share_groups.trip_writer import FencedError, TripWriter
+from headgate.share_groups.resources import FencedError, TripWriter
 from tests.integration.breaker.leading import trip
 from tests.support.cluster import Cluster
 

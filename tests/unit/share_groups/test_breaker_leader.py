@@ -20,9 +20,8 @@ from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
-from headgate.share_groups.resources import FactListeners, FactOutbox
+from headgate.share_groups.resources import FactListeners, FactOutbox, FencedError
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.trip_writer import FencedError
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
 
