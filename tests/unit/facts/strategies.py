@@ -20,7 +20,8 @@ from headgate.facts.json_form import (
     Whole,
 )
 
-ODD = ["", "\0", "\x1b[31m", '"', "\\", "\u2028", "é", "😀", "\udc80", "a\udcffb", "deleted", "../..", "x" * 40_000]
+ODD = ["", "\0", "\x1b[31m", '"', "\\", "\u2028", "é", "😀"]
+ODD += ['"],["', "\\u0000", "\ud800x", "\udc80", "a\udcffb", "deleted", "../..", "x" * 40_000]
 
 JSON = st.recursive(
     st.none()
