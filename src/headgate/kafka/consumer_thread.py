@@ -73,16 +73,17 @@ class ConsumerThread(ABC):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            consumer = Consumer(self._settings)
             try:
-                self._consume(consumer)
+                consumer = Consumer(self._settings)  # fails for a certificate that cannot be read
+                try:
+                    self._consume(consumer)
+                finally:
+                    self._before_close()
+                    consumer.close()
             except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
                 if not self._is_expected(failure):
                     self._report(failure)
                 self._stop.wait(self.retry_s)
-            finally:
-                self._before_close()
-                consumer.close()
 
     def _report(self, failure: Exception) -> None:
         text = f"consuming {self._topic} failed: {failure}"

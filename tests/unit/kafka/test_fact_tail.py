@@ -55,3 +55,14 @@ async def test_a_tail_that_had_begun_warns_at_once() -> None:
 
 async def test_an_error_that_does_not_pass_by_itself_is_reported_at_once() -> None:
     assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED)) == 1
+
+
+async def test_settings_that_librdkafka_rejects_are_reported_and_tried_again() -> None:
+    tail: FactTail[int] = FactTail({"ssl.ca.location": 7, "x": 1}, topic="t", digest=len, take=lambda _: None)
+    with capture_logs() as logs:
+        tail.start()
+        async with asyncio.timeout(20):
+            while "failed" not in (tail.problem or ""):  # noqa: ASYNC110 - set by the thread
+                await asyncio.sleep(0.01)
+        await tail.close()
+    assert [line["event"] for line in logs] == ["consuming a topic failed"]
