@@ -1,10 +1,13 @@
 """Creates the features of one worker from the configuration."""
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from headgate.activity.feature import ActivityFeature
+from headgate.base.clock import SystemClock
 from headgate.config.model import Config
 from headgate.kafka.connections import dialler_of
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
@@ -13,6 +16,7 @@ from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.share_groups.feature import DisabledShareGroups, ShareGroupFeature
 from headgate.share_groups.service import ShareGroupService
 from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
+from headgate.topologies.resources import open_resources
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.loading import make_store
 
@@ -24,7 +28,7 @@ def check_features(config: Config) -> None:
     """Raise `UsageError` for a store plugin that no worker could load, before workers are started."""
     store = config.topologies.store
     if config.topologies.owner == "gateway" and store.scheme == "plugin":
-        make_store(store, None)
+        make_store(store)
 
 
 def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Feature, ...]:
@@ -56,7 +60,10 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
         case "gateway":
             cache = f"topologies-{config.gateway.listen.port}-{row}.db"
             describe = _describe_as_service(config) if worker == 0 else None
-            service = TopologyService(config, worker=worker, cache_name=cache)
+            opening = partial(
+                open_resources, config, worker=worker, cache_name=cache, clock=SystemClock(), environment=os.environ
+            )
+            service = TopologyService(config, opening)
             return (TopologyFeature(service, max_bytes=config.topologies.max_bytes, describe=describe),)
 
 

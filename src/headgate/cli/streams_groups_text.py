@@ -1,14 +1,13 @@
-"""How `headgate streams-groups` shows its answers: as Kafka's own tool prints them, and as JSON.
+"""The output of `headgate streams-groups`: the text of Kafka's own tool, and JSON.
 
-One rule: pure, and the text is that of `kafka-streams-groups.sh` to the letter, but for the order of rows (ours are
-sorted) and characters that would move a terminal's cursor (ours are escaped).
+The text is that of `kafka-streams-groups.sh` to the letter, except that rows are sorted and control characters escaped.
 
-A version is written incarnation/epoch/hash. Over the wire a description comes without the incarnation of its group, the
-life in which it was pushed, so that part is `-` here; the hash is the first twelve digits of the description's content
-hash. Where no description is shown there is no version and no provenance: both are null.
+A version is written incarnation/epoch/hash. A describe does not carry the incarnation, so that part is `-` here; the
+hash is the first twelve digits of the content hash. Without a description, version and provenance are null.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
@@ -63,22 +62,12 @@ def offsets_json(group: DescribedStreamsGroup, offsets: Iterable[PartitionOffset
     return {
         "group": group.group_id,
         "state": group.group_state,
-        "offsets": [
-            {
-                "topic": one.topic,
-                "partition": one.partition,
-                "current_offset": one.current_offset,
-                "leader_epoch": one.leader_epoch,
-                "log_end_offset": one.log_end_offset,
-                "lag": one.lag,
-            }
-            for one in offsets
-        ],
+        "offsets": [asdict(one) for one in offsets],
     }
 
 
 def members_text(group: DescribedStreamsGroup, *, verbose: bool) -> str:
-    """The tool leaves out the space before MEMBER when it is verbose; so do we."""
+    """The tool leaves out the space before MEMBER when it is verbose, and so does this."""
     name = escaped(group.group_id)
     if not verbose:
         rows = [("GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
@@ -194,13 +183,13 @@ def state_json(group: DescribedStreamsGroup, coordinator: GroupCoordinator) -> d
 
 
 def no_members_text(group: DescribedStreamsGroup) -> str | None:
-    """What the tool says of a group that nobody is in; None for a group with members."""
+    """The text of the tool for a group without members; None for a group with members."""
     words = {DEAD: "does not exist.", EMPTY: "has no active members."}.get(group.group_state)
     return None if words is None else f"Streams group '{escaped(group.group_id)}' {words}"
 
 
 def topology_text(group: str, status: TopologyStatus, description: Description | None) -> str:
-    """The topology, or why there is none, in the tool's words."""
+    """The topology, or why there is none, in the words of the tool."""
     if description is not None:
         return "\n".join(map(escaped, render(description).split("\n")))
     failed = status is TopologyStatus.ERROR

@@ -10,14 +10,17 @@ import json
 import os
 import sys
 import tempfile
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs
 from headgate.config import Config, load
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
 from headgate.topologies.model.topology_text import Unreadable, parse, render
+from headgate.topologies.resources import open_resources
 from headgate.topologies.service import TopologyService
 
 _LARGEST_TEXT = 64 * 1024 * 1024
@@ -57,7 +60,9 @@ async def _forget(config: Config, group: str) -> bool:
     if config.topologies.owner != "gateway" or config.topologies.store.scheme == "none":
         raise UsageError("this gateway stores no descriptions: check topologies.owner and topologies.store")
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
-        service = TopologyService(config, cache_name=str(Path(folder) / "topologies.db"))
+        cache = str(Path(folder) / "topologies.db")
+        opening = partial(open_resources, config, cache_name=cache, clock=SystemClock(), environment=os.environ)
+        service = TopologyService(config, opening)
         async with service.running():
             await _wait_until_ready(service)
             if not service.must_delete(group):

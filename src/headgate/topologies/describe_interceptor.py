@@ -27,7 +27,6 @@ from headgate.proxy.interceptor import (
     Session,
 )
 from headgate.topologies.service import TopologyService
-from headgate.topologies.store_calls import DescriptionFound, DescriptionNotStored
 from headgate.topologies.streams_api import broker_version, outline
 from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode, encode
@@ -124,9 +123,9 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
 
     async def _look_up(self, group: DescribedStreamsGroup) -> _AddedDescription:
         match await self._service.get(outline(group)):
-            case DescriptionFound(description=found):
+            case Description() as found:
                 return await run_off_loop(lambda: _available(found))
-            case DescriptionNotStored():
+            case None:
                 return _AddedDescription(TopologyStatus.NOT_STORED)
             case _:
                 return _AddedDescription(TopologyStatus.ERROR)

@@ -5,11 +5,10 @@ returns, the topics were read to their ends and `groups` has their records.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -22,12 +21,12 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import client_settings, find_origin
-from headgate.plugin import TopologyStore
+from headgate.plugin import StoreSettings, TopologyStore
 from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.store_calls import StoreCalls
 from headgate.topologies.stores.kafka_store import SUFFIX as TOPOLOGIES
 from headgate.topologies.stores.kafka_store import KafkaStore
-from headgate.topologies.stores.loading import KafkaClients, make_store, settings_of
+from headgate.topologies.stores.loading import make_store, settings_of
 
 log = structlog.get_logger()
 
@@ -37,76 +36,62 @@ _CONFIGURE_TIMEOUT_S: Final = 60.0
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
-class EpochsWriter(Protocol):
-    """Writes epochs to the state topic, and returns when they were read back."""
-
-    async def write(self, epochs: TopologyEpochsSet) -> None:
-        """`ClusterError` when they were not written."""
-
-
 @dataclass(frozen=True, slots=True)
 class TopologyResources:
+    """`write_epochs` returns when the epochs were read back; `ClusterError` when they were not written."""
+
     store: StoreCalls
-    epochs: EpochsWriter
+    write_epochs: Callable[[TopologyEpochsSet], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceSettings:
-    """`groups` receives every record that is read; `cache_name` is the file name of the cache of `kafka:`."""
-
-    config: Config
-    groups: StreamsGroups
-    worker: int
-    cache_name: str
-    clock: Clock
-    environment: Mapping[str, str]
-
-
-async def open_resources(settings: ResourceSettings, stack: AsyncExitStack) -> TopologyResources:
-    config = settings.config
+async def open_resources(
+    config: Config,
+    groups: StreamsGroups,
+    stack: AsyncExitStack,
+    *,
+    worker: int = 0,
+    cache_name: str = "topologies.db",
+    clock: Clock,
+    environment: Mapping[str, str],
+) -> TopologyResources:
+    """`groups` gets every record that is read; `cache_name` is the file of the cache of `kafka:`."""
     client = client_settings(config.upstream)
-    writer = await _open_writer(settings, client, stack)
-    epochs = EpochsTopic(
-        client, prefix=config.facts.prefix, writer=writer, clock=settings.clock, groups=settings.groups
-    )
-    stack.push_async_callback(epochs.close)
-    clients = KafkaClients(
-        settings=client,
-        prefix=config.facts.prefix,
-        writer=writer,
-        clock=settings.clock,
-        on_record=settings.groups.on_record_read,
-        cache_name=settings.cache_name,
-    )
-    store = make_store(config.topologies.store, clients)
-    assert store is not None
-    stack.push_async_callback(_close, store)
-    folder = config.tables.path.parent / "cache"
-    await asyncio.to_thread(_make_folder, folder)
-    await _configure(store, settings, folder)
-    await _replay(epochs, store)
-    return TopologyResources(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs)
-
-
-async def _open_writer(settings: ResourceSettings, client: Mapping[str, Any], stack: AsyncExitStack) -> FactWriter:
-    config = settings.config
     writer = FactWriter(
         client,
         prefix=config.facts.prefix,
-        origin=await find_origin(config, settings.worker, client, TOPOLOGIES),
+        origin=await find_origin(config, worker, client, TOPOLOGIES),
         largest=message_limit(config.topologies.max_bytes),
         delivery_timeout_s=config.topologies.call_timeout_ms / 1000,
     )
     stack.push_async_callback(writer.close)
     await writer.open(_STATE, TOPOLOGIES)
-    return writer
+    epochs = EpochsTopic(client, prefix=config.facts.prefix, writer=writer, clock=clock, groups=groups)
+    stack.push_async_callback(epochs.close)
+
+    def make_kafka_store() -> KafkaStore:
+        return KafkaStore(
+            client,
+            prefix=config.facts.prefix,
+            writer=writer,
+            clock=clock,
+            on_record=groups.on_record_read,
+            cache_name=cache_name,
+        )
+
+    store = make_store(config.topologies.store, make_kafka_store)
+    assert store is not None
+    stack.push_async_callback(_close, store)
+    folder = config.tables.path.parent / "cache"
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await _configure(store, settings_of(config.topologies, folder=folder, environment=environment))
+    await _replay(epochs, store)
+    return TopologyResources(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs.write)
 
 
-async def _configure(store: TopologyStore, settings: ResourceSettings, folder: Path) -> None:
-    store_settings = settings_of(settings.config.topologies, folder=folder, environment=settings.environment)
+async def _configure(store: TopologyStore, settings: StoreSettings) -> None:
     try:
         async with asyncio.timeout(_CONFIGURE_TIMEOUT_S):
-            await store.configure(store_settings)
+            await store.configure(settings)
     except TimeoutError:
         raise ClusterError(f"the store was not configured within {_CONFIGURE_TIMEOUT_S:g} s") from None
 
@@ -129,10 +114,6 @@ async def _replay(epochs: "EpochsTopic", store: TopologyStore) -> None:
     except TimeoutError:
         why = epochs.problem or (store.problem if isinstance(store, KafkaStore) else None)
         raise ClusterError(f"the topics were not read to their ends in {_REPLAY_TIMEOUT_S:g} s: {why}") from None
-
-
-def _make_folder(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 class EpochsTopic:

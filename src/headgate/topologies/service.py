@@ -6,7 +6,6 @@ cannot be read, records flow all the same.
 """
 
 import asyncio
-import os
 import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -26,11 +25,11 @@ from headgate.facts.topology import Description
 from headgate.kafka.group_admin import GroupOutline
 from headgate.plugin import PushedTopology
 from headgate.proxy.interceptor import Session
-from headgate.topologies.model.group_state import AlreadyStored, PushOutcome, StoredVersion, StorePush
+from headgate.topologies.model.group_state import PushOutcome, StoredVersion, StorePush
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat, Push, Solicitation, jitter_factor
 from headgate.topologies.model.streams_groups import ClassicJoin, StreamsGroups
-from headgate.topologies.resources import ResourceSettings, TopologyResources, open_resources
-from headgate.topologies.store_calls import DescriptionFound, DescriptionNotStored, GroupLocks, SetResult, StoreFailure
+from headgate.topologies.resources import TopologyResources
+from headgate.topologies.store_calls import GroupLocks, SetResult, StoreFailure
 from headgate.topologies.stores.loading import bookkeeping_of
 from headgate.topologies.streams_api import describe_group
 from headgate.topologies.topology_metrics import TopologyMetrics
@@ -48,7 +47,7 @@ _NO_CONNECTION: Final = 0
 MAX_NAME: Final = 1024
 
 T = TypeVar("T")
-OpenResources = Callable[[ResourceSettings, AsyncExitStack], Awaitable[TopologyResources]]
+OpenResources = Callable[[StreamsGroups, AsyncExitStack], Awaitable[TopologyResources]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,6 @@ class _EarlyJoin:
     at: float
     heartbeat: MemberHeartbeat
     result: HeartbeatResult
-
-
-@dataclass(frozen=True, slots=True)
-class PushFailure:
-    """`text` is for the client's ErrorMessage."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +69,15 @@ _NOT_SOLICITED: Final = HeartbeatHandled(solicit=False)
 
 
 class TopologyService:
-    """Created on the event loop; `async with service.running()` opens its resources in the background."""
+    """Created on the event loop; `async with service.running()` opens its resources in the background by `opening`."""
 
     def __init__(
         self,
         config: Config,
+        opening: OpenResources,
         *,
-        worker: int = 0,
-        cache_name: str = "topologies.db",
         clock: Clock | None = None,
         random_number: Callable[[], float] = random.random,
-        environment: Mapping[str, str] = os.environ,
-        opening: OpenResources = open_resources,
         retry_s: float = _RETRY_S,
     ) -> None:
         self._config = config
@@ -96,14 +85,6 @@ class TopologyService:
         self._random_number = random_number
         self.groups = StreamsGroups(bookkeeping_of(config.topologies.store))
         self._opening, self._retry_s = opening, retry_s
-        self._settings = ResourceSettings(
-            config=config,
-            groups=self.groups,
-            worker=worker,
-            cache_name=cache_name,
-            clock=self._clock,
-            environment=environment,
-        )
         self._timeout_s = config.topologies.call_timeout_ms / 1000
         self._resources: TopologyResources | None = None
         self._early_joins: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
@@ -144,7 +125,7 @@ class TopologyService:
 
         async def attempt() -> None:
             async with AsyncExitStack() as opened:
-                self._resources = await self._opening(self._settings, opened)
+                self._resources = await self._opening(self.groups, opened)
                 stack.push_async_callback(opened.pop_all().aclose)
                 await self._record_early_joins()
 
@@ -197,7 +178,7 @@ class TopologyService:
             return
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._opened().epochs.write(epochs)
+                await self._opened().write_epochs(epochs)
         except (ClusterError, TimeoutError) as failure:
             self.groups.on_write_failed(epochs.group)
             raise ClusterError(str(failure) or f"not read back within {self._timeout_s:g} s") from None
@@ -274,22 +255,22 @@ class TopologyService:
             group.group, error_code=group.error_code, topology_epoch=group.topology_epoch, members=group.member_ids
         )
 
-    async def push(self, push: Push, description: Description, content_hash: str) -> PushFailure | None:
+    async def push(self, push: Push, description: Description, content_hash: str) -> StoreFailure | None:
         """Store a pushed description. It goes on if the client disconnects meanwhile."""
         return await asyncio.shield(self.spawn(self._push(push, description, content_hash)))
 
-    async def _push(self, push: Push, description: Description, content_hash: str) -> PushFailure | None:
+    async def _push(self, push: Push, description: Description, content_hash: str) -> StoreFailure | None:
         group, member, epoch = push.group, push.member, push.topology_epoch
         try:
             async with self._locks.acquire(group, self._timeout_s):
                 plan = self.groups.begin_push(group, member, epoch, content_hash, now=self._clock.monotonic())
-                if isinstance(plan, AlreadyStored):
+                if plan is None:
                     await self._write(self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic()))
                     return None
                 result = await self._set(plan, description)
                 return await self._settle(plan, result)
         except ClusterError as problem:
-            return PushFailure(str(problem))
+            return StoreFailure(str(problem))
 
     async def _set(self, plan: StorePush, description: Description) -> SetResult:
         pushed = PushedTopology(
@@ -309,7 +290,7 @@ class TopologyService:
         self.metrics.count_store_call("set", failed=result.outcome is not PushOutcome.STORED)
         return result
 
-    async def _settle(self, plan: StorePush, result: SetResult) -> PushFailure | None:
+    async def _settle(self, plan: StorePush, result: SetResult) -> StoreFailure | None:
         """Write the outcome of a push; if that fails, the same push comes again and closes the gap."""
         outcome = result.outcome
         epochs = self.groups.settle_push(plan, outcome, now=self._clock.monotonic(), jitter=self._jitter())
@@ -317,7 +298,7 @@ class TopologyService:
         try:
             await self._write(epochs)
         except ClusterError as problem:
-            failure = PushFailure(str(problem))
+            failure = StoreFailure(str(problem))
         if outcome is PushOutcome.STORED:
             if self._throttle.allows("stored", plan.group):
                 version = f"{plan.incarnation}/{plan.epoch}"
@@ -331,33 +312,33 @@ class TopologyService:
                 outcome=outcome.value,
                 reason=result.text,
             )
-        return PushFailure(result.text or outcome.value)
+        return StoreFailure(result.text or outcome.value)
 
-    async def reject_permanently(self, push: Push, text: str) -> PushFailure:
+    async def reject_permanently(self, push: Push, text: str) -> StoreFailure:
         """A push that no store would accept has a permanent failure without a call of the store."""
         group, epoch = push.group, push.topology_epoch
         try:
             async with self._locks.acquire(group, self._timeout_s):
                 now = self._clock.monotonic()
                 plan = self.groups.begin_push(group, push.member, epoch, _NO_CONTENT, now=now)
-                assert isinstance(plan, StorePush)
+                assert plan is not None
                 await self._settle(plan, SetResult(PushOutcome.PERMANENT, text))
         except ClusterError as problem:
-            return PushFailure(str(problem))
-        return PushFailure(text)
+            return StoreFailure(str(problem))
+        return StoreFailure(text)
 
     # --- describes
 
-    async def get(self, group: GroupOutline) -> DescriptionFound | DescriptionNotStored | StoreFailure:
-        """The description that the response about a group without an error shows."""
+    async def get(self, group: GroupOutline) -> Description | StoreFailure | None:
+        """The description that a describe of this group without an error shows, None for NOT_STORED."""
         if not self.has_store or not self.is_selected(group.group):
-            return DescriptionNotStored()
+            return None
         resources = self._resources
         if not self.is_ready or resources is None:
             return StoreFailure(self.problem or "the gateway is shutting down")
         version = self.on_described(group)
         if version is None:
-            return DescriptionNotStored()
+            return None
         name, epoch = group.group, version.epoch
         found = await resources.store.get(name, epoch)
         self.metrics.count_store_call("get", failed=isinstance(found, StoreFailure))
@@ -365,7 +346,7 @@ class TopologyService:
             case StoreFailure(text=text):
                 if self._throttle.allows("cannot be read", name):
                     log.warning("topology description cannot be read", group=name, epoch=epoch, reason=text)
-            case DescriptionNotStored():
+            case None:
                 if self._throttle.allows("missing", name):
                     log.warning("topology description is missing from the store", group=name, epoch=epoch)
                 if (epochs := self.groups.on_missing(name)) is not None:
@@ -407,7 +388,7 @@ class TopologyService:
 
     async def _delete_locked(self, group: str) -> StoreFailure | None:
         plan = self.groups.begin_deletion(group)
-        if plan.call_store:
+        if plan is not None:
             await self._write(plan.barrier)
             failure = await self._opened().store.delete(group)
             self.metrics.count_store_call("delete", failed=failure is not None)

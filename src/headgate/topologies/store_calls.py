@@ -45,18 +45,8 @@ class SetResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionFound:
-    description: Description
-
-
-@dataclass(frozen=True, slots=True)
-class DescriptionNotStored:
-    """NOT_STORED: the store does not have it."""
-
-
-@dataclass(frozen=True, slots=True)
 class StoreFailure:
-    """ERROR for a describe, GROUP_DELETION_FAILED for a deletion; `text` says why."""
+    """A failed call, or a failed push; `text` is for the log or the client's ErrorMessage."""
 
     text: str
 
@@ -67,16 +57,15 @@ class _Returned(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Raised:
-    error: BaseException
+class _Failed:
+    """`breaks_contract`: it raised before it was awaited, or returned nothing that can be awaited."""
+
+    text: str
+    is_permanent: bool = False
+    breaks_contract: bool = False
 
 
-class _BrokeContract:
-    """The call raised before it was awaited, or returned nothing that can be awaited."""
-
-
-class _TimedOut:
-    pass
+_BROKEN = _Failed("the store breaks the contract of topology stores", is_permanent=True, breaks_contract=True)
 
 
 class StoreCalls:
@@ -95,56 +84,40 @@ class StoreCalls:
 
     async def set(self, pushed: PushedTopology) -> SetResult:
         match await self._call(lambda: self._store.set(pushed)):
-            case _Returned():
-                return SetResult(PushOutcome.STORED)
-            case _BrokeContract():
+            case _Failed(breaks_contract=True):
                 return SetResult(PushOutcome.PERMANENT, SET_FAILED)
-            case _Raised(error=PermanentFailure() as error):
-                return SetResult(PushOutcome.PERMANENT, _text(error))
-            case _Raised(error=error):
-                return SetResult(PushOutcome.TRANSIENT, _text(error))
-            case _TimedOut():
-                return SetResult(PushOutcome.TRANSIENT, self._timeout_text())
+            case _Failed(text=text, is_permanent=is_permanent):
+                return SetResult(PushOutcome.PERMANENT if is_permanent else PushOutcome.TRANSIENT, text)
+            case _:
+                return SetResult(PushOutcome.STORED)
 
-    async def get(self, group: str, epoch: int) -> DescriptionFound | DescriptionNotStored | StoreFailure:
-        match await self._call(lambda: self._store.get(group, epoch)):
-            case _Returned(value=Description() as description):
-                return DescriptionFound(description)
-            case _Returned(value=None):
-                return DescriptionNotStored()
-            case _Returned(value=other):
-                return StoreFailure(f"the store returned a {type(other).__name__} instead of a Description")
-            case _BrokeContract():
-                return StoreFailure("the store raised before it was awaited, or returned nothing that can be awaited")
-            case _Raised(error=error):
-                return StoreFailure(_text(error))
-            case _TimedOut():
-                return StoreFailure(self._timeout_text())
+    async def get(self, group: str, epoch: int) -> Description | StoreFailure | None:
+        """None: the store does not have it."""
+        result: _Returned[Any] | _Failed = await self._call(lambda: self._store.get(group, epoch))
+        if isinstance(result, _Failed):
+            return StoreFailure(result.text)
+        if isinstance(result.value, Description | None):
+            return result.value
+        return StoreFailure(f"the store returned a {type(result.value).__name__} instead of a Description")
 
     async def delete(self, group: str) -> StoreFailure | None:
         """None: deleted."""
         match await self._call(lambda: self._store.delete(group)):
-            case _Returned():
+            case _Failed(text=text, breaks_contract=breaks_contract):
+                return StoreFailure(DELETE_FAILED if breaks_contract else text)
+            case _:
                 return None
-            case _BrokeContract():
-                return StoreFailure(DELETE_FAILED)
-            case _Raised(error=error):
-                return StoreFailure(_text(error))
-            case _TimedOut():
-                return StoreFailure(self._timeout_text())
 
-    def _timeout_text(self) -> str:
-        return f"The topology store did not answer within {self._timeout_s * 1000:.0f} ms."
-
-    async def _call(self, call: Callable[[], Awaitable[T]]) -> _Returned[T] | _Raised | _BrokeContract | _TimedOut:
+    async def _call(self, call: Callable[[], Awaitable[T]]) -> _Returned[T] | _Failed:
+        timed_out = _Failed(f"The topology store did not answer within {self._timeout_s * 1000:.0f} ms.")
         if len(self._hanging) >= self._max_hanging:
-            return _TimedOut()
+            return timed_out
         try:
             awaitable: object = call()
         except Exception:  # noqa: BLE001 - a store may raise anything
-            return _BrokeContract()
+            return _BROKEN
         if not inspect.isawaitable(awaitable):
-            return _BrokeContract()
+            return _BROKEN
         running: asyncio.Future[T] = asyncio.ensure_future(awaitable)
         try:
             await asyncio.wait((running,), timeout=self._timeout_s)
@@ -153,11 +126,13 @@ class StoreCalls:
             if not running.done():
                 self._give_up(running)
         if not running.done():
-            return _TimedOut()
+            return timed_out
         if running.cancelled():
-            return _Raised(asyncio.CancelledError("the store cancelled its own call"))
+            return _Failed("the store cancelled its own call")
         error = running.exception()
-        return _Returned(running.result()) if error is None else _Raised(error)
+        if error is None:
+            return _Returned(running.result())
+        return _Failed(_text(error), is_permanent=isinstance(error, PermanentFailure))
 
     def _give_up(self, running: asyncio.Future[Any]) -> None:
         self._hanging.add(running)

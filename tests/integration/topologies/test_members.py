@@ -1,21 +1,16 @@
-"""The driver of 4.4 members itself, where nobody asks for a topology.
-
-At a 4.3.1 broker, and through a gateway that has been told to leave topologies alone.
-"""
+"""A real 4.4 member works, and is not solicited, at a 4.3.1 broker and through a gateway with `owner = "off"`."""
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headgate.embedded import SecurityProtocol
 from tests.support.cluster import Cluster
 from tests.support.gateway import running_gateway
 from tests.support.member_topologies import chain
-from tests.support.members import Members, MembersError, Settings, member_jvm
+from tests.support.members import Members, member_jvm
 
 
 @pytest.fixture(scope="module")
@@ -66,72 +61,3 @@ def test_the_group_is_described_without_a_topology(members: Members, bootstrap: 
     # 4.3.1 has no version in which the question could be put.
     assert members.describe(bootstrap, name, topology=True)[name].error == "UnsupportedVersionException"
     one.close()
-
-
-def test_a_group_that_was_left_can_be_deleted(members: Members, bootstrap: str, name: str) -> None:
-    one = members.join(name, bootstrap, name, topics=[name])
-    one.wait_for_tasks("0_0", "0_1")
-    assert members.delete(bootstrap, name)[name].error == "GroupNotEmptyException"
-    one.close()
-    members.wait_for_group(bootstrap, name, lambda seen: seen.state == "Empty")
-    assert members.groups(bootstrap)[name] == ("Streams", "Empty")
-    assert members.delete(bootstrap, name)[name].error == ""
-    assert members.describe(bootstrap, name)[name].error == "GroupIdNotFoundException"
-    assert members.delete(bootstrap, name)[name].error == "GroupIdNotFoundException"
-
-
-def test_two_members_share_the_tasks(members: Members, bootstrap: str, name: str) -> None:
-    one = members.join(f"{name}-1", bootstrap, name, topics=[name])
-    one.wait_for_tasks("0_0", "0_1")
-    two = members.join(f"{name}-2", bootstrap, name, topics=[name])
-    two.wait("assigned")
-    seen = members.wait_for_group(bootstrap, name, lambda seen: all(len(one.tasks) == 1 for one in seen.members))
-    assert sorted(task for member in seen.members for task in member.tasks) == ["0_0", "0_1"]
-    one.close()
-    two.wait_for_tasks("0_0", "0_1")
-    two.close()
-
-
-def test_a_member_that_is_killed_stays_until_its_session_ends(members: Members, bootstrap: str, name: str) -> None:
-    one = members.join(name, bootstrap, name, topics=[name])
-    one.wait_for_tasks("0_0", "0_1")
-    one.kill()
-    assert len(members.describe(bootstrap, name)[name].members) == 1
-    members.wait_for_group(bootstrap, name, lambda seen: not seen.members)
-
-
-def test_a_member_of_another_epoch_makes_a_group_of_that_epoch(members: Members, bootstrap: str, name: str) -> None:
-    one = members.join(f"{name}-1", bootstrap, name, topics=[name], epoch=3)
-    one.wait_for_tasks("0_0", "0_1")
-    assert members.describe(bootstrap, name)[name].topology_epoch == 3
-    late = members.join(f"{name}-2", bootstrap, name, topics=[name], epoch=1)
-    assert late.wait("statuses").text == "[0]", "STALE_TOPOLOGY"
-    late.close()
-    one.close()
-
-
-def test_a_user_without_rights_hears_of_it(members: Members, cluster: Cluster, name: str) -> None:
-    settings: Settings = cluster.java_config(SecurityProtocol.SASL_PLAINTEXT, user="alice")
-    one = members.join(name, settings, name, topics=[name])
-    assert "GroupAuthorizationException" in one.wait("error").text
-    assert members.describe(settings, name)[name].error == "GroupAuthorizationException"
-    one.close()
-
-
-def test_a_name_belongs_to_one_member_at_a_time(members: Members, cluster: Cluster, name: str) -> None:
-    one = members.join(name, cluster.bootstrap, name, topics=[name])
-    with pytest.raises(MembersError, match="there is a member"):
-        members.join(name, cluster.bootstrap, name, topics=[name])
-    one.wait("assigned")
-    one.close()
-    again = members.join(name, cluster.bootstrap, name, topics=[name])
-    again.wait("assigned")
-    assert len(again.events("assigned")) == 1, "of its predecessor it knows nothing"
-    again.close()
-
-
-def test_a_jvm_ends_with_its_members(tmp_path: Path, cluster: Cluster, name: str) -> None:
-    with member_jvm(tmp_path / "members.log") as own:
-        own.join(name, cluster.bootstrap, name, topics=[name]).wait("assigned")
-        pid = own.pid
-    assert not Path(f"/proc/{pid}").exists()

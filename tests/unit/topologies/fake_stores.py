@@ -1,106 +1,81 @@
-"""Stores that break the contract, each in one way."""
-
-# ruff: noqa: ARG002 - they do not care what they are given
+"""Stores for tests: one that does the same in every call, and a memory: store whose calls can be replaced."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headgate.facts.topology import Description
-from headgate.plugin import PushedTopology, StoreSettings
+from headgate.plugin import Description, PushedTopology, StoreSettings
+from headgate.topologies.stores.memory_store import MemoryStore
+
+BREACH = "the password is hunter2"
 
 
-class Fine:
-    """One that keeps nothing and never fails; the others differ in what their name says."""
+class FakeStore:
+    """Keeps nothing; `set`, `get` and `delete` return what `act` returns, which is None when it is awaited."""
 
-    def __init__(self) -> None:
+    def __init__(self, act: Callable[[], Any] | None = None) -> None:
         self.calls = 0
+        self._act = act or _return_none
 
     async def configure(self, settings: StoreSettings) -> None:
         pass
 
-    async def set(self, pushed: PushedTopology) -> None:
-        self.calls += 1
+    def set(self, _: PushedTopology) -> Any:
+        return self._call()
 
-    async def get(self, group: str, epoch: int) -> Description | None:
-        self.calls += 1
-        return None
+    def get(self, _: str, __: int) -> Any:
+        return self._call()
 
-    async def delete(self, group: str) -> None:
-        self.calls += 1
+    def delete(self, _: str) -> Any:
+        return self._call()
 
     async def close(self) -> None:
         pass
 
-
-class RaisesAtOnce(Fine):
-    def set(self, pushed: PushedTopology) -> Any:
-        raise RuntimeError("the password is hunter2")
-
-    def get(self, group: str, epoch: int) -> Any:
-        raise RuntimeError("the password is hunter2")
-
-    def delete(self, group: str) -> Any:
-        raise RuntimeError("the password is hunter2")
-
-
-class ReturnsNothing(Fine):
-    def set(self, pushed: PushedTopology) -> Any:
-        return None
-
-    def get(self, group: str, epoch: int) -> Any:
-        return None
-
-    def delete(self, group: str) -> Any:
-        return None
-
-
-class Raises(Fine):
-    """The same error from everything, when it is awaited."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-    async def set(self, pushed: PushedTopology) -> None:
-        raise self.error
-
-    async def get(self, group: str, epoch: int) -> Description | None:
-        raise self.error
-
-    async def delete(self, group: str) -> None:
-        raise self.error
-
-
-class Hangs(Fine):
-    """Until it is cancelled; `stubborn`: and then for a while longer."""
-
-    def __init__(self, *, stubborn: float = 0.0) -> None:
-        super().__init__()
-        self.stubborn = stubborn
-        self.cancelled = 0
-
-    async def _hang(self) -> Any:
+    def _call(self) -> Any:
         self.calls += 1
-        try:
-            await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            await asyncio.sleep(self.stubborn)
-            if self.stubborn:
-                raise RuntimeError("late, and nobody listens") from None
-            raise
+        return self._act()
 
-    async def set(self, pushed: PushedTopology) -> None:
-        await self._hang()
+
+async def _return_none() -> None:
+    return None
+
+
+def raise_before_awaited() -> Any:
+    raise RuntimeError(BREACH)
+
+
+def return_nothing_to_await() -> Any:
+    return None
+
+
+async def return_nonsense() -> Any:
+    return {"subtopologies": []}
+
+
+async def hang() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def raising(error: BaseException) -> FakeStore:
+    async def act() -> None:
+        raise error
+
+    return FakeStore(act)
+
+
+class ControlledStore(MemoryStore):
+    """`memory:`, but `on_get` and `on_delete` are called instead if they are set; counts its deletes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_get: Callable[[str], Awaitable[Description | None]] | None = None
+        self.on_delete: Callable[[str], Awaitable[None]] | None = None
+        self.deletes = 0
 
     async def get(self, group: str, epoch: int) -> Description | None:
-        await self._hang()
-        return None
+        return await (super().get(group, epoch) if self.on_get is None else self.on_get(group))
 
     async def delete(self, group: str) -> None:
-        await self._hang()
-
-
-class AnswersNonsense(Fine):
-    async def get(self, group: str, epoch: int) -> Any:
-        return {"subtopologies": []}
+        self.deletes += 1
+        await (super().delete(group) if self.on_delete is None else self.on_delete(group))

@@ -17,7 +17,8 @@ from headgate.facts import TopologyEpochsSet
 from headgate.plugin import TopologyStore
 from headgate.proxy.server import Gateway
 from headgate.topologies.feature import TopologyFeature
-from headgate.topologies.resources import ResourceSettings, TopologyResources
+from headgate.topologies.model.streams_groups import StreamsGroups
+from headgate.topologies.resources import TopologyResources
 from headgate.topologies.service import TopologyService
 from headgate.topologies.store_calls import StoreCalls
 from headgate.topologies.stores.memory_store import MemoryStore
@@ -56,15 +57,15 @@ class FakeEpochs:
         self.away = False
         self.takes_writes = asyncio.Event()
         self.takes_writes.set()
-        self.settings: ResourceSettings | None = None
+        self.groups: StreamsGroups | None = None
 
     async def write(self, epochs: TopologyEpochsSet) -> None:
         await self.takes_writes.wait()
         if self.away:
             raise ClusterError("the topic is away")
-        assert self.settings is not None
+        assert self.groups is not None
         self.written.append(epochs)
-        self.settings.groups.on_epochs_read(epochs, is_own=True)
+        self.groups.on_epochs_read(epochs, is_own=True)
 
 
 @dataclass
@@ -174,14 +175,14 @@ async def scene(
         whole = base.model_copy(update={"topologies": topologies})
         epochs = FakeEpochs()
 
-        async def opening(settings: ResourceSettings, _: AsyncExitStack) -> TopologyResources:
+        async def opening(groups: StreamsGroups, _: AsyncExitStack) -> TopologyResources:
             if opens is not None:
                 await opens.wait()
-            epochs.settings = settings
+            epochs.groups = groups
             calls = StoreCalls(store or MemoryStore(), timeout_s=topologies.call_timeout_ms / 1000)
-            return TopologyResources(calls, epochs)
+            return TopologyResources(calls, epochs.write)
 
-        service = TopologyService(whole, random_number=lambda: 0.5, opening=opening)
+        service = TopologyService(whole, opening, random_number=lambda: 0.5)
         feature = TopologyFeature(service, max_bytes=topologies.max_bytes, write_timeout_s=write_timeout_s)
         gateway = Gateway(whole, features=(feature,))
         stage = Stage(gateway, fake, gateway.running())

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from headgate.facts import TopologyEpochsSet
 from headgate.topologies.model.group_state import (
-    AlreadyStored,
     Bookkeeping,
     DeletedVersion,
     PushOutcome,
@@ -208,7 +207,7 @@ class Worker:
         self.read()
         consumer.asked = False
         plan = self.groups.begin_push(GROUP, consumer.member, world.epoch, consumer.program, now=world.now)
-        if isinstance(plan, AlreadyStored):
+        if plan is None:
             self.write(self.groups.confirm_push(GROUP, consumer.member, world.epoch, now=world.now))
             return PushOutcome.STORED
         self.write(plan.barrier)
@@ -227,12 +226,12 @@ class Worker:
     def begin(self, consumer: Consumer) -> StorePush:
         """Begin a push that the store is called for."""
         plan = self.groups.begin_push(GROUP, consumer.member, self.world.epoch, consumer.program, now=self.world.now)
-        assert isinstance(plan, StorePush)
+        assert plan is not None
         return plan
 
     def incarnation_of_next_push(self, program: str) -> str:
         plan = self.groups.begin_push(GROUP, "another", 0, program, now=self.world.now)
-        assert isinstance(plan, StorePush)
+        assert plan is not None
         return plan.incarnation
 
     def settle(self, plan: StorePush, outcome: PushOutcome) -> None:
@@ -259,8 +258,8 @@ class Worker:
         world.turn()
         self.read()
         plan = self.groups.begin_deletion(GROUP)
-        self.write(plan.barrier)
-        if plan.call_store:
+        if plan is not None:
+            self.write(plan.barrier)
             world.store_calls += 1
             if world.mood is not PushOutcome.STORED:
                 return False

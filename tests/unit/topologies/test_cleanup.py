@@ -8,7 +8,7 @@ from headgate.base.errors import ClusterError
 from headgate.kafka.group_admin import GroupOutline
 from headgate.topologies.feature import Cleanup
 from tests.unit.topologies.scene import NOT_FOUND, Scene, pushed, scene
-from tests.unit.topologies.test_delete_interceptor import Stubborn
+from tests.unit.topologies.test_delete_interceptor import failing
 
 
 class Cluster:
@@ -73,7 +73,7 @@ async def test_a_cluster_that_is_away_ends_the_cycle_and_nothing_else() -> None:
 
 
 async def test_a_store_that_fails_is_tried_again_by_the_next_cycle() -> None:
-    store, cluster = Stubborn(), Cluster(g=NOT_FOUND)
+    store, cluster = failing(), Cluster(g=NOT_FOUND)
     async with scene(store) as it:
         await stored(it, "g")
         cleanup = Cleanup(it.service, cluster.describe)
@@ -81,7 +81,7 @@ async def test_a_store_that_fails_is_tried_again_by_the_next_cycle() -> None:
             await cleanup.cycle()
         assert it.service.must_delete("g")
         assert store.deletes == 2
-        store.stubborn = False
+        store.on_delete = None
         await cleanup.cycle()
         assert not it.service.must_delete("g")
 

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from headgate.base.errors import ClusterError
-from headgate.plugin import PushedTopology, TransientFailure
-from headgate.topologies.stores.memory_store import MemoryStore
+from headgate.plugin import TransientFailure
 from headgate.wire.codec import decode
 from headgate.wire.messages.groups import (
     DeletedGroup,
@@ -18,6 +17,7 @@ from headgate.wire.messages.groups import (
 )
 from tests.support.fake_upstream import body_of, request
 from tests.unit.proxy.stage import until
+from tests.unit.topologies.fake_stores import ControlledStore
 from tests.unit.topologies.scene import (
     DELETE,
     DENIED,
@@ -35,20 +35,15 @@ from tests.unit.topologies.scene import (
 UNKNOWN_SERVER_ERROR, REBALANCE, DELETION_FAILED = -1, 27, 134
 
 
-class Stubborn(MemoryStore):
-    """Does not delete while it is told not to."""
+def failing() -> ControlledStore:
+    """Its deletes fail until `on_delete` is None."""
 
-    stubborn = True
-    deletes = 0
+    async def fail(_: str) -> None:
+        raise TransientFailure("not today")
 
-    async def set(self, pushed: PushedTopology) -> None:
-        await super().set(pushed)
-
-    async def delete(self, group: str) -> None:
-        self.deletes += 1
-        if self.stubborn:
-            raise TransientFailure("not today")
-        await super().delete(group)
+    store = ControlledStore()
+    store.on_delete = fail
+    return store
 
 
 async def stored(it: Scene, *groups: str) -> None:
@@ -163,7 +158,7 @@ async def test_a_group_that_is_not_empty_is_the_brokers_to_refuse(said: dict[str
     ("version", "code", "text"), [(3, DELETION_FAILED, "not today"), (2, UNKNOWN_SERVER_ERROR, None)]
 )
 async def test_a_store_that_fails_keeps_its_group_and_no_other(version: int, code: int, text: str | None) -> None:
-    store = Stubborn()
+    store = failing()
     async with scene(store) as it:
         await stored(it, "g")
         results = it.delete("a", "g", "b", version=version)
@@ -174,7 +169,7 @@ async def test_a_store_that_fails_keeps_its_group_and_no_other(version: int, cod
         assert found == {"a": (0, None), "b": (0, None), "g": (code, text)}
         assert it.service.must_delete("g")
         # A retry converges.
-        store.stubborn = False
+        store.on_delete = None
         again = it.delete("g", version=version)
         await it.describes(state="Empty", members=())
         await deleted(it, "g")
@@ -182,7 +177,7 @@ async def test_a_store_that_fails_keeps_its_group_and_no_other(version: int, cod
 
 
 async def test_when_all_of_them_fail_the_broker_is_not_asked() -> None:
-    async with scene(Stubborn()) as it:
+    async with scene(failing()) as it:
         await stored(it, "g")
         results = it.delete("g")
         await it.proves_right(OFFSET_DELETE)
@@ -230,7 +225,7 @@ async def test_a_classic_join_of_an_empty_group_deletes_what_is_stored_first() -
 
 @pytest.mark.parametrize("version", [0, 5, 9])
 async def test_while_that_fails_the_join_gets_rebalance_in_progress_and_the_store_is_left_alone(version: int) -> None:
-    store = Stubborn()
+    store = failing()
     async with scene(store) as it:
         await stored(it, "g")
         for number in (1, 2):

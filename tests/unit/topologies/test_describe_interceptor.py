@@ -7,29 +7,14 @@ from typing import Any
 import pytest
 
 from headgate.facts.topology import Description
-from headgate.plugin import PushedTopology, TransientFailure
+from headgate.plugin import TransientFailure
 from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.wire.messages.streams import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from tests.support.fake_upstream import request
+from tests.unit.topologies.fake_stores import ControlledStore
 from tests.unit.topologies.scene import DESCRIBE, beating, described, pushed, scene
 
 NOT_REQUESTED, NOT_STORED, ERROR, AVAILABLE = range(4)
-
-
-class Moody(MemoryStore):
-    """Stores, and then does with `get` what it is told."""
-
-    def __init__(self, mood: Any = None) -> None:
-        super().__init__()
-        self.mood = mood
-
-    async def set(self, pushed: PushedTopology) -> None:
-        await super().set(pushed)
-
-    async def get(self, group: str, epoch: int) -> Description | None:
-        if self.mood is None:
-            return await super().get(group, epoch)
-        return await self.mood(group)  # type: ignore[no-any-return]
 
 
 async def test_version_0_passes_byte_for_byte() -> None:
@@ -87,12 +72,12 @@ async def test_a_store_that_fails_or_hangs_is_an_error_and_one_that_forgot_is_no
     async def hangs(_: str) -> None:
         await asyncio.get_running_loop().create_future()
 
-    store = Moody()
+    store = ControlledStore()
     async with scene(store, call_timeout_ms=50) as it:
         await it.join()
         await it.pushes()
         for mood, status in ((fails, ERROR), (hangs, ERROR), (None, AVAILABLE), (forgets, NOT_STORED)):
-            store.mood = mood
+            store.on_get = mood
             assert await it.status() == status
         assert it.service.metrics.store_calls["get", "error"] == 2
         assert it.service.metrics.store_calls["get", "success"] == 2
@@ -116,26 +101,27 @@ async def test_groups_are_read_side_by_side_and_one_does_not_spoil_another() -> 
         await both.wait()
         raise TransientFailure("met")
 
-    store = Moody()
+    store = ControlledStore()
     async with scene(store) as it:
         for group in ("a", "b"):
             await it.join(group=group)
             await it.pushes(pushed(group=group))
-        store.mood = meets
+        store.on_get = meets
         groups = [described(group="a"), described(group="b"), described(group="c"), described(group="d", code=69)]
         statuses = [one.topology_description_status for one in await it.describe(*groups)]
     assert statuses == [ERROR, ERROR, NOT_STORED, NOT_REQUESTED]
 
 
 async def test_a_group_that_is_named_often_is_looked_up_once_and_an_answer_is_bounded() -> None:
-    looked_up = []
+    looked_up: list[str] = []
+    store = ControlledStore()
 
-    class Counting(MemoryStore):
-        async def get(self, group: str, epoch: int) -> Description | None:
-            looked_up.append(group)
-            return await super().get(group, epoch)
+    async def get(group: str) -> Description | None:
+        looked_up.append(group)
+        return await MemoryStore.get(store, group, 0)
 
-    async with scene(Counting()) as it:
+    store.on_get = get
+    async with scene(store) as it:
         await it.join()
         assert await it.pushes(pushed(name="n" * 30_000, nodes=100)) == 0
         statuses = [one.topology_description_status for one in await it.describe(*[described()] * 30)]

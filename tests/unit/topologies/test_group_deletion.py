@@ -31,16 +31,14 @@ def test_a_deletion_that_the_store_failed_converges_by_a_retry(world: World, wor
     world.leave(deploy("one"))
     world.mood = PushOutcome.TRANSIENT
     assert not worker.delete()
-    assert worker.groups.begin_deletion(GROUP).call_store
+    assert worker.groups.begin_deletion(GROUP) is not None
     world.mood = PushOutcome.STORED
     assert worker.delete()
-    assert not worker.groups.begin_deletion(GROUP).call_store
+    assert worker.groups.begin_deletion(GROUP) is None
 
 
 def test_a_group_of_which_nothing_is_stored_needs_no_store_to_be_deleted(worker: Worker) -> None:
-    plan = worker.groups.begin_deletion("never heard of")
-    assert not plan.call_store
-    assert plan.barrier is None
+    assert worker.groups.begin_deletion("never heard of") is None
 
 
 def test_a_deletion_forgets_what_failed(world: World, worker: Worker, deploy: Deploy) -> None:

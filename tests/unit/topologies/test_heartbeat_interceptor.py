@@ -11,7 +11,8 @@ from headgate.proxy.interceptor import CloseCause
 from headgate.topologies.feature import HideInterceptor
 from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S
 from headgate.topologies.model.push_gate import Solicitation
-from headgate.topologies.resources import ResourceSettings, TopologyResources
+from headgate.topologies.model.streams_groups import StreamsGroups
+from headgate.topologies.resources import TopologyResources
 from headgate.topologies.service import TopologyService
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -252,7 +253,7 @@ async def test_a_heartbeat_that_is_too_large_ends_its_connection() -> None:
 async def test_opening_is_retried_also_when_closing_after_a_failure_fails() -> None:
     attempts = 0
 
-    async def fails(_: ResourceSettings, stack: AsyncExitStack) -> TopologyResources:
+    async def fails(_: StreamsGroups, stack: AsyncExitStack) -> TopologyResources:
         nonlocal attempts
         attempts += 1
         stack.push_async_callback(explode)
@@ -261,7 +262,7 @@ async def test_opening_is_retried_also_when_closing_after_a_failure_fails() -> N
     async def explode() -> None:
         raise RuntimeError("closing failed, too")
 
-    service = TopologyService(Config(), opening=fails, retry_s=0.01)
+    service = TopologyService(Config(), fails, retry_s=0.01)
     async with service.running():
         await until(lambda: attempts > 1)
         assert service.problem == "closing failed, too"

@@ -11,7 +11,7 @@ from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.wire.codec import encode
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import until
-from tests.unit.topologies.fake_stores import Fine, Hangs, Raises, RaisesAtOnce, ReturnsNothing
+from tests.unit.topologies.fake_stores import FakeStore, hang, raise_before_awaited, raising
 from tests.unit.topologies.scene import (
     DENIED,
     HEARTBEAT,
@@ -39,7 +39,7 @@ async def test_a_member_whose_heartbeat_succeeded_here_pushes_without_the_broker
 
 
 async def test_the_same_again_is_answered_without_the_store() -> None:
-    store = Fine()
+    store = FakeStore()
     async with scene(store) as it:
         await it.join()
         assert await it.pushes() == 0
@@ -60,7 +60,7 @@ async def test_a_member_without_a_heartbeat_here_is_checked_with_the_broker() ->
 
 @pytest.mark.parametrize("code", [LOADING, UNAVAILABLE, 16, DENIED])
 async def test_what_the_broker_says_about_itself_or_the_right_is_passed_on(code: int) -> None:
-    store = Fine()
+    store = FakeStore()
     async with scene(store) as it:
         answer = it.push()
         await it.proves_right(HEARTBEAT, code)
@@ -95,7 +95,7 @@ async def test_the_right_comes_before_everything_else() -> None:
 async def test_a_push_is_checked_against_the_group(
     said: dict[str, Any], push: dict[str, Any], code: int, text: str | None
 ) -> None:
-    store = Fine()
+    store = FakeStore()
     async with scene(store) as it:
         answer = it.push(pushed(**push))
         await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
@@ -156,12 +156,10 @@ async def test_a_broker_that_does_not_answer_makes_a_push_wait_for_another() -> 
 @pytest.mark.parametrize(
     ("store", "text", "failed"),
     [
-        (Raises(PermanentFailure("too odd")), "too odd", 0),
-        (Raises(TransientFailure("come back")), "come back", -1),
-        (Raises(OSError("disk")), "disk", -1),
-        (RaisesAtOnce(), "Topology description plugin failed.", 0),
-        (ReturnsNothing(), "Topology description plugin failed.", 0),
-        (Hangs(), "The topology store did not answer within 50 ms.", -1),
+        (raising(PermanentFailure("too odd")), "too odd", 0),
+        (raising(TransientFailure("come back")), "come back", -1),
+        (FakeStore(raise_before_awaited), "Topology description plugin failed.", 0),
+        (FakeStore(hang), "The topology store did not answer within 50 ms.", -1),
     ],
 )
 async def test_the_client_gets_a_response_whatever_the_store_does(store: TopologyStore, text: str, failed: int) -> None:
@@ -184,7 +182,7 @@ async def test_uncertain_is_written_before_the_store_is_called_and_the_epoch_aft
 
 
 async def test_without_the_barrier_the_store_is_not_touched() -> None:
-    store = Fine()
+    store = FakeStore()
     async with scene(store) as it:
         await it.join()
         it.epochs.away = True
@@ -220,7 +218,7 @@ async def test_a_push_goes_on_when_its_client_goes_away() -> None:
 
 
 async def test_a_push_that_is_too_large_is_read_and_refused_for_good_and_the_connection_lives() -> None:
-    store = Fine()
+    store = FakeStore()
     async with scene(store, max_bytes=100_000) as it:
         await it.join()
         answer = await it.push(pushed(nodes=10_000))
@@ -280,7 +278,7 @@ async def test_a_join_before_the_topics_were_read_proves_nothing_later() -> None
 
 
 async def test_a_push_waits_for_those_before_it_no_longer_than_for_the_store() -> None:
-    store = Hangs(stubborn=0.0)
+    store = FakeStore(hang)
     async with scene(store, call_timeout_ms=100) as it:
         await it.join()
         others = []

@@ -1,7 +1,8 @@
-"""Every way in which a store can answer, or not, is an outcome: the shipped broker's table (KIP-1331)."""
+"""Every result, exception and timeout of a store is a value: the shipped broker's table (KIP-1331)."""
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -11,115 +12,126 @@ from headgate.topologies.model.group_state import PushOutcome
 from headgate.topologies.store_calls import (
     DELETE_FAILED,
     SET_FAILED,
-    DescriptionFound,
-    DescriptionNotStored,
     SetResult,
     StoreCalls,
     StoreFailure,
 )
 from headgate.topologies.stores.memory_store import MemoryStore
 from tests.unit.topologies.fake_stores import (
-    AnswersNonsense,
-    Fine,
-    Hangs,
-    Raises,
-    RaisesAtOnce,
-    ReturnsNothing,
+    BREACH,
+    FakeStore,
+    hang,
+    raise_before_awaited,
+    raising,
+    return_nonsense,
+    return_nothing_to_await,
 )
 
 LATE = "The topology store did not answer within 50 ms."
 
 
-def behind(store: Fine) -> StoreCalls:
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def calls_of(store: Any) -> StoreCalls:
     return StoreCalls(store, timeout_s=0.05)
 
 
-async def test_a_store_that_returns_has_stored() -> None:
-    assert await behind(Fine()).set(pushed("g")) == SetResult(PushOutcome.STORED)
+@pytest.mark.parametrize(
+    ("store", "outcome", "text"),
+    [
+        (FakeStore(), PushOutcome.STORED, None),
+        (FakeStore(raise_before_awaited), PushOutcome.PERMANENT, SET_FAILED),
+        (FakeStore(return_nothing_to_await), PushOutcome.PERMANENT, SET_FAILED),
+        (raising(PermanentFailure("too large for me")), PushOutcome.PERMANENT, "too large for me"),
+        (raising(TransientFailure("not now")), PushOutcome.TRANSIENT, "not now"),
+        (raising(OSError("not now")), PushOutcome.TRANSIENT, "not now"),
+        (raising(OSError()), PushOutcome.TRANSIENT, "OSError"),
+        (raising(UnprintableError()), PushOutcome.TRANSIENT, "UnprintableError"),
+        (raising(OSError("x" * 100_000)), PushOutcome.TRANSIENT, "x" * 1000),
+        (raising(asyncio.CancelledError()), PushOutcome.TRANSIENT, "the store cancelled its own call"),
+        (FakeStore(hang), PushOutcome.TRANSIENT, LATE),
+    ],
+)
+async def test_a_set_is_stored_or_a_permanent_or_a_transient_failure(
+    store: FakeStore, outcome: PushOutcome, text: str | None
+) -> None:
+    assert await calls_of(store).set(pushed("g")) == SetResult(outcome, text)
 
 
-async def test_what_is_there_is_found() -> None:
+async def test_a_description_that_is_there_is_found() -> None:
     store = MemoryStore()
     await store.set(pushed("g"))
-    assert await StoreCalls(store, timeout_s=5.0).get("g", 0) == DescriptionFound(topology())
+    assert await StoreCalls(store, timeout_s=5.0).get("g", 0) == topology()
 
 
 async def test_a_store_that_lost_its_data_is_missing_it() -> None:
-    assert await behind(Fine()).get("g", 0) == DescriptionNotStored()
+    assert await calls_of(FakeStore()).get("g", 0) is None
 
 
-async def test_a_deletion_that_returns_is_done() -> None:
-    assert await behind(Fine()).delete("g") is None
-
-
-@pytest.mark.parametrize("store", [RaisesAtOnce, ReturnsNothing])
-async def test_a_store_that_breaks_the_contract_fails_permanently_with_a_generic_text(store: type[Fine]) -> None:
-    assert await behind(store()).set(pushed("g")) == SetResult(PushOutcome.PERMANENT, SET_FAILED)
-
-
-@pytest.mark.parametrize("store", [RaisesAtOnce, ReturnsNothing])
-async def test_a_deletion_that_breaks_the_contract_fails_with_a_generic_text(store: type[Fine]) -> None:
-    assert await behind(store()).delete("g") == StoreFailure(DELETE_FAILED)
-
-
-@pytest.mark.parametrize("store", [RaisesAtOnce, ReturnsNothing, AnswersNonsense])
-async def test_a_get_that_breaks_the_contract_is_an_error(store: type[Fine]) -> None:
-    found = await behind(store()).get("g", 0)
+@pytest.mark.parametrize(
+    ("store", "text"),
+    [
+        (raising(TransientFailure("no")), "no"),
+        (FakeStore(hang), LATE),
+        (FakeStore(return_nonsense), "the store returned a dict instead of a Description"),
+        (FakeStore(raise_before_awaited), None),
+        (FakeStore(return_nothing_to_await), None),
+    ],
+)
+async def test_a_get_that_fails_or_breaks_the_contract_is_an_error(store: FakeStore, text: str | None) -> None:
+    found = await calls_of(store).get("g", 0)
     assert isinstance(found, StoreFailure)
-    assert "hunter2" not in found.text
+    assert text in {None, found.text}
+    assert BREACH not in found.text
 
 
-async def test_the_permanent_failure_has_its_own_words() -> None:
-    outcome = await behind(Raises(PermanentFailure("too large for me"))).set(pushed("g"))
-    assert outcome == SetResult(PushOutcome.PERMANENT, "too large for me")
+@pytest.mark.parametrize(
+    ("store", "text"),
+    [
+        (FakeStore(), None),
+        (raising(PermanentFailure("no")), "no"),
+        (FakeStore(hang), LATE),
+        (FakeStore(raise_before_awaited), DELETE_FAILED),
+        (FakeStore(return_nothing_to_await), DELETE_FAILED),
+    ],
+)
+async def test_a_deletion_that_fails_has_the_text_of_the_store_or_a_generic_one(
+    store: FakeStore, text: str | None
+) -> None:
+    assert await calls_of(store).delete("g") == (None if text is None else StoreFailure(text))
 
 
-@pytest.mark.parametrize("error", [TransientFailure("not now"), OSError("not now"), KeyError("not now")])
-async def test_any_other_failure_is_transient_and_has_its_own_words(error: Exception) -> None:
-    outcome = await behind(Raises(error)).set(pushed("g"))
-    assert outcome.outcome is PushOutcome.TRANSIENT
-    assert "not now" in (outcome.text or "")
+class Hanging:
+    """Hangs until it is cancelled, and then for `ignores_s` longer."""
+
+    def __init__(self, ignores_s: float = 0.0) -> None:
+        self.store = FakeStore(self.act)
+        self.cancelled = 0
+        self._ignores_s = ignores_s
+
+    async def act(self) -> None:
+        try:
+            await hang()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            await asyncio.sleep(self._ignores_s)
+            if self._ignores_s:
+                raise RuntimeError("late") from None
+            raise
 
 
-async def test_a_failure_without_words_is_called_by_its_name() -> None:
-    assert await behind(Raises(OSError())).set(pushed("g")) == SetResult(PushOutcome.TRANSIENT, "OSError")
-
-
-async def test_a_text_without_end_is_cut() -> None:
-    outcome = await behind(Raises(OSError("x" * 100_000))).set(pushed("g"))
-    assert len(outcome.text or "") == 1000
-
-
-async def test_a_deletion_that_fails_has_the_stores_words() -> None:
-    assert await behind(Raises(PermanentFailure("no"))).delete("g") == StoreFailure("no")
-
-
-async def test_a_get_that_fails_is_an_error() -> None:
-    assert await behind(Raises(TransientFailure("no"))).get("g", 0) == StoreFailure("no")
-
-
-async def test_a_store_that_cancels_itself_fails_for_now() -> None:
-    outcome = await behind(Raises(asyncio.CancelledError())).set(pushed("g"))
-    assert outcome.outcome is PushOutcome.TRANSIENT
-
-
-async def test_a_store_that_hangs_fails_for_now_and_is_cancelled() -> None:
-    store = Hangs()
-    assert await behind(store).set(pushed("g")) == SetResult(PushOutcome.TRANSIENT, LATE)
+async def test_a_call_that_times_out_is_cancelled() -> None:
+    hanging = Hanging()
+    await calls_of(hanging.store).set(pushed("g"))
     await asyncio.sleep(0)
-    assert store.cancelled == 1
-
-
-async def test_a_get_that_hangs_is_an_error() -> None:
-    assert await behind(Hangs()).get("g", 0) == StoreFailure(LATE)
-
-
-async def test_a_deletion_that_hangs_fails() -> None:
-    assert await behind(Hangs()).delete("g") == StoreFailure(LATE)
+    assert hanging.cancelled == 1
 
 
 async def test_a_store_that_ignores_cancellation_delays_no_caller() -> None:
-    calls = behind(Hangs(stubborn=0.3))
+    calls = calls_of(Hanging(ignores_s=0.3).store)
     begun = time.monotonic()
     await calls.set(pushed("g"))
     assert time.monotonic() - begun < 0.25
@@ -129,7 +141,7 @@ async def test_a_store_that_ignores_cancellation_delays_no_caller() -> None:
 
 
 async def test_a_store_of_which_too_many_calls_hang_is_left_alone() -> None:
-    store = Hangs(stubborn=0.2)
+    store = Hanging(ignores_s=0.2).store
     calls = StoreCalls(store, timeout_s=0.01, max_hanging=2)
     outcomes = [await calls.set(pushed("g")) for _ in range(4)]
     assert {outcome.outcome for outcome in outcomes} == {PushOutcome.TRANSIENT}
@@ -140,21 +152,12 @@ async def test_a_store_of_which_too_many_calls_hang_is_left_alone() -> None:
     await asyncio.sleep(0.3)
 
 
-async def test_a_caller_that_goes_away_takes_its_call_along() -> None:
-    store = Hangs()
-    task = asyncio.ensure_future(StoreCalls(store, timeout_s=60.0).set(pushed("g")))
+async def test_a_caller_that_is_cancelled_cancels_its_call() -> None:
+    hanging = Hanging()
+    task = asyncio.ensure_future(StoreCalls(hanging.store, timeout_s=60.0).set(pushed("g")))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.sleep(0)
-    assert store.cancelled == 1
-
-
-class Unspeakable(Exception):  # noqa: N818 - it is not even an error that can be told
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-async def test_a_failure_whose_text_cannot_be_had_is_called_by_its_name() -> None:
-    assert await behind(Raises(Unspeakable())).set(pushed("g")) == SetResult(PushOutcome.TRANSIENT, "Unspeakable")
+    assert hanging.cancelled == 1

@@ -85,17 +85,17 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_none_is_no_store() -> None:
-    assert make_store(Store("none"), None) is None
+    assert make_store(Store("none")) is None
 
 
 def test_stores_are_made_by_their_scheme() -> None:
-    assert isinstance(make_store(parse_store("memory:"), None), MemoryStore)
-    assert isinstance(make_store(parse_store("sqlite:/tmp/t.db"), None), SqliteStore)
+    assert isinstance(make_store(parse_store("memory:")), MemoryStore)
+    assert isinstance(make_store(parse_store("sqlite:/tmp/t.db")), SqliteStore)
 
 
 def test_a_plugin_is_a_class_in_a_module(plugin: Path) -> None:
     (plugin / "my_store.py").write_text("from headgate.topologies.stores.memory_store import MemoryStore as Mine\n")
-    assert isinstance(make_store(parse_store("plugin:my_store:Mine"), None), MemoryStore)
+    assert isinstance(make_store(parse_store("plugin:my_store:Mine")), MemoryStore)
 
 
 def test_only_kafka_does_its_own_bookkeeping() -> None:

@@ -67,11 +67,6 @@ class DeletedVersion:
     incarnation: str
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyStored:
-    """The pushed description is the stored one: respond with NONE, without a call of the store."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePush:
     """Call the store's `set` under this incarnation, after `barrier` was written and read back."""
@@ -86,13 +81,12 @@ class StorePush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDeletion:
-    """Call the store's `delete` after `barrier` was written and read back; without `call_store` there is nothing to do.
+    """Call the store's `delete` after `barrier` was written and read back.
 
     When the store fails the deletion is not settled: the description stays, or stays uncertain, and a retry converges.
     """
 
-    call_store: bool
-    barrier: TopologyEpochsSet | None = None
+    barrier: TopologyEpochsSet | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +295,14 @@ class GroupState:
 
     def plan_push(
         self, member: str, epoch: int, content_hash: str, *, confirmer_alive: bool
-    ) -> "tuple[GroupState, AlreadyStored | StorePush]":
-        """Begin a push that passed every check; `confirmer_alive`: a member that confirmed the stored one is alive."""
+    ) -> "tuple[GroupState, StorePush | None]":
+        """Begin a push that passed every check; None: exactly this description is stored.
+
+        `confirmer_alive`: a member that confirmed the stored one is alive.
+        """
         stored = self.stored
         if stored is not None and stored.epoch == epoch and stored.hash == content_hash:
-            return self, AlreadyStored()
+            return self, None
         incarnation = self.incarnation
         if stored is not None and stored.hash is not None and self.is_unconfirmed and not confirmer_alive:
             # Another content, and no member left that ran the stored one: it counts as another incarnation.
@@ -368,11 +365,12 @@ class GroupState:
 
     # --- the end of a description
 
-    def plan_deletion(self) -> "tuple[GroupState, StoreDeletion]":
+    def plan_deletion(self) -> "tuple[GroupState, StoreDeletion | None]":
+        """None: nothing is stored, so the store is not called."""
         if not self.must_delete:
-            return self, StoreDeletion(call_store=False)
+            return self, None
         state, barrier = self._with_barrier(self.incarnation)
-        return state, StoreDeletion(call_store=True, barrier=barrier)
+        return state, StoreDeletion(barrier=barrier)
 
     def on_deletion_settled(self) -> Transition:
         """The store has deleted the group's description, or there was none."""

@@ -19,7 +19,6 @@ from headgate.topologies.model.group_members import SESSION_S, GroupMembers
 from headgate.topologies.model.group_state import (
     NONE,
     UNCERTAIN,
-    AlreadyStored,
     Bookkeeping,
     DeletedVersion,
     GroupState,
@@ -204,10 +203,8 @@ class StreamsGroups:
 
     # --- pushes
 
-    def begin_push(
-        self, group: str, member: str, epoch: int, content_hash: str, *, now: float
-    ) -> AlreadyStored | StorePush:
-        """Begin a push that passed every check; continue with `confirm_push` or `settle_push`."""
+    def begin_push(self, group: str, member: str, epoch: int, content_hash: str, *, now: float) -> StorePush | None:
+        """Begin a push that passed every check; end it with `settle_push`, or if it is None with `confirm_push`."""
         state = self.state(group)
         alive = self.members.is_any_alive(group, state.confirmed_by, now)
         state, plan = state.plan_push(member, epoch, content_hash, confirmer_alive=alive)
@@ -253,8 +250,8 @@ class StreamsGroups:
 
     # --- the end of a group
 
-    def begin_deletion(self, group: str) -> StoreDeletion:
-        """DeleteGroups, cleanup, classic join and `topology forget`: first the store, then the group."""
+    def begin_deletion(self, group: str) -> StoreDeletion | None:
+        """DeleteGroups, cleanup, classic join and `topology forget`: first the store (unless None), then the group."""
         state, plan = self.state(group).plan_deletion()
         self._keep(state)
         return plan

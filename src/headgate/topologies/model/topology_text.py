@@ -1,11 +1,11 @@
-"""Topologies as text: what `kafka-streams-groups --describe --topology` prints, and `Topology.describe()` read back.
+"""Topologies as text: rendered as `kafka-streams-groups --describe --topology` prints them, and parsed.
 
-One rule: `render` is the shipped 4.4 tool's form to the letter; `parse` is generous with white space and exact about
-everything else, and says which line it does not understand.
+`render` is the form of the shipped 4.4 tool to the letter. `parse` reads it and the text of `Topology.describe()`; it
+ignores white space, is exact about everything else, and names the line that it does not understand.
 
-The text cannot say everything. Names that hold `, ` are told apart by the nodes that are there; a node called `none`, a
-topic called `null`, a pattern in brackets such as `[abc]` and a successor of a sink read back as something else. Where
-the class of a sink's topic extractor stands, the topic is chosen by each record.
+The text is ambiguous in some cases: names that contain `, ` are resolved by the known nodes; a node called `none`, a
+topic called `null`, a pattern in brackets such as `[abc]` and a successor of a sink are parsed as something else. The
+class of a sink's topic extractor means that each record chooses its topic.
 """
 
 import re
@@ -31,12 +31,12 @@ _LABELS = {"Source": ("topics",), "Processor": ("stores",), "Sink": ("topic", "e
 
 
 def not_stored_text(group: str) -> str:
-    """What the shipped tool says, with exit code 1, when there is no description."""
+    """The text of the shipped tool, with exit code 1, for NOT_STORED."""
     return f"No topology description is stored for streams group '{group}'."
 
 
 def fetch_failed_text(group: str) -> str:
-    """What the shipped tool says, with exit code 1, when the description could not be read."""
+    """The text of the shipped tool, with exit code 1, for ERROR."""
     return (
         f"The broker failed to fetch the topology description for streams group '{group}'. "
         "See the broker logs for details."
@@ -44,7 +44,7 @@ def fetch_failed_text(group: str) -> str:
 
 
 def render(description: Description) -> str:
-    """The tool's text: sub-topologies and nodes as they come, names sorted, global stores numbered on from them."""
+    """The text of the tool: sub-topologies and nodes in order, names sorted, global stores numbered after them."""
     lines = ["Topologies:"]
     for subtopology in description.subtopologies:
         lines.append(f"   Sub-topology: {subtopology.id}")
@@ -91,7 +91,7 @@ def java_sorted(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a text is no topology: the number of the line, from 1, and what is wrong with it."""
+    """Why a text is no topology: the line number, from 1, and the problem."""
 
     line: int
     text: str
@@ -99,7 +99,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class _Part:
-    """A sub-topology while it is read: its nodes, and what each feeds, still as text."""
+    """A sub-topology while it is parsed: its nodes, and the successors of each, still as text."""
 
     id: str
     line: int
@@ -123,7 +123,7 @@ class _Part:
 
 
 def parse(text: str) -> Description | Unreadable:
-    """The topology of a `Topology.describe()` text, or of the tool's; predecessors are not read, they follow."""
+    """The topology in a text; predecessors are not read, because they follow from the successors."""
     parts: list[_Part] = []
     begun = False
     for number, raw in enumerate(text.split("\n"), 1):
@@ -161,7 +161,7 @@ def _assembled(parts: Sequence[_Part]) -> Description | Unreadable:
 
 
 def _read_line(line: str, part: _Part) -> str:
-    """Take one line of a sub-topology; what is wrong with it, empty when nothing is."""
+    """Parse one line of a sub-topology; returns the problem, empty without one."""
     if line.startswith(("-->", "<--")):
         if not part.nodes:
             return "an arrow stands below its node"
@@ -171,7 +171,7 @@ def _read_line(line: str, part: _Part) -> str:
     kind, _, rest = line.partition(":")
     if kind not in _LABELS or not rest.endswith(")"):
         return "expected a Source, a Processor, a Sink, an arrow or a sub-topology"
-    # From the right, since a name may hold anything; and by hand, since a regular expression would backtrack.
+    # From the right, since a name may contain anything; and not by a regular expression, which would backtrack.
     at, label = max((rest.rfind(f" ({label}: "), label) for label in _LABELS[kind])
     if at < 0:
         return f"a {kind} has ({' or '.join(_LABELS[kind])}: ...) behind its name"

@@ -1,40 +1,25 @@
 """From `[topologies] store` to a store.
 
-`kafka:` is made here from the worker's own Kafka clients; every other store is made without arguments and gets its
-settings by `configure`. `none` is no store at all.
+`kafka:` is made from the worker's own Kafka clients; every other store is made without arguments and gets its settings
+by `configure`. `none` is no store at all.
 """
 
 import importlib
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import Store
-from headgate.kafka.fact_writer import FactWriter
 from headgate.plugin import StoreSettings, TopologyStore
 from headgate.topologies.model.group_state import Bookkeeping
-from headgate.topologies.stores.kafka_store import KafkaStore, OnRecord
+from headgate.topologies.stores.kafka_store import KafkaStore
 from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.topologies.stores.sqlite_store import SqliteStore
 
 _METHODS = ("configure", "set", "get", "delete", "close")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaClients:
-    """The worker's Kafka clients, from which `kafka:` is made."""
-
-    settings: Mapping[str, Any]
-    prefix: str
-    writer: FactWriter
-    clock: Clock
-    on_record: OnRecord
-    cache_name: str = "topologies.db"
 
 
 def bookkeeping_of(store: Store) -> Bookkeeping:
@@ -47,7 +32,7 @@ def settings_of(topologies: TopologiesConfig, *, folder: Path, environment: Mapp
     )
 
 
-def make_store(store: Store, clients: KafkaClients | None) -> TopologyStore | None:
+def make_store(store: Store, make_kafka_store: Callable[[], KafkaStore] | None = None) -> TopologyStore | None:
     """The store, not configured yet; None for `none`. `UsageError` when a plugin cannot be loaded."""
     match store.scheme:
         case "none":
@@ -57,15 +42,8 @@ def make_store(store: Store, clients: KafkaClients | None) -> TopologyStore | No
         case "sqlite":
             return SqliteStore()
         case "kafka":
-            assert clients is not None, "kafka: needs the worker's clients"
-            return KafkaStore(
-                clients.settings,
-                prefix=clients.prefix,
-                writer=clients.writer,
-                clock=clients.clock,
-                on_record=clients.on_record,
-                cache_name=clients.cache_name,
-            )
+            assert make_kafka_store is not None, "kafka: needs the worker's clients"
+            return make_kafka_store()
         case "plugin":
             return load_plugin(store.target)
 

@@ -160,6 +160,22 @@ def _translated(failure: sqlite3.Error) -> Exception:
     return OSError(str(failure))
 
 
+def _remedy(failure: Exception) -> str:
+    match failure:
+        case InUseError():
+            return (
+                "is in use by another process. sqlite: serves one gateway with one worker: stop the other, or use "
+                "kafka: for several"
+            )
+        case NotOursError():
+            return (
+                f"is not a store of this release ({failure}). Move it away and start again: descriptions are "
+                "solicited again, group by group"
+            )
+        case _:
+            return f"cannot be opened ({failure}): name a file that this user may write"
+
+
 def name_bytes(name: str) -> bytes:
     """A name as a key: defined for every `str`, and different for different names."""
     return name.encode("utf-8", "surrogatepass")
@@ -180,23 +196,9 @@ class SqliteStore:
         file = SqliteFile(path, schema=(_TOPOLOGIES,), application_id=_APPLICATION_ID, version=_VERSION, durable=True)
         try:
             await file.open()
-        except InUseError:
+        except (InUseError, NotOursError, OSError) as failure:
             await file.close()
-            raise UsageError(
-                f"topologies.store: {path} is in use by another process. sqlite: serves one gateway with one worker: "
-                "stop the other, or use kafka: for several"
-            ) from None
-        except NotOursError as failure:
-            await file.close()
-            raise UsageError(
-                f"topologies.store: {path} is not a store of this release ({failure}). Move it away and start again: "
-                "descriptions are solicited again, group by group"
-            ) from None
-        except OSError as failure:
-            await file.close()
-            raise UsageError(
-                f"topologies.store: {path} cannot be opened ({failure}): name a file that this user may write"
-            ) from None
+            raise UsageError(f"topologies.store: {path} {_remedy(failure)}") from None
         self._file = file
 
     async def set(self, pushed: PushedTopology) -> None:
