@@ -73,7 +73,7 @@ async def test_a_store_that_fails_or_hangs_is_an_error_and_one_that_forgot_is_no
         await asyncio.get_running_loop().create_future()
 
     store = ControlledStore()
-    async with scene(store, call_timeout_ms=50) as it:
+    async with scene(store, call_timeout_ms=1000) as it:
         await it.join()
         await it.pushes()
         for mood, status in ((fails, ERROR), (hangs, ERROR), (None, AVAILABLE), (forgets, NOT_STORED)):
