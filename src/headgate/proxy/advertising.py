@@ -165,5 +165,5 @@ def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:
 
 def _refusal() -> bytes:
     """The response to a version that we do not know: version 0's form with our own range (KIP-511)."""
-    ours = ApiVersionRange(api_key=ApiKey.API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
-    return encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(ours,)), 0)
+    own = ApiVersionRange(api_key=ApiKey.API_VERSIONS, min_version=_OURS.min_version, max_version=_OURS.max_version)
+    return encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,)), 0)

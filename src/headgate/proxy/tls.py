@@ -227,7 +227,7 @@ def _no_password() -> str:
 
 
 def _expiry(certificate: Path) -> float:
-    """When the first certificate of the file ends: it is ours, the others are its issuers."""
+    """When the first certificate of the file expires: it is the gateway's, the others are its issuers."""
     from cryptography import x509  # noqa: PLC0415 - 8 MB that a worker without TLS does without
 
     return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc.timestamp()

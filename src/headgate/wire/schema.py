@@ -1,4 +1,4 @@
-"""The notation of message tables: a frozen dataclass whose defaults say how each field stands on the wire.
+"""The notation of message tables: a frozen dataclass whose defaults describe each field on the wire.
 
     @request(ApiKey.HEARTBEAT)
     class HeartbeatRequest(Request["HeartbeatResponse"]):
@@ -72,7 +72,7 @@ class ArrayOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """How one field stands on the wire; `tag` moves it into the tag section in all of its versions."""
+    """How one field is encoded; `tag` moves it into the tag section in all of its versions."""
 
     name: str = ""
     type: "Scalar[Any] | ArrayOf | type[Struct]"

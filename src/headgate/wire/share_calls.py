@@ -41,7 +41,7 @@ class PartitionAcks(NamedTuple):
 
 
 class ShareRequest(NamedTuple):
-    """Of either call; `max_bytes_at` is where MaxBytes stands in the body of a ShareFetch, 0 in the other call."""
+    """A ShareFetch or ShareAcknowledge request; `max_bytes_at` is the position of MaxBytes in a ShareFetch, else 0."""
 
     group: str | None
     member: str | None

@@ -1,10 +1,10 @@
 """Reads which topics a Produce, Fetch or ShareFetch used from the beginning of the request and the response.
 
 `ResponseUsage` is fed the pieces of a response while they pass and adds up, by topic, what it says was used: bytes of
-records that are no control batches, or partitions that took what was produced. Records are jumped over by their length.
+records that are no control batches, or partitions that took what was produced. Records are skipped by length.
 
 Invariant: memory does not depend on the frame. What must be seen at once (a partition's fixed fields, a name, a batch's
-header) is waited for in a few kept bytes; anything longer is jumped over, and a layout that no client or broker sends
+header) is waited for in a few kept bytes; anything longer is skipped, and a layout that no client or broker sends
 ends the walk with a `WireError`. It must never decode a record.
 """
 
