@@ -1,7 +1,7 @@
 """The supervisor: holds the ports, starts the workers, starts a dead one again, and adds up what they count.
 
 It carries no client bytes. Each worker is a process of its own that inherits the listening sockets and a piece of
-shared memory for the connection limits, and reports over a socket pair what it counts and what is wrong with it. Workers are
+shared memory for the connection limits, and reports over a socket pair its counters and its problems. Workers are
 replaced one after the other: the new one serves before the old one drains, so that no client is refused, and one that
 cannot serve does not replace the old one.
 """
