@@ -92,7 +92,6 @@ class AlterConfigsInterceptor(Interceptor[None]):
         self._service = service
         self._principal_of = principal_of
         self._dlq_auto_create = dlq_auto_create
-        self._applying: set[asyncio.Task[dict[ResourceKey, ResourceError]]] = set()  # at most one for each connection
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter:  # noqa: ARG002
         return may_have_groups
@@ -164,10 +163,7 @@ class AlterConfigsInterceptor(Interceptor[None]):
         by = self._principal_of(session) or "unknown"
         # The broker has applied its part, so this runs to its end even if the client disconnects; each step has a
         # deadline.
-        applying = asyncio.get_running_loop().create_task(self._apply_all(accepted, by))
-        self._applying.add(applying)
-        applying.add_done_callback(self._applying.discard)
-        errors |= await asyncio.shield(applying)
+        errors |= await asyncio.shield(self._service.spawn(self._apply_all(accepted, by)))
         return call.response(answers, errors, broker.throttle_ms)
 
     async def _errors(

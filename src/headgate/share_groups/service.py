@@ -8,9 +8,9 @@ Actions are written as facts and hold when they were read back. The interceptors
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -129,6 +129,10 @@ class ShareGroupService:
                 yield
             finally:
                 await self._close()
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Start a task that runs to its end also when its caller is cancelled."""
+        return self._tasks.spawn(work)
 
     def _on_task_failure(self, failure: BaseException) -> None:
         self.meter.failures += 1

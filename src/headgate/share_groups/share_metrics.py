@@ -73,17 +73,6 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 class ShareMeter:
     """Plain counters of one worker."""
 
-    __slots__ = (
-        "acquired",
-        "dead_letters",
-        "failures",
-        "late_writes",
-        "stripped",
-        "trips",
-        "withdrawn",
-        "write_timeouts",
-    )
-
     def __init__(self) -> None:
         self.trips: Counter[str] = Counter()
         self.write_timeouts: Counter[str] = Counter()

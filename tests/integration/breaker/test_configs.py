@@ -3,9 +3,10 @@
 What is none of ours is answered byte for byte as the broker answers it.
 """
 
+import asyncio
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -207,6 +208,9 @@ class OpeningService:
 
     def state(self, group: str) -> ShareGroupState:  # noqa: ARG002
         return ShareGroupState()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        return asyncio.get_running_loop().create_task(work)
 
     async def set_configs(self, group: str, changes: dict[str, str | None], by: str) -> None:
         self.applied.append((group, changes, by))

@@ -126,12 +126,12 @@ _DEFS = (
         "How many records the window must hold before it can pause the group.",
         most=INT_MAX,
     ),
-    _boolean(AUTO_RESUME_ENABLE, "Whether a group that its circuit breaker paused goes on by itself."),
+    _boolean(AUTO_RESUME_ENABLE, "Whether a group that its circuit breaker paused resumes automatically."),
     _number(
         AUTO_RESUME_MS,
         ConfigKind.LONG,
         300_000,
-        "After how long a group that its circuit breaker paused goes on by itself.",
+        "After how long a group that its circuit breaker paused resumes automatically.",
         most=YEAR_MS,  # it is added to the time of the trip, and the sum must still be a time
     ),
     _number(
