@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,24 @@ def joined(bootstrap: str, group: str, topic: str, *, version: int = 0) -> Itera
         member.leave(version=version)
 
 
+@contextmanager
+def heartbeats(member: Member) -> Iterator[None]:
+    """Keep the member in its group: on a busy machine the tests take longer than its session."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(3.0):
+            member.beat(version=0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 @dataclass(frozen=True)
 class Groups:
     """`stable` has one member and a commit on partition 0 of two; `empty` has nobody."""
@@ -71,7 +90,7 @@ def groups(cluster: Cluster) -> Iterator[Groups]:
     commit = ConsumerGroupTopicPartitions(made.stable, [TopicPartition(made.topic, 0, COMMITTED)])
     for done in admin.alter_consumer_group_offsets([commit]).values():
         done.result(20)
-    with joined(cluster.bootstrap, made.stable, made.topic):
+    with joined(cluster.bootstrap, made.stable, made.topic) as member, heartbeats(member):
         yield made
 
 
