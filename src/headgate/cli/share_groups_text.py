@@ -4,14 +4,13 @@ Pure. A value that is not known is a dash; names and reasons are escaped, becaus
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.logs import escaped
 from headgate.share_groups.admin import DescribedBreaker, DlqTopology, StatusSource
-from headgate.share_groups.model.breaker_status import BreakerStatus, PauseReason
+from headgate.share_groups.model.breaker_status import BreakerStatus, PauseReason, json_of
 from headgate.share_groups.model.group_state import OPERATOR
 
 _BREAKER = (
@@ -92,7 +91,7 @@ def action_json(group: str, status: BreakerStatus | None, reason: str, *, paused
         "group": group,
         "paused": is_paused,
         "reason": reason,
-        "remaining_reasons": [asdict(one) for one in remaining],
+        "remaining_reasons": [json_of(one) for one in remaining],
     }
 
 

@@ -256,6 +256,22 @@ BREAKER = ("--describe", "--circuit-breaker", "--group", "sg")
 TOPOLOGY = ("--describe", "--dlq-topology")
 
 
+async def test_the_json_is_the_tagged_field_with_keys_of_a_newer_gateway() -> None:
+    gateway = Gateway()
+    newer = TRIPPED | {"added": 1, "pause_reasons": [TRIPPED["pause_reasons"][0] | {"until": 2}]}
+    gateway.field = json.dumps(newer).encode()
+    assert (await outcome_of(gateway, *BREAKER)).document == newer
+    paused = await outcome_of(gateway, "--pause", "--group", "sg", "--reason", "deploy")
+    assert paused.document["remaining_reasons"] == newer["pause_reasons"]
+
+
+async def test_a_field_that_is_not_an_object_is_an_error() -> None:
+    gateway = Gateway()
+    gateway.field = b"[]"
+    with pytest.raises(ClusterError, match="is not a JSON object"):
+        await outcome_of(gateway, *BREAKER)
+
+
 async def test_a_group_with_nothing_of_ours_is_neither_counted_nor_paused() -> None:
     outcome = await outcome_of(Gateway(), *BREAKER)
     assert (outcome.document["enabled"], outcome.document["paused"], outcome.document["pause_reasons"]) == (

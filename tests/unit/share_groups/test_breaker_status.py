@@ -49,3 +49,14 @@ def test_a_field_that_is_not_an_object_is_no_status(field: bytes) -> None:
 )
 def test_a_value_of_an_unexpected_type_is_unknown(odd: dict[str, object]) -> None:
     assert decode_status("sg", json.dumps(odd).encode()) == BreakerStatus(group="sg")
+
+
+def test_keys_of_a_newer_gateway_are_kept_after_the_known_ones() -> None:
+    newer = json.loads(JSON)
+    newer = {"added": {"a": [1]}, **newer, "extra": 2}
+    newer["pause_reasons"][0]["until"] = 3
+    newer["last_resume"]["how"] = "x"
+    status = decode_status("sg", json.dumps(newer).encode())
+    assert status is not None
+    assert status.document() == newer
+    assert list(status.document())[-3:] == ["limit_unprotected", "added", "extra"]

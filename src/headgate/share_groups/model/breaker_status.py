@@ -1,12 +1,13 @@
 """The status of a share group's circuit breaker, as tag 10001 of ShareGroupDescribe and `--circuit-breaker` have it.
 
 The order of the fields is the order of the JSON keys. None is a value that is not known, for instance in the status of
-a group without members, which is derived from its configs alone.
+a group without members, which is derived from its configs alone. `extra` holds the keys that a newer gateway adds, so
+that `--json` shows them too; they are written after the known ones.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, TypeVar, get_args
 
 STATUS_TAG = 10001  # of a group in ShareGroupDescribe; Kafka's own tags go to 3
@@ -20,6 +21,7 @@ class PauseReason:
     text: str | None
     by: str | None
     since: int | None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class LastResume:
     reason: str | None
     by: str | None
     at: int | None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +55,33 @@ class BreakerStatus:
     dlq_topic: str | None = None
     limit: int | None = None
     limit_unprotected: bool | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """The object of `share-groups --circuit-breaker --json`."""
-        reasons = None if self.pause_reasons is None else [asdict(one) for one in self.pause_reasons]
-        return asdict(self) | {"pause_reasons": reasons}
+        document: dict[str, Any] = json_of(self)
+        return document
 
     def encode(self) -> bytes:
         return json.dumps(self.document(), separators=(",", ":")).encode()
 
 
+def json_of(value: object) -> Any:
+    """A status, or a part of one, as the value that `json` writes."""
+    if isinstance(value, tuple):
+        return [json_of(one) for one in value]
+    if isinstance(value, PauseReason | LastResume | BreakerStatus):
+        return {one.name: json_of(getattr(value, one.name)) for one in _known(type(value))} | dict(value.extra)
+    return value
+
+
 T = TypeVar("T", PauseReason, LastResume, BreakerStatus)
 
 
-def decode_status(group: str, field: bytes) -> BreakerStatus | None:
+def decode_status(group: str, encoded: bytes) -> BreakerStatus | None:
     """Reads the JSON of another gateway: a value of an unexpected type is None, and so is all that is not an object."""
     try:
-        document = json.loads(field)
+        document = json.loads(encoded)
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict):
@@ -89,9 +102,13 @@ def _reason(found: object) -> PauseReason:
 def _read(cls: type[T], document: Mapping[str, object]) -> T:
     """A `cls` of the values in the document that have the types of its fields; None for the others."""
     values: dict[str, Any] = {
-        one.name: _checked(document.get(one.name), get_args(one.type) or (one.type,)) for one in fields(cls)
+        one.name: _checked(document.get(one.name), get_args(one.type) or (one.type,)) for one in _known(cls)
     }
-    return cls(**values)
+    return cls(**values, extra={name: value for name, value in document.items() if name not in values})
+
+
+def _known(cls: type[PauseReason | LastResume | BreakerStatus]) -> "tuple[Field[Any], ...]":
+    return tuple(one for one in fields(cls) if one.name != "extra")
 
 
 def _checked(value: object, kinds: tuple[object, ...]) -> object:
