@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.facts.topics import replication_of
@@ -52,10 +53,13 @@ class _CachedInfo:
 class DeadLetterTopics:
     """Used on the event loop; requests to the cluster run on threads, a few at a time."""
 
-    def __init__(self, settings: Mapping[str, Any], *, auto_create: bool, replication: int | None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], *, auto_create: bool, replication: int | None, clock: Clock
+    ) -> None:
         self._settings = quiet(settings, allow__auto__create__topics=False)
         self._auto_create = auto_create
         self._replication = replication
+        self._clock = clock
         self._admin: AdminClient | None = None
         self._kept: dict[str, _CachedInfo] = {}
         self._asking: dict[str, asyncio.Task[DeadLetterTopicInfo | ClusterError]] = {}
@@ -64,7 +68,7 @@ class DeadLetterTopics:
     async def describe(self, topic: str, producer: Producer) -> DeadLetterTopicInfo:
         """The topic's metadata, requested through the producer, so that its own metadata is refreshed too."""
         kept = self._kept.get(topic)
-        if kept is not None and time.monotonic() - kept.at < (_EXPIRING_S if kept.is_expiring else _FRESH_S):
+        if kept is not None and self._clock.monotonic() - kept.at < (_EXPIRING_S if kept.is_expiring else _FRESH_S):
             return kept.info
         asking = self._asking.get(topic)
         if asking is None:
@@ -98,7 +102,7 @@ class DeadLetterTopics:
             self._kept.pop(topic, None)
             if len(self._kept) >= _MAX_TOPICS:
                 del self._kept[next(iter(self._kept))]
-            self._kept[topic] = _CachedInfo(facts, time.monotonic(), is_expiring=facts.partitions == 0)
+            self._kept[topic] = _CachedInfo(facts, self._clock.monotonic(), is_expiring=facts.partitions == 0)
             return facts
         finally:
             del self._asking[topic]

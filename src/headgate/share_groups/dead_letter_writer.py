@@ -22,6 +22,7 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import MIB
 from headgate.kafka.fact_writer import PolledProducer
@@ -87,6 +88,7 @@ class DeadLetterWriter:
         max_letters: int = 10_000,
         max_bytes: int = 64 * MIB,
         delivery_timeout_s: float = 10.0,
+        clock: Clock | None = None,
     ) -> None:
         producing = quiet(
             settings,
@@ -111,7 +113,8 @@ class DeadLetterWriter:
             give_up=lambda: self._fail_all("the producer had a fatal error"),
             on_fatal=lambda error: log.warning("producer of dead letters replaced", error=reason(error)),
         )
-        self._topics = DeadLetterTopics(settings, auto_create=auto_create, replication=replication)
+        self._clock = clock or SystemClock()
+        self._topics = DeadLetterTopics(settings, auto_create=auto_create, replication=replication, clock=self._clock)
         self._max_letters, self._max_bytes, self._largest = max_letters, max_bytes, largest
         self._loop = asyncio.get_running_loop()
         self._one_by_one: dict[str, asyncio.Lock] = {}
@@ -146,7 +149,7 @@ class DeadLetterWriter:
         writings = [_Writing(topic, letter) for letter in letters]
         accepted = [one for one in writings if self._accept(one)]
         try:
-            await self._until_written(topic, accepted, self._loop.time() + deadline_s)
+            await self._until_written(topic, accepted, self._clock.monotonic() + deadline_s)
         finally:
             for one in accepted:
                 self._release(one, on_late)
@@ -178,7 +181,7 @@ class DeadLetterWriter:
         pause = _FIRST_PAUSE_S
         while writings:
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
                     await self._attempt(topic, writings)
             except TimeoutError:
                 return
@@ -186,7 +189,7 @@ class DeadLetterWriter:
             if not writings or self._producer.is_closed:
                 return
             self._topics.expire(topic)
-            left = until - self._loop.time()
+            left = until - self._clock.monotonic()
             await asyncio.sleep(max(0.0, min(pause, left)))
             if left <= pause:
                 return

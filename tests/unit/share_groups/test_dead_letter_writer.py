@@ -9,6 +9,7 @@ from dataclasses import replace
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause, _Writing
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
+from tests.unit.share_groups.fake_kafka import ManualClock
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 LETTER = DeadLetter(
@@ -26,7 +27,7 @@ LETTER = DeadLetter(
 
 
 @asynccontextmanager
-async def opened(**bounds: int) -> AsyncIterator[DeadLetterWriter]:
+async def opened(**bounds: object) -> AsyncIterator[DeadLetterWriter]:
     writer = DeadLetterWriter(NOWHERE, **bounds)  # type: ignore[arg-type]
     try:
         yield writer
@@ -43,6 +44,22 @@ async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
         assert [one and one.cause for one in said] == [WriteFailureCause.UNREACHABLE] * 2
         assert all(one and "to dlq.o within 0.3 s: " in one.text for one in said)
         assert (writer.letters, writer.bytes) == (0, 0)
+
+
+async def test_after_the_deadline_no_attempt_begins() -> None:
+    clock, attempts = ManualClock(), []
+
+    async def describe(topic: str, _producer: object) -> DeadLetterTopicInfo:
+        attempts.append(topic)
+        clock.now += 10
+        return DeadLetterTopicInfo(partitions=0)
+
+    async with opened(clock=clock) as writer:
+        writer._topics.describe = describe  # type: ignore[method-assign]
+        [said] = await writer.write("dlq.o", [LETTER], 15)
+    assert len(attempts) == 2
+    assert said is not None
+    assert said.cause is WriteFailureCause.NO_TOPIC
 
 
 async def test_dead_letters_beyond_the_bounds_are_refused_at_once() -> None:
