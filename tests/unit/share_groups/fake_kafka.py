@@ -21,6 +21,20 @@ from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.resources import FactListeners
 
 
+def trip(resume_at: int | None = None) -> BreakerTripped:
+    """The first trip of group "g"."""
+    return BreakerTripped(
+        group="g",
+        generation=1,
+        resume_at=resume_at,
+        dlq_written=100,
+        delivered=0,
+        threshold_percent=20,
+        window_ms=1,
+        at=1,
+    )
+
+
 class ManualClock:
     """Stands still until a test moves it."""
 
@@ -46,6 +60,7 @@ class FakeDeadLetterWriter:
         self.blocked: set[int] = set()  # partitions that are never written
         self.problem: str | None = None
         self.failure: Exception | None = None
+        self.max_bytes = 1 << 20  # of a value; a larger one is refused as TOO_LARGE
         self.on_late: OnLate | None = None
 
     async def write(
@@ -64,8 +79,10 @@ class FakeDeadLetterWriter:
                 await (asyncio.Event() if self.blocked & {one.partition for one in letters} else self.open).wait()
         except TimeoutError:
             return [WriteFailure(WriteFailureCause.UNREACHABLE, "no answer came")] * len(letters)
-        self.written.extend(letters)
-        return [None] * len(letters)
+        too_large = WriteFailure(WriteFailureCause.TOO_LARGE, "larger than the topic takes")
+        results = [too_large if len(one.value or b"") > self.max_bytes else None for one in letters]
+        self.written.extend(one for one, failure in zip(letters, results, strict=True) if failure is None)
+        return results
 
     async def describe_topic(self, topic: str) -> DeadLetterTopicInfo:  # noqa: ARG002
         return DeadLetterTopicInfo(partitions=1, max_message_bytes=1 << 20)

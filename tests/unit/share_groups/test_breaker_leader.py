@@ -23,7 +23,7 @@ from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FactListeners, FactOutbox, FencedError
 from headgate.share_groups.share_metrics import ShareMeter
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
+from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock, trip
 
 ENABLE = "share.group.dlq.circuit.breaker.enable"
 
@@ -97,19 +97,6 @@ def _ignore(_: Sequence[EventHappened]) -> None:
     pass
 
 
-def trip(resume_at: int | None = None) -> BreakerTripped:
-    return BreakerTripped(
-        group="g",
-        generation=1,
-        resume_at=resume_at,
-        dlq_written=100,
-        delivered=0,
-        threshold_percent=20,
-        window_ms=1,
-        at=1,
-    )
-
-
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
@@ -125,6 +112,28 @@ async def test_a_window_over_its_threshold_trips_once_and_is_logged(bench: Bench
     assert bench.meter.trips == {"g": 1}
     [said] = [one for one in logs if one["log_level"] == "warning"]
     assert (said["dlq_written"], said["processed"], said["threshold_percent"]) == (20, 100, 20)
+
+
+@pytest.mark.parametrize(("auto_resume", "resume_at"), [("false", None), ("true", 1_061_000)])
+async def test_a_trip_has_a_time_of_resumption_only_with_auto_resume(
+    bench: Bench, auto_resume: str, resume_at: int | None
+) -> None:
+    bench.enable(circuit_breaker_auto_resume_enable=auto_resume, circuit_breaker_auto_resume_ms="60000")
+    await bench.leader.on_gained()
+    bench.count(0, 100)
+    await bench.seconds()
+    tripped = bench.states.of("g").trip
+    assert tripped is not None
+    assert tripped.resume_at == resume_at
+
+
+async def test_a_tripped_group_is_not_evaluated(bench: Bench) -> None:
+    bench.enable()
+    await bench.leader.on_gained()
+    bench.read(trip())
+    bench.count(0, 100, generation=1)
+    await bench.seconds(2)
+    assert bench.trips == []
 
 
 async def test_a_worker_that_does_not_lead_decides_nothing(bench: Bench) -> None:

@@ -125,6 +125,13 @@ async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(k
         assert len(encode(altering(key, *many), version)) > 512 * 1024
 
 
+@every_version
+async def test_a_large_request_of_groups_without_our_configs_passes_byte_for_byte(key: int, version: int) -> None:
+    many = [resource(f"group-{i}", (LIMIT, SET, "7")) for i in range(2_000)]
+    async with scene() as it:
+        await it.passes(key, version, altering(key, *many))
+
+
 # --- what is ours ---------------------------------------------------------------------------------------------------
 
 
@@ -343,6 +350,13 @@ async def test_what_the_broker_refuses_is_refused_whole(configs: list[Asked], co
         assert await change(it, *configs) == (code, text)
         assert it.applied() == []
         assert [is_tried for _, is_tried, _ in asked(it)] == [True]
+
+
+async def test_a_group_without_a_name_is_refused_by_the_broker() -> None:
+    async with scene() as it:
+        it.play()
+        refused = (42, "Default group resources are not allowed.")
+        assert await change(it, (COPY_RECORD, SET, "true"), group="") == refused
 
 
 @every_version

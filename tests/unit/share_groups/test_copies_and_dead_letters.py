@@ -74,6 +74,20 @@ async def test_a_dead_letter_has_a_copy_of_the_record_that_its_member_got() -> N
         assert [(one.offset, one.value, one.copy_problem) for one in on.dead_letters.written] == [(11, b"b", None)]
 
 
+async def test_a_copy_that_is_too_large_for_its_topic_is_left_out() -> None:
+    async with scene() as on:
+        on.configure(errors__deadletterqueue__copy__record__enable="true")
+        on.dead_letters.max_bytes = 1
+        await on.fetch(fetching(), fetched({0: [(10, 11, 1)]}, records=batch(10, [b"a", b"large"])))
+        await on.send(acknowledging({0: [(10, 11, [REJECT])]}))
+        await on.proves_right()
+        await on.names_topic()
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        copies = [(one.value, one.copy_problem) for one in on.dead_letters.written]
+        assert copies == [(b"a", None), (None, "larger than the topic takes")]
+        assert on.counted() == {"rejected": 2, "dead_lettered": 2}
+
+
 async def test_a_member_that_does_not_hold_a_record_gets_no_copy_of_it() -> None:
     async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")

@@ -49,8 +49,8 @@ async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
 async def test_after_the_deadline_no_attempt_begins() -> None:
     clock, attempts = ManualClock(), []
 
-    async def describe(topic: str, _producer: object) -> DeadLetterTopicInfo:
-        attempts.append(topic)
+    async def describe(topic: str, producer: object) -> DeadLetterTopicInfo:
+        attempts.append((topic, producer))
         clock.now += 10
         return DeadLetterTopicInfo(partitions=0)
 

@@ -69,6 +69,13 @@ async def test_everything_else_passes_byte_for_byte(message: ShareGroupHeartbeat
         await it.passes(SHARE_HEARTBEAT, VERSION, message)
 
 
+async def test_without_strict_isolation_groups_share_a_topic() -> None:
+    async with scene() as it:
+        in_conflict(it)
+        it.set("sg", {STRICT_ISOLATION: None})
+        await it.passes(SHARE_HEARTBEAT, VERSION, beating())
+
+
 async def test_until_the_groups_are_known_members_join() -> None:
     async with scene(opens=asyncio.Event()) as it:
         in_conflict(it)

@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 
 from headgate.facts import GroupConfigSet
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic
 from tests.unit.proxy.stage import turns, until
 from tests.unit.share_groups.scene import (
     ACCEPT,
+    DLQ,
+    GROUP,
     OTHER_TOPIC,
     REJECT,
     Scene,
@@ -155,3 +158,18 @@ async def test_without_a_dead_letter_topic_the_limit_is_the_brokers() -> None:
         on.read(GroupConfigSet(group="g", name="share.group.dlq.strict.isolation", value="true", by="User:o", at=1))
         await on.acquires((0, 0, 9))
         assert on.service.acknowledgements.acquired_ranges == 1
+
+
+async def test_a_group_without_a_limit_has_the_brokers_default() -> None:
+    async with scene() as on:
+        on.set(GROUP, {DLQ_TOPIC: DLQ})
+        _, got = await on.fetch(fetching(), fetched({0: [(0, 0, 5), (1, 1, 6)]}))
+        assert acquired(got) == {0: [(0, 0, 5)]}
+        await on.names_topic()
+
+
+@pytest.mark.parametrize(("limit", "is_unprotected"), [("9", False), ("10", True)])
+async def test_a_limit_at_the_brokers_maximum_is_unprotected(limit: str, is_unprotected: bool) -> None:
+    async with scene() as on:
+        on.set(GROUP, {DLQ_TOPIC: DLQ, LIMIT: limit})
+        assert on.service.status(GROUP).limit_unprotected is is_unprotected

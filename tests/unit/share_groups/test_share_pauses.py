@@ -6,14 +6,16 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.config.values import GroupPatterns
-from headgate.facts import BreakerResumed, BreakerTripped
+from headgate.facts import BreakerResumed
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.codec import encode
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import until
+from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import (
     ACCEPT,
     FETCH,
+    GROUP,
     REJECT,
     Scene,
     acknowledged,
@@ -159,24 +161,20 @@ async def test_what_is_acquired_by_a_fetch_that_was_under_way_at_a_trip_is_older
         on.configure()
         await on.send(fetching())
         asked = await on.broker.request()
-        on.read(
-            BreakerTripped(
-                group="g",
-                generation=1,
-                resume_at=None,
-                dlq_written=1,
-                delivered=0,
-                threshold_percent=1,
-                window_ms=1,
-                at=1,
-            ),
-            BreakerResumed(group="g", generation=1, at=2),
-        )
+        on.read(trip(), BreakerResumed(group="g", generation=1, at=2))
         await on.broker.send(asked.answer(fetched({0: [(0, 0, 1)]})))
         await on.fetched()
         await on.acquires((1, 1, 1))
         await on.fetch(fetching({0: [(0, 1, [ACCEPT])]}), fetched({}, codes={0: 0}))
         assert [one.generation for one in on.service.acknowledgements.drain(1 << 60)] == [0, 1]
+
+
+async def test_a_resume_of_an_operator_ends_the_breakers_pause_too() -> None:
+    async with scene() as on:
+        on.read(trip())
+        on.pause()
+        await on.service.resume(GROUP, "mended", "User:o")
+        assert not on.service.is_paused(GROUP)
 
 
 async def test_a_version_that_the_broker_does_not_have_ends_the_connection() -> None:

@@ -258,6 +258,7 @@ async def test_a_failure_while_letters_are_written_lets_the_reject_pass(logs: li
         asked, _ = await on.goes_on_fetching(fetched({}, codes={0: 0}))
         assert asked.max_bytes == 0, "it is paused all the same"
         assert [one["event"] for one in logs if one["log_level"] == "error"] == ["task of the share groups failed"]
+        assert on.service.meter.failures == 1
 
 
 async def test_what_was_written_for_a_client_that_is_gone_is_withdrawn_also_when_the_service_ends() -> None:
