@@ -152,6 +152,10 @@ class StoppedBeforeBatchError(HeadgateError):
     """The query was stopped before this batch had begun; the batch comes after the next start."""
 
 
+class BatchInterruptedError(HeadgateError):
+    """The query was stopped in the middle of this batch; the batch comes again after the next start."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
     """The folders of a query: the tables, its checkpoint, and the notes about disabled tables."""
@@ -218,6 +222,11 @@ class Batches(ABC):
             self._context.on_moment("end", "")
         except Exception as failure:
             self.failure = failure
+            if self.closing:
+                # Spark cancels the jobs of a query that it stops. It searches the text of the resulting error with a
+                # regular expression that recurses for each character, and the error of a cancelled job has thousands:
+                # a StackOverflowError on standard error. So the text is short.
+                raise BatchInterruptedError("stopped") from None
             raise
         self.results[batch] = result
 

@@ -1,16 +1,32 @@
 """The pieces of writing a batch: parts, topic ids, the schedule of compaction, and errors."""
 
+import traceback
 from collections.abc import Collection
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 
 from headgate.base.errors import ClusterError
-from headgate.pipeline.batches import TopicIds, WeighedRecord, disk_full_error, optimize_if_due
+from headgate.pipeline.batches import (
+    BatchContext,
+    Batches,
+    BatchInterruptedError,
+    BatchResult,
+    Folders,
+    TableWriters,
+    TopicIds,
+    WeighedRecord,
+    disk_full_error,
+    optimize_if_due,
+    upsert,
+)
+from headgate.pipeline.fact_rows import ReadSettings
 from headgate.pipeline.facts_query import BatchPart
 from headgate.tables.writer import TableWriter
 from tests.unit.tables.things import THINGS, batch, thing
@@ -103,3 +119,52 @@ def test_a_table_that_another_program_appends_to_is_compacted_at_every_hundredth
             seen.append(len(DeltaTable(str(tmp_path / THINGS.name)).file_uris()))
     assert seen == [99, 1]
     writer.close()
+
+
+def test_a_table_that_is_upserted_is_compacted_at_every_hundredth_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    optimized: list[int | None] = []
+    monkeypatch.setattr(TableWriter, "optimize", lambda _: optimized.append(writer.version()))
+    for number in range(100):
+        upsert(writer, batch([thing(str(number))]), query="q", batch=number)
+    upsert(writer, batch([thing("99")]), query="q", batch=100)  # nothing new: no version
+    assert optimized == [100]
+    writer.close()
+
+
+class _FailingBatches(Batches):
+    """Fails in every batch, as Spark's calls fail when their job is cancelled."""
+
+    is_stopped = False
+
+    def _write(self, records: DataFrame, result: BatchResult) -> None:  # noqa: ARG002
+        self.closing = self.is_stopped
+        raise RuntimeError(SPARK)
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> _FailingBatches:
+    context = BatchContext(
+        folders=Folders(tables=tmp_path, checkpoint=tmp_path, disabled=tmp_path),
+        builds={},
+        reading=ReadSettings(prefix="headgate.", cluster="c", max_bytes={}),
+        writers=TableWriters(tmp_path),
+        ids=TopicIds("c", lambda _: {}),
+    )
+    return _FailingBatches("facts", context)
+
+
+def test_a_batch_that_a_stop_interrupts_fails_with_a_short_text(failing: _FailingBatches) -> None:
+    # Spark's search in a long text overflows its stack, with a thousand lines on standard error.
+    failing.is_stopped = True
+    with pytest.raises(BatchInterruptedError) as caught:
+        failing(cast(DataFrame, None), 1)
+    assert "SparkException" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_batch_that_fails_by_itself_keeps_its_error(failing: _FailingBatches) -> None:
+    with pytest.raises(RuntimeError, match="No space left"):
+        failing(cast(DataFrame, None), 1)
+    assert str(failing.failure) == SPARK
