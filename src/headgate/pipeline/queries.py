@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -194,7 +195,10 @@ def _lag(source: Any) -> int | None:
 
 
 def _stop_between_batches(query: StreamingQuery, batches: Batches, checkpoint: Path) -> None:
-    """Let the running batch and its checkpoint end, then stop; the next batch refuses to begin."""
+    """Let the running batch and its checkpoint end, then stop; the next batch refuses to begin.
+
+    `ClusterError` when the batch still runs after Spark's own timeout.
+    """
     batches.closing = True
     until = time.monotonic() + _BATCH_ENDS_WITHIN_S
     running = batches.running
@@ -202,7 +206,10 @@ def _stop_between_batches(query: StreamingQuery, batches: Batches, checkpoint: P
         if (checkpoint / "commits" / str(running)).exists():
             break
         time.sleep(_POLL_S)
-    query.stop()
+    try:
+        query.stop()
+    except Py4JError:  # Spark's TimeoutException: it can interrupt its own jobs, but not a write in Python
+        raise ClusterError("the running batch did not end in time; it is written again after the next start") from None
 
 
 def _raise_failure(query: StreamingQuery, batches: Batches) -> None:
