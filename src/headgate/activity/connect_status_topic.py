@@ -88,10 +88,12 @@ class ConnectStatusTopic:
         try:
             yield
         finally:
-            await tasks.cancel_all()
-            for reader in readers:
-                await reader.close()
-            await self._writer.close()
+            try:
+                await tasks.cancel_all()
+            finally:
+                for reader in readers:
+                    await reader.close()
+                await self._writer.close()
 
     @property
     def is_ready(self) -> bool:

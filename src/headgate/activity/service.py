@@ -64,8 +64,10 @@ class ActivityService:
         try:
             yield
         finally:
-            await self._tasks.cancel_all()
-            await self._write_rest()
+            try:
+                await self._tasks.cancel_all()
+            finally:
+                await self._write_rest()
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Start a task that ends with the service, and that is started again if it fails."""

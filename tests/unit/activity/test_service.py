@@ -48,6 +48,7 @@ class Cluster:
         self.is_away = False
         self.refuses = False
         self.lookups = 0
+        self.is_closed = False
         self.topics = ActiveTopics()
         self.records: list[TopicUsed] = []
 
@@ -67,7 +68,7 @@ class Cluster:
         self.facts.append(fact)
 
     async def close(self) -> None:
-        pass
+        self.is_closed = True
 
     async def record(self, used: TopicUsed) -> bool:
         self._require()
@@ -142,6 +143,31 @@ async def test_uses_that_were_not_reported_yet_are_written_at_the_end() -> None:
         world.use()
     assert [one.bytes for one in world.cluster.facts] == [10, 10]
     assert len(world.tracker.intervals) == 0
+
+
+async def test_the_rest_is_written_and_the_writer_closed_when_the_end_is_cancelled_while_tasks_end() -> None:
+    world = World()
+    cancelled = asyncio.Event()
+
+    async def end_slowly() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+            await asyncio.sleep(0.05)
+
+    async def run() -> None:
+        async with world.service.running():
+            world.service.spawn(end_slowly)
+            await until(lambda: world.service.is_writing)
+            world.use()
+
+    running = asyncio.create_task(run())
+    await cancelled.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert world.cluster.is_closed
+    assert [one.bytes for one in world.cluster.facts] == [10]
 
 
 async def test_while_the_cluster_is_away_uses_are_added_up(logs: list[EventDict]) -> None:
