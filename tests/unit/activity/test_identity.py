@@ -122,6 +122,13 @@ def test_the_tables_of_groups_are_bounded() -> None:
     assert len(known.groups_of(CLIENT, 5.0)) <= 4
 
 
+def test_the_names_of_at_most_ten_thousand_principals_are_kept() -> None:
+    known = GroupMemberships()
+    for number in range(10_100):
+        known.add_client(ClientKey(f"User:{number}", f"c{number}", "h"))
+    assert len(known) == 10_000
+
+
 def test_a_principal_is_shared_if_clients_with_two_names_use_it() -> None:
     known = GroupMemberships()
     assert not known.add_client(ClientKey("User:a", "orders-1", "h"))

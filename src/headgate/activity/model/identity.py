@@ -25,6 +25,7 @@ _MOST_GROUPS: Final = 4  # of one client: two are ambiguous already
 _MEMBERSHIP_S: Final = 300.0  # without a heartbeat
 _MOST_STEMS: Final = 2  # of one principal: two make it shared
 _LONGEST_STEM: Final = 256
+_MOST_PRINCIPALS: Final = 10_000
 
 UNATTRIBUTED: Final = Actor(kind="unattributed", name="unattributed", rule="none", confidence="guess")
 OTHER: Final = Actor(kind="unattributed", name="other", rule="other", confidence="guess")  # uses that are added up
@@ -317,7 +318,7 @@ class GroupMemberships:
             return False
         stems = self._stems.setdefault(principal, set())
         self._stems.move_to_end(principal)
-        if len(self._stems) > self._most:
+        if len(self._stems) > min(self._most, _MOST_PRINCIPALS):
             self._stems.popitem(last=False)
         if len(stems) >= _MOST_STEMS:
             return False
