@@ -92,6 +92,20 @@ def test_a_refusal_has_the_message_of_the_server_and_exit_code_1(
     assert captured.err.endswith(" refused: Topic tracking reset is disabled. (403)\n")
 
 
+def test_the_json_of_a_reset_and_of_views_that_agree(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.run("reset", "src", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"connector": "src", "reset": True}
+    script.responses[COMPARE] = comparison(["b", "a"], ["a", "b"])
+    assert script.run("compare", "src", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "connector": "src",
+        "connect": ["a", "b"],
+        "wire": ["a", "b"],
+        "only_connect": [],
+        "only_wire": [],
+    }
+
+
 def test_a_difference_is_exit_code_1(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     script.responses[COMPARE] = comparison(["a", "b"], ["b", "c"])
     assert script.run("compare", "src") == 1

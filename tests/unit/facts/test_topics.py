@@ -6,8 +6,20 @@ import pytest
 
 from headgate.facts import TopologyDescribed, encode
 from headgate.facts.codec import FORMS
-from headgate.facts.topics import TOPICS, message_limit, replication_of, suffix_of, topic_specs
+from headgate.facts.topics import DAY_MS, TOPICS, message_limit, replication_of, suffix_of, topic_specs
 from headgate.facts.topology import Description, GlobalStore, ProcessorNode, SourceNode, Subtopology
+
+
+def test_partitions_cleanup_and_retention_of_every_topic() -> None:
+    assert {topic.suffix: (topic.partitions, topic.cleanup, topic.retention_ms) for topic in TOPICS} == {
+        "state": (1, "compact", None),
+        "trips": (1, "compact", None),
+        "topologies": (1, "compact", None),
+        "leader": (1, "delete", None),
+        "activity": (8, "delete", 90 * DAY_MS),
+        "dispositions": (8, "delete", 30 * DAY_MS),
+        "events": (8, "delete", 90 * DAY_MS),
+    }
 
 
 def test_every_fact_goes_to_a_topic_of_the_table() -> None:
