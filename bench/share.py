@@ -25,7 +25,7 @@ from tests.support.certificates import make_certificates
 from tests.support.cluster import Cluster
 from tests.support.ports import port_block
 from tests.support.raw_client import RawClient
-from tests.support.share_consumers import ShareJvm, share_jvm
+from tests.support.share_consumers import ShareJvm
 from tests.support.share_member import RawShareMember
 from tests.support.share_scene import BREAKER, COPY, DLQ_TOPIC, MINIMUM, THRESHOLD, ShareScene, share_scene
 
@@ -162,7 +162,7 @@ def run(*, records: int, rounds: int, holders: int) -> str:
         cluster = Cluster(kafka=kafka, certificates=make_certificates(folder / "certificates"))
         plain = stack.enter_context(share_scene(cluster, folder / "plain", share_groups__enable=False))
         minding = stack.enter_context(share_scene(cluster, folder / "minding"))
-        jvm = stack.enter_context(share_jvm("clients", folder / "jvm.log"))
+        jvm = stack.enter_context(ShareJvm("clients", folder / "jvm.log"))
         stage = Stage(plain, minding, jvm, records)
         costs: dict[str, list[Cost]] = {way.name: [] for way in WAYS}
         for number in range(rounds + 1):

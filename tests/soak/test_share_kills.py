@@ -11,7 +11,7 @@ import pytest
 from tests.soak.page import table, write_section
 from tests.support.cluster import Cluster
 from tests.support.share_blows import Aftermath, campaign
-from tests.support.share_consumers import share_jvm
+from tests.support.share_consumers import ShareJvm
 from tests.support.share_scene import ShareScene, share_scene, until
 
 pytestmark = pytest.mark.timeout(1800)
@@ -25,7 +25,7 @@ def scene(cluster: Cluster, tmp_path: Path) -> Iterator[ShareScene]:
 
 
 def test_twenty_kills(scene: ShareScene, tmp_path: Path) -> None:
-    with share_jvm("broker", tmp_path / "4.3.1.log") as old, share_jvm("clients", tmp_path / "4.4.0.log") as new:
+    with ShareJvm("broker", tmp_path / "4.3.1.log") as old, ShareJvm("clients", tmp_path / "4.4.0.log") as new:
         blows = [whole(scene) if at % WHOLE_EVERY == WHOLE_EVERY - 1 else one(scene) for at in range(KILLS)]
         aftermath = campaign(scene, [old, new], blows, between_s=(1.0, 9.0))
     write(f"{KILLS} kills of the gateway", aftermath)

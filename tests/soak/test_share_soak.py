@@ -10,7 +10,7 @@ from bench.processes import resident_mb, tree
 from tests.soak.test_share_kills import write
 from tests.support.cluster import Cluster
 from tests.support.share_blows import campaign
-from tests.support.share_consumers import share_jvm
+from tests.support.share_consumers import ShareJvm
 from tests.support.share_scene import (
     AUTO_RESUME,
     AUTO_RESUME_MS,
@@ -48,7 +48,7 @@ def test_a_quarter_rejected(scene: ShareScene, tmp_path: Path, minutes: float) -
         time.sleep(minutes * 30)
         sizes.append(sum(resident_mb(pid) for pid in tree(scene.gateway.pid)))
 
-    with share_jvm("broker", tmp_path / "4.3.1.log") as old, share_jvm("clients", tmp_path / "4.4.0.log") as new:
+    with ShareJvm("broker", tmp_path / "4.3.1.log") as old, ShareJvm("clients", tmp_path / "4.4.0.log") as new:
         aftermath = campaign(scene, [old, new], [look, look], rejects_percent=25, configs=BELOW, rate=50)
     grown = sizes[1] - sizes[0]
     held = f"the gateway held {sizes[0]:.0f} MB half way and {sizes[1]:.0f} MB at the end"

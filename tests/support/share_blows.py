@@ -51,7 +51,6 @@ class Load:
 
     def __init__(self, scene: ShareScene, topic: str, *, rate: int) -> None:
         self.sent = 0
-        self.error = ""
         self._topic = topic
         self._pause_s = 20 / rate
         self._producer = Producer({**scene.direct, "linger.ms": 5, "enable.idempotence": True})

@@ -1,6 +1,6 @@
 """Real share consumers: kafka-clients 4.3.1 and 4.4.0 in a JVM (`headgate.sharing.Main`), librdkafka, Kafka's console.
 
-    with share_jvm("clients", tmp_path / "share.log") as jvm:
+    with ShareJvm("clients", tmp_path / "share.log") as jvm:
         one = jvm.join("one", bootstrap, "group", ["topic"], mode="explicit", commit="sync")
         one.wait_for_records(10)
 
@@ -13,8 +13,8 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -81,10 +81,6 @@ class ShareMember:
             for topic, partition, offset, count, verdict in event["records"]
         ]
 
-    def answered(self) -> set[Place]:
-        """The places whose acknowledgements the broker took, as the client says."""
-        return {(place[0], place[1], place[2]) for event in self.events("answered") for place in event["offsets"]}
-
     @property
     def errors(self) -> list[str]:
         return [event["text"] for event in self.events("error", "refused")]
@@ -107,7 +103,10 @@ class ShareMember:
 
 
 class ShareJvm(CallingJvm):
-    """A JVM with any number of members; `share_jvm` starts and ends it, `crash` ends it as kill -9 would."""
+    """A JVM with any number of members, with kafka-clients 4.3.1 (`broker`) or 4.4.0 (`clients`).
+
+    As a context it starts and ends the JVM; `crash` ends it as kill -9 would.
+    """
 
     def __init__(self, clients: ClassPath, log: Path) -> None:
         command = _java("headgate.sharing.Main", clients, "sharing", megabytes=128)
@@ -147,13 +146,6 @@ class ShareJvm(CallingJvm):
         return self.call("describe", settings=client_settings(settings), group=group)
 
 
-@contextmanager
-def share_jvm(clients: ClassPath, log: Path) -> Iterator[ShareJvm]:
-    """`broker` is kafka-clients 4.3.1, `clients` is 4.4.0."""
-    with ShareJvm(clients, log) as jvm:
-        yield jvm
-
-
 class LibrdkafkaMember:
     """confluent-kafka's share consumer in a thread; it does with records what a Java member does, but for renewing."""
 
@@ -167,7 +159,6 @@ class LibrdkafkaMember:
         rejects_percent: int = 0,
     ) -> None:
         self.deliveries: list[tuple[Place, int, str]] = []
-        self.answered: set[Place] = set()
         self.errors: list[str] = []
         self.polled_at: list[float] = []  # by the wall clock, when a poll gave records
         self._commit = commit
@@ -228,11 +219,9 @@ class LibrdkafkaMember:
         elif self._commit == "async":
             self._consumer.commit_async()
 
-    def _on_answer(self, offsets: Mapping[Any, set[int]], error: KafkaException | None) -> None:
+    def _on_answer(self, _offsets: Mapping[Any, set[int]], error: KafkaException | None) -> None:
         if error is not None:
             self.errors.append(str(error))
-            return
-        self.answered |= {(one.topic, one.partition, offset) for one, all_ in offsets.items() for offset in all_}
 
 
 def _verdict(message: Message, percent: int) -> AcknowledgeType:

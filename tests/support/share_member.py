@@ -22,8 +22,7 @@ from headgate.wire.messages.share import (
 from tests.support.raw_client import RawClient
 from tests.support.share_scene import until
 
-HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE = 76, 78, 79
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+REJECT = 3
 
 
 @dataclass(slots=True, kw_only=True)

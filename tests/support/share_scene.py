@@ -36,7 +36,6 @@ LIMIT = "share.delivery.count.limit"
 PAUSE, RESUME = "headgate.pause", "headgate.resume"
 TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"
 STATUS_TAG = 10001
-_FIND_COORDINATOR, _DESCRIBE_GROUP = 10, 77
 _DEADLINE_S = 60.0
 _MOST_WAITING = 50_000  # records in a producer's queue
 _names = count()
@@ -183,16 +182,6 @@ class ShareScene:
     def letters(self, topic: str) -> list[Letter]:
         return letters(self.direct, topic)
 
-    def wait_for_letters(self, topic: str, count: int) -> list[Letter]:
-        found: list[Letter] = []
-
-        def are_there() -> bool:
-            found[:] = self.letters(topic)
-            return len(found) >= count
-
-        until(are_there, what=lambda: f"{len(found)} of {count} dead letters")
-        return found
-
     def coordinator(self, group: str) -> int:
         """The node that minds the group."""
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
@@ -254,7 +243,7 @@ class ShareScene:
         self._admins.clear()
         self._producers.clear()
         if self._history is not None:
-            self._history.__exit__(None, None, None)
+            self._history.close()
 
 
 @contextmanager

@@ -9,8 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -22,9 +21,8 @@ from headgate.wire.messages.share import (
 from headgate.wire.primitives import read_uvarint, skip_tags
 from tests.support.raw_client import RawClient
 
-AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+ACKNOWLEDGED, ARCHIVED = 2, 4
 STATE_TOPIC = "__share_group_state"
-_DESCRIBE_OFFSETS = 90
 _SNAPSHOT, _UPDATE = 0, 1
 _DEADLINE_S = 60.0
 
@@ -65,12 +63,7 @@ class ShareHistory:
         self._reader = Reading(config, STATE_TOPIC)
         self._fates: dict[tuple[str, bytes], Fate] = defaultdict(Fate)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._reader.close()
 
     def of(self, group: str, topic_id: bytes) -> Fate:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.share_consumers import Commit, LibrdkafkaMember, ShareJvm, share_jvm
+from tests.support.share_consumers import Commit, LibrdkafkaMember, ShareJvm
 from tests.support.share_outages import Endured
 from tests.support.share_scene import ShareScene, share_scene
 
@@ -24,13 +24,13 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def java_431(logs: Path) -> Iterator[ShareJvm]:
-    with share_jvm("broker", logs / "4.3.1.log") as jvm:
+    with ShareJvm("broker", logs / "4.3.1.log") as jvm:
         yield jvm
 
 
 @pytest.fixture(scope="package")
 def java_440(logs: Path) -> Iterator[ShareJvm]:
-    with share_jvm("clients", logs / "4.4.0.log") as jvm:
+    with ShareJvm("clients", logs / "4.4.0.log") as jvm:
         yield jvm
 
 

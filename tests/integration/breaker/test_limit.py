@@ -7,7 +7,7 @@ import pytest
 from tests.integration.breaker.conftest import Consuming
 from tests.support.cluster import Cluster
 from tests.support.gateway import running_gateway
-from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, share_jvm
+from tests.support.share_consumers import LibrdkafkaMember, ShareJvm
 from tests.support.share_scene import DLQ_TOPIC, LIMIT, ShareScene, share_scene, until
 
 OVER = "Offset delivery count exceeded the threshold."
@@ -50,7 +50,7 @@ def test_records_of_members_that_crashed_are_dead_lettered_when_they_come_over_t
     group = scene.new_group({DLQ_TOPIC: dlq, LIMIT: "2"})
     scene.send(topic, ["H:", "H:", "H:"])
     for life in (1, 2):
-        with share_jvm("broker", tmp_path / f"crash-{life}.log") as jvm:
+        with ShareJvm("broker", tmp_path / f"crash-{life}.log") as jvm:
             dying = jvm.join("dying", scene.bootstrap, group, [topic])
             dying.wait("hanging")
             assert {count for _, count, _ in dying.deliveries()} == {life}

@@ -318,6 +318,15 @@ class Scene:
             decode(ShareAcknowledgeResponse, self.version, body),
         )
 
+    async def rejects(
+        self, acks: Mapping[int, Sequence[Batch]], codes: Mapping[int, int] | None = None
+    ) -> tuple[ShareAcknowledgeRequest, ShareAcknowledgeResponse]:
+        """A ShareAcknowledge whose dead letters are written; `codes` are the broker's, by partition."""
+        await self.send(acknowledging(acks))
+        await self.proves_right()
+        await self.names_topic()
+        return await self.goes_on_acknowledging(acknowledged(codes or {0: 0}))
+
     def read_fetch(self, asked: Request) -> ShareFetchRequest:
         return decode(ShareFetchRequest, self.version, asked.body)
 

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs through the gateway: changed whole or not at all, by whoever may."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -63,6 +64,14 @@ def altering(
         for one in resources
     )
     return AlterConfigsRequest(resources=old, validate_only=validate_only)
+
+
+@asynccontextmanager
+async def playing(**settings: Any) -> AsyncIterator[Scene]:
+    """A scene whose broker answers config requests."""
+    async with scene(**settings) as it:
+        it.play()
+        yield it
 
 
 async def alter(
@@ -137,8 +146,7 @@ async def test_a_large_request_of_groups_without_our_configs_passes_byte_for_byt
 
 @every_version
 async def test_ours_alone_are_set_when_the_broker_has_said_who_may(key: int, version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         assert await alter(it, key, version, resource("sg", (THRESHOLD_PERCENT, SET, "30"))) == [("sg", 0, None)]
         assert it.applied() == [("set", "sg", {THRESHOLD_PERCENT: "30"}, "User:ops")]
         tries: list[tuple[str, bool, list[list[str]]]] = [("alter", True, [[]])]
@@ -149,8 +157,7 @@ async def test_ours_alone_are_set_when_the_broker_has_said_who_may(key: int, ver
 
 @every_version
 async def test_ours_and_the_brokers_in_one_resource(key: int, version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         mixed = resource("sg", (LOCKS, SET, "1"), (COPY_RECORD, SET, "true"))
         assert await alter(it, key, version, mixed) == [("sg", 0, None)]
         assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
@@ -159,8 +166,7 @@ async def test_ours_and_the_brokers_in_one_resource(key: int, version: int) -> N
 
 @every_version
 async def test_answers_come_in_the_order_asked_and_others_go_on_as_they_are(key: int, version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.throttle_ms = 17
         message = altering(
             key,
@@ -188,8 +194,7 @@ async def test_answers_come_in_the_order_asked_and_others_go_on_as_they_are(key:
 
 @every_version
 async def test_validate_only_asks_once_and_changes_nothing(key: int, version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         results = await alter(
             it,
             key,
@@ -207,16 +212,14 @@ async def test_validate_only_asks_once_and_changes_nothing(key: int, version: in
 
 
 async def test_a_step_that_is_validated_only_is_not_taken() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         assert await change(it, (PAUSE, SET, "x"), validate_only=True) == (0, None)
         assert it.applied() == []
 
 
 @every_new_version
 async def test_the_old_call_unsets_what_it_does_not_name(version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.set("sg", {COPY_RECORD: "true", THRESHOLD_PERCENT: "30"})
         assert await alter(it, ALTER, version, resource("sg", (THRESHOLD_PERCENT, SET, "40"))) == [("sg", 0, None)]
         assert it.applied() == [("set", "sg", {COPY_RECORD: None, THRESHOLD_PERCENT: "40"}, "User:ops")]
@@ -225,8 +228,7 @@ async def test_the_old_call_unsets_what_it_does_not_name(version: int) -> None:
 
 
 async def test_ours_are_deleted_again() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.set("sg", {COPY_RECORD: "true"})
         assert await change(it, (COPY_RECORD, DELETE, None)) == (0, None)
         assert it.applied() == [("set", "sg", {COPY_RECORD: None}, "User:ops")]
@@ -235,23 +237,20 @@ async def test_ours_are_deleted_again() -> None:
 
 @pytest.mark.parametrize(("name", "word"), [(PAUSE, "pause"), (RESUME, "resume")])
 async def test_an_action_is_applied_with_its_reason_and_principal(name: str, word: str) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         assert await change(it, (COPY_RECORD, SET, "true"), (name, SET, "deploy")) == (0, None)
         assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops"), (word, "sg", "deploy", "User:ops")]
 
 
 async def test_a_client_without_a_principal_is_unknown() -> None:
-    async with scene(principal=None) as it:
-        it.play()
+    async with playing(principal=None) as it:
         await change(it, (PAUSE, SET, "deploy"))
         assert it.applied() == [("pause", "sg", "deploy", "unknown")]
 
 
 async def test_a_large_request_with_ours_is_handled_too() -> None:
     many = [resource(f"topic-{i}", ("retention.ms", SET, "1"), kind=TOPIC) for i in range(2000)]
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         results = await alter(it, INCREMENTAL, 1, resource("sg", (COPY_RECORD, SET, "true")), *many)
         assert len(results) == 2001
         assert results[0] == ("sg", 0, None)
@@ -264,8 +263,7 @@ async def test_a_large_request_with_ours_is_handled_too() -> None:
 
 @every_new_version
 async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.set("sg", {DLQ_TOPIC: "dlq.there"})
         wanted = resource("sg", (LIMIT, SET, "7"), (LOCKS, SET, "1"))
         assert await alter(it, INCREMENTAL, version, wanted) == [("sg", 0, None)]
@@ -275,8 +273,7 @@ async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(versi
 
 @pytest.mark.parametrize("operation", [SET, APPEND])
 async def test_a_limit_that_the_broker_would_refuse_is_refused_in_its_words(operation: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.set("sg", {DLQ_TOPIC: "dlq.there"})
         code, text = await change(it, (LIMIT, operation, "11"))
         assert code == 40
@@ -286,8 +283,7 @@ async def test_a_limit_that_the_broker_would_refuse_is_refused_in_its_words(oper
 
 
 async def test_a_limit_comes_and_goes_with_the_topic() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         assert await change(it, (LIMIT, SET, "7"), (DLQ_TOPIC, SET, "dlq.there")) == (0, None)
         assert await change(it, (LIMIT, SET, "6"), (DLQ_TOPIC, DELETE, None)) == (0, None)
         assert [words[2] for words in it.applied()] == [
@@ -304,8 +300,7 @@ async def test_a_limit_comes_and_goes_with_the_topic() -> None:
 async def test_a_client_that_may_not_change_the_group_changes_nothing_and_learns_nothing(
     key: int, version: int
 ) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.denied = {"sg"}
         for configs in (
             [(COPY_RECORD, SET, "true")],
@@ -324,8 +319,7 @@ async def test_a_client_that_may_not_change_the_group_changes_nothing_and_learns
 
 @every_version
 async def test_rights_are_asked_for_each_group(key: int, version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.denied = {"b"}
         groups = [resource(group, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) for group in "abc"]
         results = await alter(it, key, version, *groups)
@@ -345,24 +339,21 @@ async def test_rights_are_asked_for_each_group(key: int, version: int) -> None:
     ],
 )
 async def test_what_the_broker_refuses_is_refused_whole(configs: list[Asked], code: int, text: str) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         assert await change(it, *configs) == (code, text)
         assert it.applied() == []
         assert [is_tried for _, is_tried, _ in asked(it)] == [True]
 
 
 async def test_a_group_without_a_name_is_refused_by_the_broker() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         refused = (42, "Default group resources are not allowed.")
         assert await change(it, (COPY_RECORD, SET, "true"), group="") == refused
 
 
 @every_version
 async def test_one_bad_value_refuses_the_whole_resource_and_nothing_of_it_is_taken(key: int, version: int) -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         bad = resource("sg", (LOCKS, SET, "1"), (COPY_RECORD, SET, "true"), (THRESHOLD_PERCENT, SET, "101"))
         [(_, code, text)] = await alter(it, key, version, bad)
         assert (code, text) == (
@@ -374,8 +365,7 @@ async def test_one_bad_value_refuses_the_whole_resource_and_nothing_of_it_is_tak
 
 
 async def test_ours_are_not_set_when_the_broker_does_not_take_its_part_after_all() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.fails = {"sg"}
         assert await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) == (7, None)
         assert it.applied() == []
@@ -402,8 +392,7 @@ async def test_ours_are_not_set_when_the_broker_does_not_take_its_part_after_all
 async def test_a_dead_letter_topic_needs_the_callers_own_write(
     topic: str, auto_create: bool, code: int, validate_only: bool
 ) -> None:
-    async with scene(dlq_auto_create=auto_create) as it:
-        it.play()
+    async with playing(dlq_auto_create=auto_create) as it:
         it.rules.topics = {"dlq.there", "dlq.read-only"}
         it.rules.unwritable = {"dlq.read-only", "dlq.absent-read-only"}
         it.rules.hidden = {"dlq.hidden"}
@@ -415,8 +404,7 @@ async def test_a_dead_letter_topic_needs_the_callers_own_write(
 
 
 async def test_what_is_hidden_looks_like_what_is_absent() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.topics = {"dlq.hidden"}
         it.rules.hidden = {"dlq.hidden", "dlq.nowhere"}
         there = await change(it, (DLQ_TOPIC, SET, "dlq.hidden"))
@@ -425,8 +413,7 @@ async def test_what_is_hidden_looks_like_what_is_absent() -> None:
 
 
 async def test_the_topics_of_many_groups_are_asked_for_at_once() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.unwritable = {"dlq.read-only"}
         topics = ["dlq.there", "dlq.read-only", "dlq.there"]
         groups = [resource(f"g{i}", (DLQ_TOPIC, SET, topic)) for i, topic in enumerate(topics)]
@@ -435,8 +422,7 @@ async def test_the_topics_of_many_groups_are_asked_for_at_once() -> None:
 
 
 async def test_to_take_a_topic_away_needs_no_right_on_it() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.rules.hidden = {"dlq.there"}
         it.set("sg", {DLQ_TOPIC: "dlq.there"})
         assert await change(it, (DLQ_TOPIC, DELETE, None)) == (0, None)
@@ -471,8 +457,7 @@ async def test_until_the_groups_are_known_what_cannot_be_ours_passes(key: int, v
 
 
 async def test_what_could_not_be_written_is_an_error_that_says_so() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.kafka.is_away = True
         code, text = await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1"))
         assert code == 15
@@ -482,8 +467,7 @@ async def test_what_could_not_be_written_is_an_error_that_says_so() -> None:
 
 
 async def test_too_many_groups_at_once_are_refused_before_anything_is_done() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         groups = [resource(f"g{i}", (COPY_RECORD, SET, "true")) for i in range(257)]
         results = await alter(it, INCREMENTAL, 1, *groups)
         assert {code for _, code, _ in results} == {42}
@@ -503,8 +487,7 @@ async def test_a_client_that_goes_away_before_the_broker_has_spoken_changes_noth
 
 
 async def test_a_change_that_the_broker_has_applied_is_completed_when_the_client_disconnects() -> None:
-    async with scene() as it:
-        it.play()
+    async with playing() as it:
         it.kafka.goes_on.clear()
         message = altering(INCREMENTAL, resource("sg", (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")))
         await it.client.send(request(INCREMENTAL, 1, message))

@@ -67,10 +67,7 @@ async def test_a_dead_letter_has_a_copy_of_the_record_that_its_member_got() -> N
     async with scene() as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         await on.fetch(fetching(), fetched({0: [(10, 11, 1)]}, records=batch(10, [b"a", b"b"])))
-        await on.send(acknowledging({0: [(10, 11, [ACCEPT, REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(10, 11, [ACCEPT, REJECT])]})
         assert [(one.offset, one.value, one.copy_problem) for one in on.dead_letters.written] == [(11, b"b", None)]
 
 
@@ -79,10 +76,7 @@ async def test_a_copy_that_is_too_large_for_its_topic_is_left_out() -> None:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         on.dead_letters.max_bytes = 1
         await on.fetch(fetching(), fetched({0: [(10, 11, 1)]}, records=batch(10, [b"a", b"large"])))
-        await on.send(acknowledging({0: [(10, 11, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(10, 11, [REJECT])]})
         copies = [(one.value, one.copy_problem) for one in on.dead_letters.written]
         assert copies == [(b"a", None), (None, "larger than the topic takes")]
         assert on.counted() == {"rejected": 2, "dead_lettered": 2}
@@ -164,10 +158,7 @@ async def test_a_late_dead_letter_is_reported_as_late() -> None:
     async with scene() as on:
         on.configure()
         await on.acquires((10, 10, 1))
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(10, 10, [REJECT])]})
         assert on.dead_letters.on_late is not None
         on.dead_letters.on_late(on.dead_letters.written[0])
         assert [one["offsets"] for one in on.events("late_write")] == [[[10, 10]]]

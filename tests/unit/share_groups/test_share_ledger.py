@@ -28,11 +28,6 @@ def test_a_range_is_known_from_its_acquisition_to_its_settlement(ledger: Deliver
     assert len(ledger) == 0
 
 
-def test_a_part_of_a_range_is_known_as_well(ledger: DeliveryLedger) -> None:
-    ledger.acquire(KEY, 0, 99, 2, 7)
-    assert ledger.lookup(KEY, 10, 19) == [AcquiredRange(10, 19, 2, 7)]
-
-
 def test_settling_the_middle_leaves_both_ends(ledger: DeliveryLedger) -> None:
     ledger.acquire(KEY, 0, 99, 1, 0)
     ledger.settle(KEY, 10, 19)
@@ -42,48 +37,6 @@ def test_settling_the_middle_leaves_both_ends(ledger: DeliveryLedger) -> None:
         AcquiredRange(20, 99, 1, 0),
     ]
     assert len(ledger) == 2
-
-
-def test_a_released_offset_comes_back_at_a_higher_count(ledger: DeliveryLedger) -> None:
-    ledger.acquire(KEY, 0, 99, 1, 0)
-    ledger.settle(KEY, 50, 50)
-    ledger.acquire(KEY, 50, 50, 2, 1)
-    assert ledger.lookup(KEY, 49, 51) == [
-        AcquiredRange(49, 49, 1, 0),
-        AcquiredRange(50, 50, 2, 1),
-        AcquiredRange(51, 51, 1, 0),
-    ]
-
-
-def test_an_acquisition_ends_what_was_known_of_the_same_offsets(ledger: DeliveryLedger) -> None:
-    """The lock expired, nobody told, and the same member has them again."""
-    ledger.acquire(KEY, 0, 9, 1, 0)
-    ledger.acquire(KEY, 10, 19, 1, 0)
-    ledger.acquire(KEY, 5, 14, 2, 0)
-    assert ledger.lookup(KEY, 0, 19) == [
-        AcquiredRange(0, 4, 1, 0),
-        AcquiredRange(5, 14, 2, 0),
-        AcquiredRange(15, 19, 1, 0),
-    ]
-    assert len(ledger) == 3
-
-
-def test_an_acquisition_may_begin_with_the_last_offset_that_is_held(ledger: DeliveryLedger) -> None:
-    ledger.acquire(KEY, 0, 9, 1, 0)
-    ledger.acquire(KEY, 9, 12, 2, 0)
-    assert ledger.lookup(KEY, 0, 12) == [AcquiredRange(0, 8, 1, 0), AcquiredRange(9, 12, 2, 0)]
-
-
-def test_what_lies_around_and_between_is_unknown(ledger: DeliveryLedger) -> None:
-    ledger.acquire(KEY, 10, 19, 1, 0)
-    ledger.acquire(KEY, 30, 39, 3, 0)
-    assert ledger.lookup(KEY, 0, 49) == [
-        AcquiredRange(0, 9, None, None),
-        AcquiredRange(10, 19, 1, 0),
-        AcquiredRange(20, 29, None, None),
-        AcquiredRange(30, 39, 3, 0),
-        AcquiredRange(40, 49, None, None),
-    ]
 
 
 @pytest.mark.parametrize(

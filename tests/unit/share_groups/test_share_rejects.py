@@ -48,10 +48,7 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
         await on.acquires((10, 10, 2))
         on.dead_letters.open.clear()
         began = asyncio.get_running_loop().time()
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(10, 10, [REJECT])]})
         assert 0.25 < asyncio.get_running_loop().time() - began < 5
         assert on.counted() == {"rejected": 1, "write_timeouts": 1}
         [event] = on.events("write_timeout")
@@ -92,10 +89,7 @@ async def test_what_is_accepted_in_the_same_request_shortens_the_wait_by_its_own
         on.configure()
         await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}))
         await on.fetch(fetching(), fetched({1: [(0, 0, 1)]}, lock_ms=4_000))
-        await on.send(acknowledging({0: [(0, 0, [REJECT])], 1: [(0, 0, [ACCEPT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0, 1: 0}))
+        await on.rejects({0: [(0, 0, [REJECT])], 1: [(0, 0, [ACCEPT])]}, {0: 0, 1: 0})
         [deadline] = on.dead_letters.deadlines
         assert deadline <= 2, "the lock of what is accepted, less its margin"
 
@@ -139,10 +133,7 @@ async def test_dead_letters_whose_acknowledgement_is_refused_are_withdrawn_and_n
         on.configure()
         await on.acquires((10, 10, 1))
         await on.acquires((5, 5, 1), partition=1)
-        await on.send(acknowledging({0: [(10, 10, [REJECT])], 1: [(5, 5, [ACCEPT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 121, 1: 0}))
+        await on.rejects({0: [(10, 10, [REJECT])], 1: [(5, 5, [ACCEPT])]}, {0: 121, 1: 0})
         [event] = on.events("dead_letter_withdrawn")
         assert (event["outcome"], event["error_code"]) == ("refused", 121)
         assert on.counted() == {"accepted": 1}
@@ -187,20 +178,14 @@ async def test_release_gap_and_renewal_are_in_no_rate_and_only_a_renewal_keeps_w
         acks = {0: [(10, 13, [RELEASE, GAP, RENEW, RENEW])]}
         await on.fetch(fetching(acks), fetched({}, codes={0: 0}))
         assert on.counted() == {"released": 1}
-        await on.send(acknowledging({0: [(10, 13, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(10, 13, [REJECT])]})
         assert [one.delivery_count for one in on.dead_letters.written] == [None, None, 1, 1]
 
 
 async def test_a_reject_of_what_was_never_seen_is_dead_lettered_with_an_unknown_count() -> None:
     async with scene() as on:
         on.configure()
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(10, 10, [REJECT])]})
         assert [one.delivery_count for one in on.dead_letters.written] == [None]
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
 
@@ -209,10 +194,7 @@ async def test_rejects_beyond_the_bound_of_a_request_are_reported_as_archived_wi
     async with scene() as on:
         on.configure()
         await on.acquires((0, 2, 1))
-        await on.send(acknowledging({0: [(0, 2, [REJECT]), (5, 1 << 60, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(0, 2, [REJECT]), (5, 1 << 60, [REJECT])]})
         assert len(on.dead_letters.written) == 10_000
         counted = on.counted()
         assert counted["dead_lettered"] == 10_000
@@ -223,10 +205,7 @@ async def test_neighbours_with_one_past_are_dead_lettered_together() -> None:
     async with scene() as on:
         on.configure()
         await on.acquires(*((offset, offset, 1) for offset in range(500)))
-        await on.send(acknowledging({0: [(0, 499, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 121}))
+        await on.rejects({0: [(0, 499, [REJECT])]}, {0: 121})
         assert on.dead_letters.offsets == [(0, offset) for offset in range(500)]
         assert [one["offsets"] for one in on.events("dead_letter_withdrawn")] == [[[0, 499]]]
         assert on.service.meter.dead_letters == {"g": 500}

@@ -15,7 +15,7 @@ from headgate.share_groups.resources import share_group_facts
 from headgate.share_groups.service import ShareGroupService
 from tests.unit.proxy.stage import config, until
 from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
-from tests.unit.share_groups.scene import ACCEPT, REJECT, acknowledged, acknowledging, fetched, fetching, scene
+from tests.unit.share_groups.scene import ACCEPT, REJECT, fetched, fetching, scene
 
 PAUSED = GroupPaused(group="g", reason="r", by="o", at=1)
 
@@ -98,10 +98,7 @@ async def test_a_request_is_held_as_long_as_the_lock_that_began_first_allows(loc
         await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}, lock_ms=lock_ms))
         clock.now += 1 if lock_ms > 1_000 else 0
         await on.fetch(fetching(), fetched({0: [(1, 1, 1)]}, lock_ms=lock_ms))
-        await on.send(acknowledging({0: [(0, 0, [REJECT])]}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await on.rejects({0: [(0, 0, [REJECT])]})
         assert on.dead_letters.deadlines == [pytest.approx(deadline_s)]
 
 
@@ -134,10 +131,7 @@ async def test_a_client_that_names_many_partitions_does_not_fill_the_log(logs: l
     async with scene() as on:
         on.configure()
         on.dead_letters.problem = "the topic does not exist"
-        await on.send(acknowledging({partition: [(0, 0, [REJECT])] for partition in range(500)}))
-        await on.proves_right()
-        await on.names_topic()
-        await on.goes_on_acknowledging(acknowledged(dict.fromkeys(range(500), 0)))
+        await on.rejects({partition: [(0, 0, [REJECT])] for partition in range(500)}, dict.fromkeys(range(500), 0))
         assert len(on.events("write_timeout")) == 500
         assert len([one for one in logs if one["log_level"] == "warning"]) == 100
         assert on.service.meter.write_timeouts == {"g": 500}
