@@ -94,30 +94,32 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
     kafka = EmbeddedKafka(spec, on_death=on_death)
     gateway = Gateway(config, features=make_features(config), families=FAMILIES)
     web = create_web(config) if has_web else None
-    # Bind the ports first: without them there is no use in starting Kafka.
-    async with gateway.running(), AsyncExitStack() as ports:
+    async with AsyncExitStack() as stack:
+        # Last of all: a gateway in front of a Kafka that has ended would wait for it, and lose its last facts.
+        stack.push_async_callback(asyncio.to_thread, kafka.stop)
+        # Bind the ports first: without them there is no use in starting Kafka.
+        await stack.enter_async_context(gateway.running())
+        serving = AsyncExitStack()
         if web is not None:
-            ports.enter_context(web.listening())
+            stack.enter_context(web.listening())
         try:
             await _start(kafka, stopped)
             if await ready_or_stopped(gateway.problems, stopped):
-                async with AsyncExitStack() as serving:
-                    line = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
-                    if web is not None:
-                        await serving.enter_async_context(web.running())
-                        await wait_until_read(web, stopped)
-                        line += f" web={web.url}"
-                    for part in parts:
-                        await asyncio.to_thread(part.start)
-                    print(line, flush=True)
-                    if any(isinstance(part, Sample) for part in parts):
-                        print(_hint(config, parts), file=sys.stderr, flush=True)
-                    await stopped.event.wait()
+                line = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
+                if web is not None:
+                    await serving.enter_async_context(web.running())
+                    await wait_until_read(web, stopped)
+                    line += f" web={web.url}"
+                for part in parts:
+                    await asyncio.to_thread(part.start)
+                print(line, flush=True)
+                if any(isinstance(part, Sample) for part in parts):
+                    print(_hint(config, parts), file=sys.stderr, flush=True)
+                await stopped.event.wait()
         except StartGivenUpError:
             return stopped.exit_code
         finally:
-            await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
-            await asyncio.to_thread(kafka.stop)
+            await asyncio.gather(serving.aclose(), *(asyncio.to_thread(part.stop) for part in parts))
     if deaths:
         raise ClusterError(f"the embedded Kafka ended unexpectedly: {deaths[0]}")
     return stopped.exit_code

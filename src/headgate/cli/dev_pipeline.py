@@ -17,7 +17,7 @@ from typing import Final
 from headgate.config import Config
 from headgate.embedded.spawn import start_tethered
 
-_END_S: Final = 15.0  # a batch under way may end, and that takes ten at most
+_END_S: Final = 8.0  # for the running batch; one that is cut off is applied again at the next start, once
 _LOOK_S: Final = 1.0
 _MOST_BYTES: Final = 16 * 1024  # that are looked at in one go
 _PROGRESS: Final = re.compile(r"headgate: \w+: batch \d+: ")

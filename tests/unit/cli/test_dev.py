@@ -1,11 +1,21 @@
-"""The commands that `headgate dev` prints work when they are pasted in another terminal."""
+"""`headgate dev`: the commands that it prints work in another terminal, and its parts end in order."""
 
+import asyncio
+import os
+import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from headgate.cli import dev
 from headgate.cli.dev import program
+from headgate.config import Config
+from headgate.embedded import ClusterSpec
 
 
 @pytest.fixture
@@ -27,3 +37,23 @@ def test_a_command_is_printed_as_it_was_started(installed: Path) -> None:
     assert program(str(installed), {**on_path, "VIRTUAL_ENV": "x"}) == ".venv/bin/headgate"
     assert program("/else where/headgate", {}) == "'/else where/headgate'"
     assert program("/src/headgate/cli/main.py", {}) == f"{sys.executable} -m headgate.cli.main"
+
+
+def test_the_gateway_drains_while_kafka_still_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without Kafka its features wait for timeouts one after the other, and their last facts are lost."""
+    order: list[str] = []
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        yield
+        order.append("gateway")
+
+    kafka = SimpleNamespace(start=lambda _: None, stop=lambda: order.append("kafka"), bootstrap="127.0.0.1:1")
+    monkeypatch.setattr(dev, "EmbeddedKafka", lambda *_, **__: kafka)
+    monkeypatch.setattr(dev, "Gateway", lambda *_, **__: SimpleNamespace(running=running, problems=dict))
+    part: Any = SimpleNamespace(
+        start=lambda: os.kill(os.getpid(), signal.SIGINT), stop=lambda: order.append("application")
+    )
+    spec = ClusterSpec(data_dir=tmp_path, port=19092)
+    assert asyncio.run(dev._run(Config(), spec, [part], has_web=False)) == 130
+    assert order == ["application", "gateway", "kafka"]
