@@ -274,6 +274,22 @@ def test_each_missing_right_is_found_and_its_command_grants_it(ward: Ward, capsy
         assert [rest["subject"] for rest in of_check("rights", not_ok(found))] == left
 
 
+# Read and Write imply Describe, so the two rights to describe cannot be missing alone.
+@pytest.mark.parametrize(
+    "missing",
+    [right for right in OWN if right.need == "needed" and right.operation != "Describe"],
+    ids=lambda right: f"{right.operation}-{right.resource}",
+)
+def test_a_right_that_is_missing_alone_is_the_one_that_is_found(ward: Ward, capsys: Capture, missing: AclRight) -> None:
+    for right in OWN:
+        if right.need != "implied" and right != missing:
+            ward.grant(str(right.resource), right.operation)
+    found = [one["subject"] for one in of_check("rights", not_ok(ward.examine(capsys, code=1)))]
+    is_write = (missing.resource, missing.operation) == (Resource.TOPIC, "Write")
+    implied = ["IdempotentWrite on kafka-cluster"] if is_write else []
+    assert found == [f"{missing.operation} on {missing.resource} {ward.prefix}*", *implied]
+
+
 def everything_in(ward: Ward) -> tuple[set[str], set[str]]:
     """Topics, Kafka's internal ones too, and groups."""
     listed = ward.admin.list_consumer_groups(request_timeout=WAIT_S).result(WAIT_S)

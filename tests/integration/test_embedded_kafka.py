@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    ConfigResource,
     NewTopic,
 )
 
@@ -25,6 +26,7 @@ from headgate.embedded import (
     ClusterSpec,
     EmbeddedKafka,
     NodeDeath,
+    SecurityProtocol,
     StartGivenUpError,
     StartOptions,
 )
@@ -138,6 +140,13 @@ def test_one_broker_is_ready_in_time_and_keeps_its_data_over_a_restart_on_other_
         assert broker_addresses(kafka.bootstrap) == {0: kafka.bootstrap}
         assert read({"bootstrap.servers": kafka.bootstrap}, topic, 2) == [b"one", b"two"]
     assert "started" in (folder / "logs" / "node-0.log").read_text()
+    before = children(os.getpid())
+    spec = ClusterSpec(data_dir=folder, port=port_block(), settings={"compression.type": "zip"})
+    with pytest.raises(
+        UsageError, match=r"rejected a setting: .*Invalid value zip for configuration compression\.type"
+    ):
+        EmbeddedKafka(spec).start()  # of a folder that is formatted, so it is the broker that rejects it
+    assert children(os.getpid()) == before
 
 
 def test_a_broker_that_was_killed_is_noticed_and_comes_back_with_its_data(tmp_path: Path) -> None:
@@ -223,6 +232,17 @@ def test_three_brokers_go_on_without_one_and_take_it_back(three: Cluster) -> Non
     assert kafka.deaths == []
 
 
+def test_tls_clients_produce_and_read_and_the_brokers_know_all_quick_settings(three: Cluster) -> None:
+    for config in (three.client_config(SecurityProtocol.SSL), three.client_config(SecurityProtocol.SASL_SSL)):
+        topic = new_topic(config, replication=3)
+        produce(config, topic, b"encrypted")
+        assert read(config, topic, 1) == [b"encrypted"]
+    broker = ConfigResource(ConfigResource.Type.BROKER, "0")
+    admin = AdminClient(three.client_config())
+    values = admin.describe_configs([broker])[broker].result(10)
+    assert {key: values[key].value for key in QUICK_SETTINGS} == QUICK_SETTINGS
+
+
 class Command:
     """`headgate kafka` as an operator runs it."""
 
@@ -284,6 +304,15 @@ def test_a_signal_in_the_middle_of_a_start_leaves_no_process(command: tuple[Comm
     started = headgate.wait_for_child()
     assert headgate.end(signal.SIGTERM)[:2] == (0, "")
     assert gone(started, within=0)
+
+
+def test_brokers_do_not_outlive_a_command_that_is_killed(command: tuple[Command, int]) -> None:
+    headgate, _ = command
+    headgate.ready()
+    brokers = children(headgate.process.pid)
+    assert len(brokers) == 1
+    headgate.end(signal.SIGKILL)
+    assert gone(brokers, within=5)
 
 
 def test_the_death_of_a_broker_ends_the_command_and_names_its_log(command: tuple[Command, int], tmp_path: Path) -> None:

@@ -154,6 +154,11 @@ def test_a_certificate_is_judged_by_its_validity_period(files: Certificates, day
     assert machine.lifetime("x", certificate, now, renew="renew it").verdict.value == verdict
 
 
+def test_a_certificate_that_is_valid_for_long_is_ok(files: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SOON", timedelta(hours=1))
+    assert machine.lifetime("x", load(files.server_cert), NOW, renew="renew it").verdict.value == "ok"
+
+
 @pytest.mark.parametrize(
     ("host", "key", "verdicts", "mend"),
     [
