@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.config import Config
-from headgate.embedded.spawn import start_tethered
+from headgate.embedded.spawn import start_tethered, stop_all
 
 _END_S: Final = 8.0  # for the running batch; one that is cut off is applied again at the next start, once
 _LOOK_S: Final = 1.0
@@ -97,14 +97,7 @@ class DevPipeline:
 
     def stop(self) -> None:
         self._stop.set()
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if self._process is not None:
+            stop_all([self._process], _END_S)
         if self._watching is not None:
             self._watching.join(_END_S)

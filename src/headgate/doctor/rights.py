@@ -1,7 +1,7 @@
 """The rights of the service account: one table, from which come the probes, the findings, the commands and the docs.
 
 Invariant: Headgate itself needs no right that is not a row of `RIGHTS`. `docs/operate.md` shows the table (a test
-compares the two), and `probes.py` asks a broker for each row but the optional ones.
+compares the two). `probes.py` asks a broker for the rows that are always needed, and for those of share groups.
 """
 
 import enum

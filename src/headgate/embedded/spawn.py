@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -78,3 +79,16 @@ def start_tethered(command: Sequence[str | Path], *, output: Path) -> subprocess
     """Start `command` with stdout and stderr appended to `output`; it is killed when this process ends."""
     tether = [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid())]
     return _SPAWNER.start([*tether, *map(str, command)], output)
+
+
+def stop_all(children: Sequence[subprocess.Popen[bytes]], timeout: float) -> None:
+    """Terminate all children at once, and kill those that need more than `timeout` seconds."""
+    for child in children:
+        child.terminate()
+    deadline = time.monotonic() + timeout
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()

@@ -217,7 +217,7 @@ def reason(failure: KafkaException | KafkaError) -> str:
 
 
 async def find_origin(config: Config, worker: int, settings: Mapping[str, Any], suffix: str) -> Origin:
-    """Of facts for the topic with this suffix, which the cluster is asked about; `ClusterError` when it cannot be."""
+    """Create Headgate's topics if they do not exist, and return the origin of this worker's facts."""
     prefix = config.facts.prefix
     made = await ensure_topics(
         settings, prefix=prefix, max_bytes=config.topologies.max_bytes, replication=config.facts.replication

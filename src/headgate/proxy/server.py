@@ -175,7 +175,7 @@ class Gateway:
 
     def _admit(self, node: NodeId | None, client: socket.socket, peer: str) -> None:
         self.metrics.accepted += 1
-        # HeldOutput a load balancer the peer is the balancer: the client's address, and its limit, are known later.
+        # Behind a load balancer the peer is the balancer: the client's address, and its limit, are known later.
         host = UNKNOWN_HOST if self.config.gateway.proxy_protocol else peer
         if self._caps.admit(host):
             self._spawn(self._connect(node, client, peer, host))

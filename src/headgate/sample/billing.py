@@ -37,13 +37,13 @@ _END_S: Final = 3.0
 
 
 class Billing:
-    """Consumes orders from `topic`; `folder` is where the file that makes billing fail is looked for."""
+    """Consumes orders from `topic` until `stop` is set; `folder` may hold the file that makes billing fail."""
 
-    def __init__(self, bootstrap: str, topic: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, topic: str, folder: Path, stop: threading.Event) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self._down = folder / DOWN
-        self._stop = threading.Event()
+        self._stop = stop
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -51,8 +51,7 @@ class Billing:
         self._thread = threading.Thread(target=self._run, name="headgate-sample-billing", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        self._stop.set()
+    def join(self) -> None:
         if self._thread is not None:
             self._thread.join(_END_S)
 

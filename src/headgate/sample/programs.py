@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.errors import PlatformError
 from headgate.embedded.java import class_path, find_java
-from headgate.embedded.spawn import start_tethered
+from headgate.embedded.spawn import start_tethered, stop_all
 from headgate.kafka.topics import quiet
 from headgate.sample.billing import DEAD_LETTERS, Billing
 
@@ -75,7 +75,7 @@ class Sample:
         self._children: list[subprocess.Popen[bytes]] = []
         self._stop = threading.Event()
         self._producer: threading.Thread | None = None
-        self._billing = Billing(bootstrap, ORDERS, folder)
+        self._billing = Billing(bootstrap, ORDERS, folder, self._stop)
 
     def start(self) -> None:
         """Start all of them; it blocks for about a second. A failure is reported on standard error."""
@@ -90,16 +90,9 @@ class Sample:
         self._producer.start()
 
     def stop(self) -> None:
-        self._stop.set()
-        self._billing.stop()
-        for child in self._children:
-            child.terminate()
-        for child in self._children:
-            try:
-                child.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        self._stop.set()  # of the producer and of the share group, which end while the children do
+        stop_all(self._children, _END_S)
+        self._billing.join()
         if self._producer is not None:
             self._producer.join(_END_S)
 

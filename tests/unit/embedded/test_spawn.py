@@ -1,5 +1,6 @@
 """A child ends with the process that started it, and not with the thread."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import pytest
 
 from headgate.base.errors import PlatformError
 from headgate.embedded import spawn
-from headgate.embedded.spawn import start_tethered
+from headgate.embedded.spawn import start_tethered, stop_all
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -44,7 +45,7 @@ def test_a_child_does_not_outlive_a_process_that_was_killed(tmp_path: Path) -> N
     program = f"""
 import sys, time
 from pathlib import Path
-from headgate.embedded.spawn import start_tethered
+from headgate.embedded.spawn import start_tethered, stop_all
 print(start_tethered({SLEEP!r}, output=Path({str(tmp_path / "log")!r})).pid, flush=True)
 time.sleep(60)
 """
@@ -76,3 +77,18 @@ def test_a_child_whose_parent_has_ended_does_not_start(tmp_path: Path) -> None:
     tether = [sys.executable, "-I", "-S", "-c", spawn._TETHER, "1", *SLEEP]
     done = subprocess.run(tether, capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr.strip()) == (1, "tether: the parent has ended")
+
+
+def test_children_are_stopped_at_once_and_killed_at_one_deadline(tmp_path: Path) -> None:
+    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True)"
+    stubborn = f"{ignoring}; time.sleep(60)"
+    log = tmp_path / "log"
+    children = [start_tethered([sys.executable, "-c", stubborn], output=log) for _ in range(3)]
+    deadline = time.monotonic() + 20
+    while log.read_text().count("on") < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    began = time.monotonic()
+    stop_all(children, 1.0)
+    assert [child.returncode for child in children] == [-signal.SIGKILL] * 3
+    assert time.monotonic() - began < 2.5
