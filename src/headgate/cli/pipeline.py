@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -57,20 +58,30 @@ def _address(text: str) -> Address:
 
 
 class _Signals:
-    """SIGTERM (exit code 0) and SIGINT (130) set `stop`. Spark replaces the handler of SIGINT when a session starts."""
+    """SIGTERM (exit code 0) and SIGINT (130) set `stop`, or end a process at once that has no session yet.
+
+    Spark replaces the handler of SIGINT when a session starts: call `on_session` then.
+    """
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.exit_code: int | None = None
-        self.install()
+        self._has_session = False
+        self._install()
 
-    def install(self) -> None:
+    def on_session(self) -> None:
+        self._has_session = True
+        self._install()
+
+    def _install(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: self._on_signal(0))
         signal.signal(signal.SIGINT, lambda *_: self._on_signal(INTERRUPTED))
 
     def _on_signal(self, exit_code: int) -> None:
         self.exit_code = exit_code
         self.stop.set()
+        if not self._has_session:  # nothing is under way, and a session may take half a minute to start
+            sys.exit(exit_code)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +108,7 @@ def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
     health = PipelineHealth(query.name for query in QUERIES)
     with only_pipeline(config), status_pages(None if is_rebuild else args.status, health):
         session = start_session(config.pipeline.spark)
-        signals.install()
+        signals.on_session()
         try:
             if is_rebuild:
                 rebuild = Rebuild(config, session, SystemClock(), signals.stop, args.table)

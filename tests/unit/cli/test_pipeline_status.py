@@ -1,6 +1,7 @@
-"""The pipeline's status pages and what `headgate dev` repeats of the pipeline's words."""
+"""The pipeline command: its status pages, its signals, and what `headgate dev` repeats of its output."""
 
 import json
+import signal
 import socket
 import urllib.error
 import urllib.request
@@ -10,7 +11,7 @@ import pytest
 from headgate.base.errors import PlatformError
 from headgate.cli.dev_pipeline import problems_in
 from headgate.cli.main import main
-from headgate.cli.pipeline import status_pages
+from headgate.cli.pipeline import _Signals, status_pages
 from headgate.config.addresses import Address
 from headgate.pipeline.run_log import PipelineHealth
 
@@ -71,3 +72,20 @@ headgate: facts: batches are not progress
         "headgate: append: the disk is full: make room; the next attempt is in 2 s",
         "headgate: facts: batches are not progress",
     ]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["term", "int"])
+def test_a_signal_before_there_is_a_session_ends_the_process_at_once(number: signal.Signals, code: int) -> None:
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        signals = _Signals()
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(number)
+        assert ended.value.code == code
+        signals.on_session()
+        signals.stop.clear()
+        signal.raise_signal(number)  # the running batch may end
+        assert (signals.stop.is_set(), signals.exit_code) == (True, code)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
