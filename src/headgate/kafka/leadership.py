@@ -2,7 +2,7 @@
 
 Invariant: a leader that has not heard from the group's coordinator for a session stops by itself, because by then
 another leads: librdkafka counts the session here too, and then reports the partition as lost. (For a moment two may
-believe that they lead; what the leader writes is fenced, see `trip_writer.py`.)
+believe that they lead; what the leader writes is fenced, see `TripWriter`.)
 
 It is the classic protocol: with a session of six seconds another takes over in five to six (KIP-848's shortest session
 is 45 s). It is cooperative: a worker that joins takes the lead from no other.
