@@ -80,9 +80,11 @@ class DecodingInterceptor(Interceptor[C], Generic[Q, A, C]):
         if not isinstance(outcome, Hold):
             return outcome
         try:
-            async with asyncio.timeout(outcome.deadline):
+            async with asyncio.timeout(outcome.deadline) as limit:
                 return await outcome.outcome
         except TimeoutError:
+            if not limit.expired():
+                raise
             return Forward()
 
     def on_response(self, response: ResponseFrame, context: C, session: Session) -> OnResponse:

@@ -145,11 +145,13 @@ class MetricsPage:
         self._families = {family.name: family for family in (*_PROXY_FAMILIES, *families)}
 
     def add(self, snapshots: Iterable[Snapshot]) -> Snapshot:
-        """Merge the snapshots of several workers."""
+        """Merge the snapshots of several workers; a newer worker may have families that are unknown here."""
         total: Snapshot = {}
         for snapshot in snapshots:
             for sample, value in snapshot.items():
-                if self._families[sample[0]].merge == "min":
+                if (family := self._families.get(sample[0])) is None:
+                    continue
+                if family.merge == "min":
                     total[sample] = min(total.get(sample, value), value)
                 else:
                     total[sample] = total.get(sample, 0) + value
@@ -157,7 +159,8 @@ class MetricsPage:
 
     def counters_of(self, snapshot: Snapshot) -> Snapshot:
         """The part of a snapshot that still counts after its worker has ended: no gauges."""
-        return {sample: value for sample, value in snapshot.items() if self._families[sample[0]].kind != "gauge"}
+        gauges = {family.name for family in self._families.values() if family.kind == "gauge"}
+        return {sample: value for sample, value in snapshot.items() if sample[0] not in gauges}
 
     def render(self, snapshot: Snapshot, *, ready: bool) -> bytes:
         registry = CollectorRegistry(auto_describe=False)

@@ -78,7 +78,7 @@ def idle_heartbeat(body: bytes) -> IdleHeartbeat | None:
 
 
 def _behind_offsets(body: bytes, at: int) -> int:
-    """HeldOutput the array of TaskOffset at this position; -1 when that takes a closer look."""
+    """The position behind the array of TaskOffset at `at`; -1 when it is not of the short form."""
     if at < 0 or body[at] > _SHORT:
         return -1
     count = body[at] - 1

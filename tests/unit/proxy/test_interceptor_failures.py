@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from headgate.proxy.interceptor import (
-    Answer,
-    Forward,
-    Hold,
-)
+from headgate.proxy.decoding import SMALL_BYTES, DecodingInterceptor
+from headgate.proxy.interceptor import Answer, Forward, Hold
+from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.support.fake_upstream import request
 from tests.unit.proxy.scripted import Scripted, after, at_once, fails
 from tests.unit.proxy.stage import stage
@@ -52,6 +50,22 @@ FAILING: dict[str, Callable[[], Scripted]] = {
         request=sends(Forward("c")), response=lambda *_: Hold(cancelled(), deadline=10)
     ),
 }
+
+
+class TimesOut(DecodingInterceptor[HeartbeatRequest, HeartbeatResponse, Any]):
+    request_class = HeartbeatRequest
+
+    def on_decoded_request(self, *_: Any) -> Any:
+        return Hold(fails(TimeoutError()), deadline=9)
+
+
+async def test_the_hold_of_a_large_request_that_times_out_by_itself_is_counted_as_a_failure() -> None:
+    large = request(12, 4, HeartbeatRequest(group_id="g" * SMALL_BYTES))
+    async with stage(TimesOut()) as on:
+        client, broker = await on.pair()
+        await client.send(large)
+        assert (await broker.request()).frame == large
+        assert on.gateway.metrics.chain_meter.failures == 1
 
 
 def cancelled() -> "asyncio.Future[Any]":
