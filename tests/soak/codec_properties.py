@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import WireError
-from headgate.proxy.routes import _tail as tail_of
+from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.routes import Route
 from headgate.wire import frames, records, splice
 from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.codec import decode, encode
@@ -81,7 +82,7 @@ def _check_answer(key: int, version: int, content: bytes, cut: int) -> None:
     if key in _SPLICES:
         with suppress(WireError):
             _SPLICES[key](content, version, lookup)
-    program, _ = tail_of(key, version)
+    program = Route(ApiKey(key), ApiVersion(version), ()).tail_program
     if program is None:
         return
     header = bytes(4) + (b"\x00" if has_flexible_response(key, version) else b"")

@@ -6,17 +6,30 @@ would answer by closing the socket, has no route.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import Interceptor, Versions
-from headgate.wire import splice, walk
+from headgate.wire import splice
 from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
+from headgate.wire.messages.data import FetchResponse, ProduceResponse
+from headgate.wire.messages.share import ShareAcknowledgeResponse, ShareFetchResponse
+from headgate.wire.schema import NEWEST, Message
+from headgate.wire.walk import response_program
 
 # Requests that a client may send before it is authenticated.
 HANDSHAKE_KEYS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS))
 
 _MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
+
+# The responses that may carry NodeEndpoints (KIP-951), and from which version on.
+_TAILS: Final[dict[int, tuple[int, type[Message], splice.TailSplice]]] = {
+    ApiKey.PRODUCE: (10, ProduceResponse, splice.tagged_endpoints),
+    ApiKey.FETCH: (16, FetchResponse, splice.tagged_endpoints),
+    ApiKey.SHARE_FETCH: (0, ShareFetchResponse, splice.plain_endpoints),
+    ApiKey.SHARE_ACKNOWLEDGE: (0, ShareAcknowledgeResponse, splice.plain_endpoints),
+}
+_NO_TAIL: Final = (NEWEST + 1, Message, splice.tagged_endpoints)
 
 
 class Route:
@@ -58,23 +71,11 @@ class Route:
         self.truncated_bytes = min(
             (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
         )
-        self.tail_program, self.tail_splice = _tail(api_key, api_version)
+        first, response_class, self.tail_splice = _TAILS.get(api_key, _NO_TAIL)
+        self.tail_program = response_program(response_class, api_version) if api_version >= first else None
         self.calls = 0
         self.opened_calls = 0
         self.spliced_calls = 0
-
-
-def _tail(api_key: int, version: int) -> tuple[walk.Program | None, splice.TailSplice]:
-    """The walk to the tail, where NodeEndpoints stands, for the calls that have one (KIP-951)."""
-    if api_key == ApiKey.PRODUCE and version >= 10:
-        return walk.produce_response(version), splice.tagged_endpoints
-    if api_key == ApiKey.FETCH and version >= 16:
-        return walk.fetch_response(version), splice.tagged_endpoints
-    if api_key == ApiKey.SHARE_FETCH:
-        return walk.share_fetch_response(version), splice.plain_endpoints
-    if api_key == ApiKey.SHARE_ACKNOWLEDGE:
-        return walk.share_acknowledge_response(version), splice.plain_endpoints
-    return None, splice.tagged_endpoints
 
 
 RouteTable = Mapping[int, Route]  # by api key << 16 | version

@@ -7,12 +7,12 @@ be. Records are skipped by their length and never read.
 Invariant: the walker's own memory does not depend on the frame, and the first byte of the tail is never sent on.
 """
 
-from functools import cache
-from struct import Struct
-from typing import Final
+from struct import Struct as Packed
+from typing import Any, Final
 
 from headgate.base.errors import WireError
 from headgate.wire.primitives import Buffer, read_uvarint
+from headgate.wire.schema import STRING, ArrayOf, Message, Scalar, Struct
 
 # Operations of a program. A step is (operation, argument); arrays are flat: ARRAY .. END with jumps.
 _SKIP: Final = 0  # the argument is a number of bytes
@@ -30,8 +30,8 @@ Step = tuple[int, int]
 Program = tuple[Step, ...]
 
 _ARRAYS = frozenset((_ARRAY_I32, _ARRAY_COMPACT, _ARRAY_TAGS))
-_I16 = Struct(">h").unpack_from
-_I32 = Struct(">i").unpack_from
+_I16 = Packed(">h").unpack_from
+_I32 = Packed(">i").unpack_from
 _LONGEST_FIELD_START = 10  # two varints
 _INCOMPLETE = (0, -1)
 
@@ -168,10 +168,23 @@ def _length(operation: int, buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     return length, pos
 
 
-class _Layout:
-    """Builds a program from the fields of one message at one version."""
+def response_program(cls: type[Message], version: int) -> Program:
+    """The walk of a response frame from its correlation id on, made from its table.
 
-    def __init__(self, *, flexible: bool) -> None:
+    The tail begins at NodeEndpoints where that is a plain field, else at the last tag section, where it is tag 0.
+    """
+    layout = _Layout(version, flexible=version in cls.flexible)
+    layout.skip(4)
+    layout.tags()
+    layout.fields(cls)
+    return (*layout.steps, (_TAIL, 0))
+
+
+class _Layout:
+    """Builds the program of one message at one version."""
+
+    def __init__(self, version: int, *, flexible: bool) -> None:
+        self.version = version
         self.flexible = flexible
         self.steps: list[Step] = []
 
@@ -180,27 +193,27 @@ class _Layout:
             size += self.steps.pop()[1]
         self.steps.append((_SKIP, size))
 
-    def string(self) -> None:
-        self.steps.append((_COMPACT if self.flexible else _STRING, 0))
+    def fields(self, cls: type[Struct]) -> None:
+        """The fields of a struct in the order of the wire; its tag section is not among them."""
+        for spec in cls.layout.fields:
+            if self.version in spec.versions and spec.tag is None and spec.name != "node_endpoints":
+                self._field(spec.type)
 
-    def records(self) -> None:
-        self.steps.append((_COMPACT if self.flexible else _BYTES, 0))
-
-    def topic(self, *, by_id: bool) -> None:
-        if by_id:
-            self.skip(16)
+    def _field(self, kind: Scalar[Any] | ArrayOf | type[Struct]) -> None:
+        if isinstance(kind, ArrayOf):
+            self.steps.append((_ARRAY_COMPACT if self.flexible else _ARRAY_I32, 0))
+            begin = len(self.steps)
+            self._field(kind.element)
+            self._close(begin)
+        elif isinstance(kind, type):
+            self.fields(kind)
+            self.tags()
+        elif kind.size:
+            self.skip(kind.size)
+        elif self.flexible:
+            self.steps.append((_COMPACT, 0))
         else:
-            self.string()
-
-    def array(self) -> int:
-        """Open an array; the result is handed to `end`."""
-        self.steps.append((_ARRAY_COMPACT if self.flexible else _ARRAY_I32, 0))
-        return len(self.steps)
-
-    def end(self, begin: int) -> None:
-        """Close the array's element, whose last field is its tag section."""
-        self.tags()
-        self._close(begin)
+            self.steps.append((_STRING if kind is STRING else _BYTES, 0))
 
     def tags(self) -> None:
         if self.flexible:
@@ -212,105 +225,3 @@ class _Layout:
     def _close(self, begin: int) -> None:
         self.steps.append((_END, begin))
         self.steps[begin - 1] = (self.steps[begin - 1][0], len(self.steps))
-
-    def tail(self) -> Program:
-        self.steps.append((_TAIL, 0))
-        return tuple(self.steps)
-
-
-@cache
-def produce_response(version: int) -> Program:
-    """A ProduceResponse frame from its correlation id on; the tail is its tag section, where NodeEndpoints is tag 0."""
-    layout = _Layout(flexible=version >= 9)
-    layout.skip(4)
-    layout.tags()
-    topics = layout.array()
-    layout.topic(by_id=version >= 13)
-    partitions = layout.array()
-    layout.skip(4 + 2 + 8 + 8)  # Index, ErrorCode, BaseOffset, LogAppendTimeMs
-    if version >= 5:
-        layout.skip(8)  # LogStartOffset
-    if version >= 8:
-        errors = layout.array()
-        layout.skip(4)  # BatchIndex
-        layout.string()
-        layout.end(errors)
-        layout.string()  # ErrorMessage
-    layout.end(partitions)
-    layout.end(topics)
-    layout.skip(4)  # ThrottleTimeMs
-    return layout.tail()
-
-
-@cache
-def fetch_response(version: int) -> Program:
-    """A FetchResponse frame from its correlation id on; the tail is its tag section, where NodeEndpoints is tag 0."""
-    layout = _Layout(flexible=version >= 12)
-    layout.skip(4)
-    layout.tags()
-    layout.skip(4 + (6 if version >= 7 else 0))  # ThrottleTimeMs, ErrorCode, SessionId
-    topics = layout.array()
-    layout.topic(by_id=version >= 13)
-    partitions = layout.array()
-    layout.skip(4 + 2 + 8 + 8)  # PartitionIndex, ErrorCode, HighWatermark, LastStableOffset
-    if version >= 5:
-        layout.skip(8)  # LogStartOffset
-    aborted = layout.array()
-    layout.skip(8 + 8)  # ProducerId, FirstOffset
-    layout.end(aborted)
-    if version >= 11:
-        layout.skip(4)  # PreferredReadReplica
-    layout.records()
-    layout.end(partitions)
-    layout.end(topics)
-    return layout.tail()
-
-
-@cache
-def share_fetch_response(version: int) -> Program:
-    """A ShareFetchResponse frame from its correlation id on; the tail is NodeEndpoints, a plain array, and the tags."""
-    layout = _Layout(flexible=True)
-    layout.skip(4)
-    layout.tags()
-    layout.skip(4 + 2)  # ThrottleTimeMs, ErrorCode
-    layout.string()  # ErrorMessage
-    if version >= 1:
-        layout.skip(4)  # AcquisitionLockTimeoutMs
-    topics = layout.array()
-    layout.topic(by_id=True)
-    partitions = layout.array()
-    layout.skip(4 + 2)  # PartitionIndex, ErrorCode
-    layout.string()
-    layout.skip(2)  # AcknowledgeErrorCode
-    layout.string()
-    layout.skip(4 + 4)  # CurrentLeader
-    layout.tags()
-    layout.records()
-    acquired = layout.array()
-    layout.skip(8 + 8 + 2)  # FirstOffset, LastOffset, DeliveryCount
-    layout.end(acquired)
-    layout.end(partitions)
-    layout.end(topics)
-    return layout.tail()
-
-
-@cache
-def share_acknowledge_response(version: int) -> Program:
-    """A ShareAcknowledgeResponse frame; its tail is that of ShareFetchResponse."""
-    layout = _Layout(flexible=True)
-    layout.skip(4)
-    layout.tags()
-    layout.skip(4 + 2)  # ThrottleTimeMs, ErrorCode
-    layout.string()  # ErrorMessage
-    if version >= 2:
-        layout.skip(4)  # AcquisitionLockTimeoutMs
-    topics = layout.array()
-    layout.topic(by_id=True)
-    partitions = layout.array()
-    layout.skip(4 + 2)  # PartitionIndex, ErrorCode
-    layout.string()
-    layout.skip(4 + 4)  # CurrentLeader
-    layout.tags()
-    layout.end(partitions)
-    layout.end(topics)
-    return layout.tail()

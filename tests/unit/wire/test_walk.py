@@ -1,6 +1,6 @@
 """A walker finds the tail wherever a frame is cut, lets nothing of it out, and refuses lengths that cannot be."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,23 +15,18 @@ from headgate.wire.messages.data import FetchResponse, ProduceResponse
 from headgate.wire.messages.share import ShareAcknowledgeResponse, ShareFetchResponse
 from headgate.wire.primitives import write_uvarint
 from headgate.wire.schema import Message
-from tests.support.messages import instances
+from tests.support.messages import instances, name_of
 
-Case = tuple[Callable[[int], walk.Program], type[Message], int]
+Case = tuple[type[Message], int]
 
-ANSWERS: tuple[Case, ...] = (
-    *((walk.produce_response, ProduceResponse, version) for version in range(3, 14)),
-    *((walk.fetch_response, FetchResponse, version) for version in range(4, 19)),
-    *((walk.share_fetch_response, ShareFetchResponse, version) for version in (1, 2)),
-    *((walk.share_acknowledge_response, ShareAcknowledgeResponse, version) for version in (1, 2)),
+ANSWERS: tuple[Case, ...] = tuple(
+    (cls, version)
+    for cls in (ProduceResponse, FetchResponse, ShareFetchResponse, ShareAcknowledgeResponse)
+    for version in cls.valid
 )
 CORRELATION_ID = b"\x00\x00\x00\x2a"
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 HOSTILE = [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\xff" * 7, b"\x00"]
-
-
-def name_of(case: Case) -> str:
-    return f"{case[1].__name__}-v{case[2]}"
 
 
 def header_tags(flexible: bool) -> st.SearchStrategy[bytes]:
@@ -78,18 +73,19 @@ def walked(walker: walk.Walker, content: bytes, cuts: Sequence[int] = ()) -> byt
 @FEW
 @given(data=st.data())
 def test_the_tail_is_found_wherever_the_frame_is_cut(case: Case, data: st.DataObject) -> None:
-    program, cls, version = case
+    cls, version = case
+    program = walk.response_program(cls, version)
     message = data.draw(instances(cls, version))
     front = CORRELATION_ID + data.draw(header_tags(version in cls.flexible))
     content = front + encode(message, version)
     before_tail = content[: len(content) - tail_of(message, version)]
     for cut in range(1, len(content)):
-        walker = walk.Walker(program(version), len(content))
+        walker = walk.Walker(program, len(content))
         assert walked(walker, content, [cut]) == before_tail
         assert walker.at_tail
-    walker = walk.Walker(program(version), len(content))
+    walker = walk.Walker(program, len(content))
     assert walked(walker, content, range(1, len(content))) == before_tail
-    walker = walk.Walker(program(version), len(content))
+    walker = walk.Walker(program, len(content))
     assert walked(walker, content) == before_tail
 
 
@@ -97,7 +93,8 @@ def test_the_tail_is_found_wherever_the_frame_is_cut(case: Case, data: st.DataOb
 @FEW
 @given(data=st.data())
 def test_mutated_frames_are_walked_or_refused_alike_wherever_they_are_cut(case: Case, data: st.DataObject) -> None:
-    program, cls, version = case
+    cls, version = case
+    program = walk.response_program(cls, version)
     content = CORRELATION_ID + b"\x00" * (version in cls.flexible) + encode(data.draw(instances(cls, version)), version)
     for _ in range(5):
         at = data.draw(st.integers(0, len(content)))
@@ -105,7 +102,7 @@ def test_mutated_frames_are_walked_or_refused_alike_wherever_they_are_cut(case: 
         hostile = content[:at] + data.draw(st.sampled_from(HOSTILE)) + content[at + gone :]
         results: set[bytes | None] = set()
         for cuts in ([], data.draw(st.lists(st.integers(1, len(hostile) - 1), max_size=4)), range(1, len(hostile))):
-            walker = walk.Walker(program(version), len(hostile))
+            walker = walk.Walker(program, len(hostile))
             try:
                 results.add(walked(walker, hostile, sorted(set(cuts))))
                 assert walker.at_tail
@@ -115,22 +112,25 @@ def test_mutated_frames_are_walked_or_refused_alike_wherever_they_are_cut(case: 
 
 
 @pytest.mark.parametrize(
-    ("program", "content", "text"),
+    ("cls", "version", "content", "text"),
     [
-        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000", "ends before"),
-        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000 ffffffff0f", "ends before"),  # 2^32 topics
-        (walk.fetch_response(12), "0000002a 00 00000000 0000 00000000 ffffffffff01", "more than five bytes"),
-        (walk.fetch_response(12), "0000002a ffffffff0f 0000 0000 0000", "ends before"),  # 2^32 tags in the header
-        (walk.fetch_response(12), "0000002a 01 00 ffffffff0f", "past the end"),  # a tag of 4 GiB
-        (walk.fetch_response(4), "0000002a 00000000 7fffffff", "ends before"),
-        (walk.fetch_response(4), "0000002a 00000000 fffffffe", "negative"),
-        (walk.fetch_response(4), "0000002a 00000000 00000001 8000", "negative"),
-        (walk.fetch_response(4), "0000002a", "past the end"),
-        (walk.fetch_response(12), "0000002a 80", "ends before"),  # the frame ends inside a number
-        (walk.produce_response(3), "0000002a 00000000 0000", "past the end"),
+        (FetchResponse, 12, "0000002a 00 00000000 0000 00000000", "ends before"),
+        (FetchResponse, 12, "0000002a 00 00000000 0000 00000000 ffffffff0f", "ends before"),  # 2^32 topics
+        (FetchResponse, 12, "0000002a 00 00000000 0000 00000000 ffffffffff01", "more than five bytes"),
+        (FetchResponse, 12, "0000002a ffffffff0f 0000 0000 0000", "ends before"),  # 2^32 tags in the header
+        (FetchResponse, 12, "0000002a 01 00 ffffffff0f", "past the end"),  # a tag of 4 GiB
+        (FetchResponse, 4, "0000002a 00000000 7fffffff", "ends before"),
+        (FetchResponse, 4, "0000002a 00000000 fffffffe", "negative"),
+        (FetchResponse, 4, "0000002a 00000000 00000001 8000", "negative"),
+        (FetchResponse, 4, "0000002a", "past the end"),
+        (FetchResponse, 12, "0000002a 80", "ends before"),  # the frame ends inside a number
+        (ProduceResponse, 3, "0000002a 00000000 0000", "past the end"),
     ],
 )
-def test_a_length_that_the_frame_does_not_hold_is_refused(program: walk.Program, content: str, text: str) -> None:
+def test_a_length_that_the_frame_does_not_hold_is_refused(
+    cls: type[Message], version: int, content: str, text: str
+) -> None:
+    program = walk.response_program(cls, version)
     frame = bytes.fromhex(content)
     for cuts in (range(0), range(1, len(frame))):
         with pytest.raises(WireError, match=text):
@@ -143,7 +143,7 @@ def test_records_are_jumped_over_and_never_looked_at() -> None:
     size = 50_000_000
     behind = b"\x00\x00" + b"\x00"  # tags of partition and topic, and the tail
     front = head + partition + write_uvarint(size + 1)
-    walker = walk.Walker(walk.fetch_response(16), len(front) + size + len(behind))
+    walker = walk.Walker(walk.response_program(FetchResponse, 16), len(front) + size + len(behind))
     assert walker.feed(front, 0, len(front)) == len(front)
     records = bytes(1_000_000)
     for _ in range(size // len(records)):
@@ -157,7 +157,7 @@ def test_a_frame_that_ends_exactly_at_a_cut_is_at_its_tail() -> None:
     # Version 3 is not flexible: the tail is empty, and the last field ends with the frame.
     content = CORRELATION_ID + encode(ProduceResponse(), 3)
     for cut in range(1, len(content)):
-        walker = walk.Walker(walk.produce_response(3), len(content))
+        walker = walk.Walker(walk.response_program(ProduceResponse, 3), len(content))
         assert walked(walker, content, [cut]) == content
         assert walker.at_tail
         assert not walker.left
