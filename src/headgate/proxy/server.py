@@ -29,7 +29,6 @@ from headgate.proxy.status import StatusPages
 log = structlog.get_logger()
 
 _ACCEPTS_A_WAKE_UP = 64
-_ABANDONED_SECONDS = 5.0  # how long the broker may take no bytes of a client that has disconnected
 
 
 class Gateway:
@@ -47,7 +46,9 @@ class Gateway:
         families: Sequence[MetricFamily] = (),
         ports: Ports | None = None,
         caps: ConnectionLimits | None = None,
+        abandoned_s: float = 5.0,  # how long a broker may take no bytes of a client that has disconnected
     ) -> None:
+        self._abandoned_s = abandoned_s
         self.config = config
         self._features = features
         self.loop = asyncio.get_running_loop()
@@ -245,7 +246,7 @@ class Gateway:
                     connection.last_active = now
                 elif connection.last_active < now - limit and connection.is_idle:
                     connection.close(CloseCause.IDLE)
-                elif connection.last_active < now - _ABANDONED_SECONDS and connection.is_abandoned:
+                elif connection.last_active < now - self._abandoned_s and connection.is_abandoned:
                     connection.close(CloseCause.CLIENT_CLOSED)
 
     async def _drain(self) -> None:

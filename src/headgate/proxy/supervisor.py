@@ -32,9 +32,7 @@ log = structlog.get_logger()
 _LARGEST_REPORT = 1024 * 1024
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
-_SILENT_SECONDS = 5.0  # a worker that has not reported for so long is stuck
-_READY_SECONDS = 30.0  # how long a replacement may take
-_KILL_AFTER_DRAIN_SECONDS = 5.0
+KILL_AFTER_DRAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +85,23 @@ class _Place:
 
 
 class Supervisor:
-    """The life of all workers; `run` ends when `stopped` is set and every worker has drained."""
+    """The life of all workers; `run` ends when `stopped` is set and every worker has drained.
 
-    def __init__(self, config: Config, command: Sequence[str], families: Sequence[MetricFamily] = ()) -> None:
+    A worker that has not reported for `silent_s` is stuck; a replacement may take `ready_s` until it serves; a worker
+    that has not ended `kill_s` after its time to drain is killed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        command: Sequence[str],
+        families: Sequence[MetricFamily] = (),
+        *,
+        silent_s: float = 5.0,
+        ready_s: float = 30.0,
+        kill_s: float = KILL_AFTER_DRAIN_SECONDS,
+    ) -> None:
+        self._silent_s, self._ready_s, self._kill_s = silent_s, ready_s, kill_s
         self._page = MetricsPage(families)
         self._config = config
         self._command = command  # starts a worker, which reads its `Inheritance` from standard input
@@ -118,7 +130,7 @@ class Supervisor:
                 problems[f"worker {index}"] = "does not serve yet"
             for worker in serving or here:
                 problems |= worker.problems
-                if (silent := self._loop.time() - worker.heard_at) > _SILENT_SECONDS:
+                if (silent := self._loop.time() - worker.heard_at) > self._silent_s:
                     problems[f"worker {index}"] = f"has not reported for {silent:.0f} s"
         return problems
 
@@ -127,9 +139,8 @@ class Supervisor:
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
-        PeerSockets(
-            self._config, self._loop
-        )  # certificates that no worker could use are refused before anything starts
+        # Certificates that no worker could use are refused before anything starts.
+        PeerSockets(self._config, self._loop)
         async with AsyncExitStack() as stack:
             self._listeners = bind_all(self._config.gateway)
             stack.callback(self._let_go)
@@ -173,7 +184,7 @@ class Supervisor:
         """Start a worker beside the old one; the one that serves stays, the other one drains."""
         new = await self._start(old.index)
         serves_or_ends = _happens_first(new.serves.wait(), new.process.wait())
-        await _happens_first(serves_or_ends, asyncio.sleep(_READY_SECONDS))
+        await _happens_first(serves_or_ends, asyncio.sleep(self._ready_s))
         staying, leaving = new, old
         # One that does not serve is no worse than an old one that does not either: the cluster may be away.
         if new.process.returncode is not None or not (new.serves.is_set() or old.problems):
@@ -252,7 +263,7 @@ class Supervisor:
         """Let it drain, and end it by force when it does not."""
         if worker.process.returncode is None:
             worker.process.send_signal(signal.SIGTERM)
-        patience = self._config.gateway.drain_ms / 1000 + _KILL_AFTER_DRAIN_SECONDS
+        patience = self._config.gateway.drain_ms / 1000 + self._kill_s
         if not await _happens_first(worker.process.wait(), asyncio.sleep(patience)):
             log.error("worker does not end, killing it", worker=worker.index)
             worker.process.kill()

@@ -58,7 +58,7 @@ def test_the_container_runs_a_command_that_there_is() -> None:
 
 
 def test_systemd_waits_longer_than_a_worker_may_drain() -> None:
-    longest = Config().gateway.drain_ms / 1000 + supervisor._KILL_AFTER_DRAIN_SECONDS
+    longest = Config().gateway.drain_ms / 1000 + supervisor.KILL_AFTER_DRAIN_SECONDS
     assert seconds(unit()["Service"]["TimeoutStopSec"]) > longest
 
 

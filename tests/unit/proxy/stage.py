@@ -105,11 +105,15 @@ async def turns(count: int = 10) -> None:
 
 @asynccontextmanager
 async def stage(
-    *interceptors: Interceptor[Any], upstream: FakeUpstream | None = None, seen: bool = True, **settings: Any
+    *interceptors: Interceptor[Any],
+    upstream: FakeUpstream | None = None,
+    seen: bool = True,
+    abandoned_s: float = 5.0,
+    **settings: Any,
 ) -> AsyncIterator[Stage]:
     """Start both; with `seen` the gateway has seen the cluster before the test goes on."""
     async with upstream or FakeUpstream() as fake:
-        gateway = Gateway(config(fake.port, **{"drain_ms": 300, **settings}), interceptors)
+        gateway = Gateway(config(fake.port, **{"drain_ms": 300, **settings}), interceptors, abandoned_s=abandoned_s)
         one = Stage(gateway, fake, gateway.running())
         await one.running.__aenter__()
         try:

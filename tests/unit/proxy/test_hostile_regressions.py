@@ -10,11 +10,11 @@ import pytest
 
 from headgate.base.errors import WireError
 from headgate.base.ids import NodeId
-from headgate.proxy import server
 from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire import frames, splice, walk
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataRequest
+from headgate.wire.messages.data import FetchResponse
 from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.primitives import write_uvarint
 from tests.support.fake_upstream import HOST, Client, FakeUpstream, request
@@ -129,9 +129,8 @@ async def test_a_request_stays_what_it_is_when_the_brokers_versions_change_while
 # A broker that reads nothing: its clients are not read either, so nobody saw that they had gone.
 
 
-async def test_a_client_that_left_a_broker_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_ABANDONED_SECONDS", 0.2)
-    async with stage(idle_ms=60_000) as on:
+async def test_a_client_that_left_a_broker_that_takes_nothing_is_let_go() -> None:
+    async with stage(idle_ms=60_000, abandoned_s=0.2) as on:
         client, _ = await on.pair()
         connection = await on.connection()
         while connection.client.is_reading:
@@ -212,7 +211,7 @@ def test_as_many_nodes_as_are_allowed_do_not_keep_the_event_loop() -> None:
 
 
 def test_a_frame_of_nothing_but_tagged_fields_does_not_keep_the_event_loop() -> None:
-    walker = walk.Walker(walk.fetch_response(17), 1 << 30)
+    walker = walk.Walker(walk.response_program(FetchResponse, 17), 1 << 30)
     start = bytes(4) + write_uvarint(100_000_000)
     assert walker.feed(start, 0, len(start)) == len(start)
     piece = b"\x01\x00" * (128 * 1024)
@@ -228,7 +227,7 @@ def test_a_tag_section_that_is_cut_anywhere_is_walked_as_when_it_is_whole() -> N
     )
     frame = bytes(4) + b"\x03" + fields + bytes(4 + 6) + b"\x01" + b"\x00"
     for cut in range(len(frame)):
-        walker = walk.Walker(walk.fetch_response(17), len(frame))
+        walker = walk.Walker(walk.response_program(FetchResponse, 17), len(frame))
         kept = walker.feed(frame, 0, cut)
         assert walker.feed(frame, kept, len(frame)) == len(frame) - 1
         assert walker.at_tail

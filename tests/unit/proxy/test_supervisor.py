@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import UsageError
-from headgate.proxy import supervisor as module
+from headgate.proxy.metrics import MetricsPage, Snapshot
 from headgate.proxy.supervisor import Supervisor, _Worker
 from tests.unit.proxy.stage import config, until
 
@@ -22,6 +22,7 @@ FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
 ACCEPTED = ("headgate_connections_accepted", ())
 RESTARTS = ("headgate_worker_restarts", ())
 CONNECTIONS = ("headgate_connections", ())
+HURRIED = {"ready_s": 0.3, "kill_s": 0.2}
 
 
 @dataclass
@@ -55,11 +56,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def supervised(folder: Path, manner: str = "serves", **settings: Any) -> AsyncIterator[Bench]:
+async def supervised(
+    folder: Path, manner: str = "serves", timings: Mapping[str, float] = {}, **settings: Any
+) -> AsyncIterator[Bench]:
     file = folder / "manner"
     file.write_text(manner, encoding="utf-8")
     limits = config(1, **{"drain_ms": 100, **settings})
-    supervisor = Supervisor(limits, (sys.executable, "-I", "-S", str(FAKE_WORKER), str(file)))
+    supervisor = Supervisor(limits, (sys.executable, "-I", "-S", str(FAKE_WORKER), str(file)), (), **timings)
     bench = Bench(supervisor, file, asyncio.Event(), asyncio.Event())
     running = asyncio.create_task(supervisor.run(bench.stopped, bench.replace))
     pids: set[int] = set()
@@ -106,15 +109,21 @@ async def test_samples_are_added_up_over_workers(tmp_path: Path) -> None:
         assert bench.supervisor.snapshot()[ACCEPTED] == sum(parts)
 
 
+async def test_samples_of_families_that_only_a_newer_worker_has_are_dropped() -> None:
+    page = MetricsPage()
+    newer: Snapshot = {ACCEPTED: 1.0, ("headgate_new", ()): 1.0}
+    assert page.add([newer, newer]) == {ACCEPTED: 2.0}
+    assert page.add([page.counters_of(newer)]) == {ACCEPTED: 1.0}
+
+
 async def test_a_worker_inherits_its_own_ports_and_no_others(tmp_path: Path) -> None:
     async with supervised(tmp_path, workers=2, nodes=(0, 1, 2)) as bench:
         await bench.serves()
         assert [worker.samples[CONNECTIONS] for worker in bench.workers] == [3, 2]
 
 
-async def test_a_worker_that_falls_silent_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SILENT_SECONDS", 0.2)
-    async with supervised(tmp_path) as bench:
+async def test_a_worker_that_falls_silent_is_a_problem(tmp_path: Path) -> None:
+    async with supervised(tmp_path, timings={"silent_s": 0.2}) as bench:
         await bench.serves()
         [pid] = bench.pids
         os.kill(pid, signal.SIGSTOP)
@@ -217,18 +226,11 @@ async def test_replacing_again_and_again_uses_nothing_up(tmp_path: Path, logs: l
         assert len(bench.supervisor._free_rows) == 2
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_READY_SECONDS", 0.3)
-    monkeypatch.setattr(module, "_KILL_AFTER_DRAIN_SECONDS", 0.2)
-
-
 @pytest.mark.parametrize("manner", ["broken", "troubled", "silent"])
-@pytest.mark.usefixtures("hurried")
 async def test_a_replacement_that_does_not_serve_takes_nobodys_place(
     tmp_path: Path, logs: list[EventDict], manner: str
 ) -> None:
-    async with supervised(tmp_path) as bench:
+    async with supervised(tmp_path, timings=HURRIED) as bench:
         await bench.serves()
         before = bench.pids
         bench.manner(manner)
@@ -239,22 +241,20 @@ async def test_a_replacement_that_does_not_serve_takes_nobodys_place(
         assert "replacement does not serve, the old worker stays" in names(logs)
 
 
-@pytest.mark.usefixtures("hurried")
 async def test_a_worker_in_trouble_is_replaced_by_one_that_is_not_better_off(
     tmp_path: Path, logs: list[EventDict]
 ) -> None:
-    async with supervised(tmp_path, "troubled") as bench:
+    async with supervised(tmp_path, "troubled", HURRIED) as bench:
         await until(lambda: "upstream" in bench.supervisor.problems())
         before = bench.pids
         await bench.replaced(logs)
         assert bench.pids != before
 
 
-@pytest.mark.usefixtures("hurried")
 async def test_a_new_worker_that_dies_while_the_old_one_drains_is_started_again(
     tmp_path: Path, logs: list[EventDict]
 ) -> None:
-    async with supervised(tmp_path, "stubborn", drain_ms=1000) as bench:
+    async with supervised(tmp_path, "stubborn", HURRIED, drain_ms=1000) as bench:
         await bench.serves()
         [old] = bench.pids
         bench.manner("serves")
@@ -272,9 +272,8 @@ async def test_a_new_worker_that_dies_while_the_old_one_drains_is_started_again(
 # The end.
 
 
-@pytest.mark.usefixtures("hurried")
 async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, logs: list[EventDict]) -> None:
-    async with supervised(tmp_path, "stubborn") as bench:
+    async with supervised(tmp_path, "stubborn", HURRIED) as bench:
         await bench.serves()
         [worker] = bench.workers
     assert worker.process.returncode == -signal.SIGKILL
