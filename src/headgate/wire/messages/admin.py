@@ -61,12 +61,11 @@ class CreatedTopicConfig(Struct):
 
 @struct
 class CreatedTopic(Struct):
-    """The tagged field TopicConfigErrorCode is left among the unknown tags."""
-
     name: str = string("0+")
     topic_id: bytes = uuid("7+", ignorable=True)
     error_code: int = int16("0+")
     error_message: str | None = string("1+", nullable="0+", ignorable=True)
+    topic_config_error_code: int = int16("5+", ignorable=True, tag=0)
     num_partitions: int = int32("5+", default=-1, ignorable=True)
     replication_factor: int = int16("5+", default=-1, ignorable=True)
     configs: tuple[CreatedTopicConfig, ...] | None = array(CreatedTopicConfig, "5+", nullable="5+", ignorable=True)
