@@ -36,7 +36,7 @@ from headgate.share_groups.resources import FactOutbox
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.wire.errors import ErrorCode
 from headgate.wire.primitives import Buffer, read_uvarint
-from headgate.wire.share_calls import Acquired, ShareFetchSummary, ShareRequest
+from headgate.wire.share_requests import Acquired, ShareFetchSummary, ShareRequest
 
 LAST_EPOCH: Final = -1
 _MAX_LOCKS: Final = 100_000

@@ -45,7 +45,7 @@ from headgate.share_groups.resources import (
     open_resources,
 )
 from headgate.share_groups.share_metrics import Samples, ShareMeter
-from headgate.wire.share_calls import ShareRequest
+from headgate.wire.share_requests import ShareRequest
 
 log = structlog.get_logger()
 

@@ -39,7 +39,7 @@ from headgate.wire.messages.share import (
     ShareFetchResponse,
 )
 from headgate.wire.primitives import Buffer
-from headgate.wire.share_calls import (
+from headgate.wire.share_requests import (
     ShareRequest,
     group_bytes,
     read_acknowledge,

@@ -20,7 +20,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, dataclass_transform, overload
 
 from headgate.base.ids import ApiKey
 from headgate.wire.apis import APIS
@@ -183,14 +183,8 @@ def _spec(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    spec = FieldSpec(
-        type=kind,
-        versions=versions_of(versions),
-        nullable=versions_of(nullable),
-        default=default,
-        ignorable=ignorable,
-        tag=tag,
-    )
+    carried, null = versions_of(versions), versions_of(nullable)
+    spec = FieldSpec(type=kind, versions=carried, nullable=null, default=default, ignorable=ignorable, tag=tag)
     return field(default=default, metadata={"wire": spec})
 
 
@@ -198,24 +192,18 @@ def boolean(versions: str, *, default: bool = False, ignorable: bool = False, ta
     return cast("bool", _spec(BOOL, versions, default, ignorable=ignorable, tag=tag))
 
 
-def int8(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
-    return cast("int", _spec(INT8, versions, default, ignorable=ignorable))
+class _IntegerField(Protocol):
+    def __call__(self, versions: str, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int: ...
 
 
-def int16(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
-    return cast("int", _spec(INT16, versions, default, ignorable=ignorable))
+def _integer(kind: Scalar[int]) -> _IntegerField:
+    def field_of(versions: str, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
+        return cast("int", _spec(kind, versions, default, ignorable=ignorable, tag=tag))
+
+    return field_of
 
 
-def uint16(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
-    return cast("int", _spec(UINT16, versions, default, ignorable=ignorable))
-
-
-def int32(versions: str, *, default: int = 0, ignorable: bool = False) -> int:
-    return cast("int", _spec(INT32, versions, default, ignorable=ignorable))
-
-
-def int64(versions: str, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    return cast("int", _spec(INT64, versions, default, ignorable=ignorable, tag=tag))
+int8, int16, uint16, int32, int64 = map(_integer, (INT8, INT16, UINT16, INT32, INT64))
 
 
 def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> bytes:
@@ -227,20 +215,10 @@ def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> b
 def string(versions: str, *, ignorable: bool = False) -> str: ...
 @overload
 def string(
-    versions: str,
-    *,
-    nullable: str,
-    default: str | None = "",
-    ignorable: bool = False,
-    tag: int | None = None,
+    versions: str, *, nullable: str, default: str | None = "", ignorable: bool = False, tag: int | None = None
 ) -> str | None: ...
 def string(
-    versions: str,
-    *,
-    nullable: str = "none",
-    default: str | None = "",
-    ignorable: bool = False,
-    tag: int | None = None,
+    versions: str, *, nullable: str = "none", default: str | None = "", ignorable: bool = False, tag: int | None = None
 ) -> str | None:
     return cast("str | None", _spec(STRING, versions, default, nullable=nullable, ignorable=ignorable, tag=tag))
 

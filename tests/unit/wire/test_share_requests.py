@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import WireError
-from headgate.wire import share_calls
+from headgate.wire import share_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import (
     AcknowledgementBatch,
@@ -140,7 +140,7 @@ def acks_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Acks:
     }
 
 
-def read_acks(request: share_calls.ShareRequest) -> Acks:
+def read_acks(request: share_requests.ShareRequest) -> Acks:
     found = {
         (one.topic_id, one.partition): [(b.first, b.last, tuple(b.types)) for b in one.batches] for one in request.acks
     }
@@ -152,7 +152,7 @@ def read_acks(request: share_calls.ShareRequest) -> Acks:
 @given(message=fetch_requests)
 def test_a_fetch_is_read_as_the_codec_reads_it(version: int, message: ShareFetchRequest) -> None:
     body = encode(message, version)
-    read = share_calls.read_fetch(body, version)
+    read = share_requests.read_fetch(body, version)
     assert (read.group, read.member, read.session_epoch, read.max_wait_ms) == (
         message.group_id,
         message.member_id,
@@ -160,14 +160,14 @@ def test_a_fetch_is_read_as_the_codec_reads_it(version: int, message: ShareFetch
         message.max_wait_ms,
     )
     assert read_acks(read) == acks_of(message)
-    paused = share_calls.without_bytes(memoryview(body), read)
+    paused = share_requests.without_bytes(memoryview(body), read)
     assert paused == encode(replace(message, max_bytes=0), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(message=acknowledge_requests)
 def test_an_acknowledge_is_read_as_the_codec_reads_it(version: int, message: ShareAcknowledgeRequest) -> None:
-    read = share_calls.read_acknowledge(encode(message, version), version)
+    read = share_requests.read_acknowledge(encode(message, version), version)
     assert (read.group, read.member, read.session_epoch) == (
         message.group_id,
         message.member_id,
@@ -180,7 +180,7 @@ def test_an_acknowledge_is_read_as_the_codec_reads_it(version: int, message: Sha
 @given(message=fetch_answers)
 def test_an_answer_to_a_fetch_is_read_as_the_codec_reads_it(version: int, message: ShareFetchResponse) -> None:
     body = encode(message, version)
-    read = share_calls.read_fetch_response(body, version)
+    read = share_requests.read_fetch_response(body, version)
     assert (read.error_code, read.lock_timeout_ms) == (message.error_code, message.acquisition_lock_timeout_ms)
     assert [
         (one.topic_id, one.partition, one.error_code, one.acknowledge_error_code, list(one.acquired))
@@ -204,7 +204,7 @@ def test_stripping_takes_the_ranges_out_and_the_records_of_partitions_that_keep_
     version: int, message: ShareFetchResponse, most: int
 ) -> None:
     body = encode(message, version)
-    answer = share_calls.read_fetch_response(body, version)
+    answer = share_requests.read_fetch_response(body, version)
     kept = {
         index: [one for one in fetched.acquired if one.delivery_count <= most]
         for index, fetched in enumerate(answer.partitions)
@@ -221,7 +221,7 @@ def test_stripping_takes_the_ranges_out_and_the_records_of_partitions_that_keep_
         message,
         responses=tuple(replace(t, partitions=tuple(map(strip, t.partitions))) for t in message.responses),
     )
-    assert decode(ShareFetchResponse, version, share_calls.stripped(memoryview(body), kept, answer)) == expected
+    assert decode(ShareFetchResponse, version, share_requests.stripped(memoryview(body), kept, answer)) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -229,7 +229,7 @@ def test_stripping_takes_the_ranges_out_and_the_records_of_partitions_that_keep_
 def test_an_answer_to_an_acknowledge_is_read_as_the_codec_reads_it(
     version: int, message: ShareAcknowledgeResponse
 ) -> None:
-    read = share_calls.read_acknowledge_response(encode(message, version), version)
+    read = share_requests.read_acknowledge_response(encode(message, version), version)
     assert read.error_code == message.error_code
     assert list(read.partitions) == [
         (topic.topic_id, one.partition_index, one.error_code) for topic in message.responses for one in topic.partitions
@@ -239,10 +239,10 @@ def test_an_answer_to_an_acknowledge_is_read_as_the_codec_reads_it(
 @given(data=st.binary(max_size=300), version=st.sampled_from(VERSIONS))
 def test_whatever_the_bytes_are_reading_ends_in_an_answer_or_a_wire_error(data: bytes, version: int) -> None:
     for read in (
-        share_calls.read_fetch,
-        share_calls.read_acknowledge,
-        share_calls.read_fetch_response,
-        share_calls.read_acknowledge_response,
+        share_requests.read_fetch,
+        share_requests.read_acknowledge,
+        share_requests.read_fetch_response,
+        share_requests.read_acknowledge_response,
     ):
         with contextlib.suppress(WireError):
             read(data, version)
@@ -252,7 +252,7 @@ def test_whatever_the_bytes_are_reading_ends_in_an_answer_or_a_wire_error(data: 
 def test_the_group_of_a_request_is_seen_without_reading_it(group: str, before: bytes, cut: int) -> None:
     body = before + encode(ShareFetchRequest(group_id=group, member_id="m", share_session_epoch=1), 1)
     end = min(len(body), len(before) + cut)
-    found = share_calls.group_bytes(memoryview(body), len(before), end)
+    found = share_requests.group_bytes(memoryview(body), len(before), end)
     if found is not None:
         assert found == group.encode()
     else:
