@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.config.addresses import may_collide, parse_address, parse_nodes
+from headgate.config.addresses import is_loopback, may_collide, parse_address, parse_host, parse_nodes
 from headgate.config.values import (
     FrozenMap,
     Store,
@@ -206,3 +206,15 @@ def test_a_frozen_map_is_a_value() -> None:
     assert list(one) == ["b", "a"]
     assert pickle.loads(pickle.dumps(one)) == one
     assert not hasattr(one, "__setitem__")
+
+
+def test_loopback_is_an_address_or_the_name_localhost() -> None:
+    """The REST interface needs no tokens on a loopback address."""
+    assert all(map(is_loopback, ("127.9.9.9", "::1", "LocalHost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "example.com")))
+
+
+def test_an_advertised_host_may_have_brackets_and_never_a_port() -> None:
+    assert parse_host("[::1]") == parse_host("::1") == "::1"
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        parse_host("kafka:9092")
