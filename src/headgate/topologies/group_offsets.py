@@ -13,6 +13,7 @@ from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
 from headgate.kafka.group_admin import GroupError, group_error, on_coordinators
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import (
     EARLIEST,
@@ -26,8 +27,15 @@ from headgate.wire.messages.data import (
 )
 from headgate.wire.messages.streams import DescribedStreamsGroup
 
-# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE
-_AGAIN = frozenset({5, 6, 74, 75, 78})
+_AGAIN = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
 
 
 class Partition(NamedTuple):

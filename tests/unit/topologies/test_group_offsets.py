@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey
-from headgate.kafka.connections import Connections
+from headgate.kafka.connections import Connections, RetryDelay
 from headgate.topologies.group_offsets import Partition, PartitionOffsets, active_partitions, group_offsets
 from headgate.wire.messages.cluster import MetadataPartition, MetadataRequest, MetadataTopic
 from headgate.wire.messages.data import (
@@ -112,10 +112,8 @@ class Offsets(ScriptedCluster):
         )
 
 
-async def read(
-    cluster: Offsets, group: DescribedStreamsGroup = GROUP, *, timeout_s: float = 20.0
-) -> tuple[PartitionOffsets, ...]:
-    async with cluster, Connections(cluster.dialler(timeout_s=timeout_s)) as connections:
+async def read(cluster: Offsets, group: DescribedStreamsGroup = GROUP) -> tuple[PartitionOffsets, ...]:
+    async with cluster, Connections(cluster.dialler(timeout_s=60.0)) as connections:
         return await group_offsets(connections, group)
 
 
@@ -155,17 +153,19 @@ async def test_each_partition_is_asked_for_at_its_leader() -> None:
     assert asked == {(0, "g-repartition", 0), (0, "in", 0), (1, "in", 1)}
 
 
-async def test_a_leader_that_moved_is_looked_for_again() -> None:
+@pytest.mark.parametrize("code", [5, 6, 74, 75, 78])
+async def test_a_leader_that_moved_is_looked_for_again(code: int) -> None:
     cluster = Offsets().serve()
-    cluster.errors = [6, 5]
+    cluster.errors = [code]
     assert len(await read(cluster)) == 3
 
 
-async def test_a_leader_that_never_comes_is_an_error_when_the_time_is_over() -> None:
+async def test_a_leader_that_never_comes_is_an_error_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connections, "retry_delay", lambda _: RetryDelay(deadline=0.0))
     cluster = Offsets().serve()
     cluster.leaders[Partition("in", 1)] = -1
     with pytest.raises(ClusterError, match="partition 1 of topic 'in' has no leader"):
-        await read(cluster, timeout_s=1.0)
+        await read(cluster)
 
 
 async def test_offsets_that_may_not_be_read_are_an_error_at_once() -> None:
