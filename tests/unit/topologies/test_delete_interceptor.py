@@ -176,6 +176,19 @@ async def test_a_store_that_fails_keeps_its_group_and_no_other(version: int, cod
         assert [one.error_code for one in await again] == [0]
 
 
+async def test_without_the_barrier_the_store_deletes_nothing() -> None:
+    store = ControlledStore()
+    async with scene(store) as it:
+        await stored(it, "g")
+        it.epochs.away = True
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(state="Empty", members=())
+        [result] = await results
+        assert (result.error_code, result.error_message) == (DELETION_FAILED, "the topic is away")
+    assert store.deletes == 0
+
+
 async def test_when_all_of_them_fail_the_broker_is_not_asked() -> None:
     async with scene(failing()) as it:
         await stored(it, "g")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headgate.topologies.model.group_state import UNCERTAIN, Bookkeeping, PushOutcome, StorePush
+from headgate.topologies.model.group_state import NONE, UNCERTAIN, Bookkeeping, PushOutcome, StorePush
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat, Solicitation
 from headgate.topologies.model.streams_groups import HeartbeatDecision
 from tests.unit.topologies.simulation import GROUP, Consumer, Deploy, Worker, World
@@ -254,6 +254,21 @@ def test_a_store_that_lost_the_topology_is_given_it_again() -> None:
     assert world.beat(consumer) is Solicitation.SOLICIT
     worker.push(consumer)
     assert worker.describe() == "one"
+
+
+def test_a_state_topic_that_was_replaced_by_an_empty_one_says_nothing_of_what_was_stored() -> None:
+    world = World(Bookkeeping.STATE_TOPIC)
+    worker = world.worker()
+    consumer = world.start("one", worker)
+    world.join(consumer)
+    worker.push(consumer)
+    before = worker.groups.state(GROUP).incarnation
+    worker.groups.on_state_topic_replaced()
+    state = worker.groups.state(GROUP)
+    assert (state.stored_epoch, state.must_delete) == (NONE, False)
+    assert state.incarnation != before
+    assert worker.describe() is None
+    assert world.beat(consumer) is Solicitation.SOLICIT
 
 
 def test_a_late_answer_of_the_store_about_an_older_epoch_leaves_it_uncertain() -> None:
