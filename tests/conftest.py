@@ -1,14 +1,19 @@
-"""What all tests share: coroutine tests, and logging that one test cannot configure for the next."""
+"""What all tests share: coroutine tests, logging that no test configures for the next, no Hypothesis deadlines."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.support.coroutine_tests import pytest_pyfunc_call
 
 __all__ = ["pytest_pyfunc_call"]
+
+# On a busy machine an example may take any time.
+settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headgate")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,8 +21,8 @@ def loggers_are_not_cached() -> Iterator[None]:
     """A logger that is used while a command runs in this process would be deaf to `capture_logs` for ever."""
     configure = structlog.configure
 
-    def without_cache(**settings: Any) -> None:
-        configure(**settings | {"cache_logger_on_first_use": False})
+    def without_cache(**options: Any) -> None:
+        configure(**options | {"cache_logger_on_first_use": False})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structlog, "configure", without_cache)

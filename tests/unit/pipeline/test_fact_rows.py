@@ -19,7 +19,7 @@ from headgate.pipeline.fact_rows import (
 )
 from headgate.topologies.model.topology_graph import app_io, edge_rows, node_rows
 from tests.unit.facts.strategies import FACTS
-from tests.unit.topologies.topologies import descriptions, patient
+from tests.unit.topologies.topologies import descriptions
 
 SETTINGS = ReadSettings(prefix="hg.", cluster="own", max_bytes={"topologies": 1_000_000})
 
@@ -28,7 +28,6 @@ def record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any]
     return {"topic": f"hg.{topic}", "partition": 3, "offset": 7, "recorded_at": 1500, "key": key, "value": value}
 
 
-@patient
 @given(FACTS)
 def test_every_fact_is_a_row_that_arrow_takes(fact: Any) -> None:
     row = fact_row(record(*encode(fact)), SETTINGS)
@@ -43,7 +42,6 @@ def test_every_fact_is_a_row_that_arrow_takes(fact: Any) -> None:
         assert read["cluster_id"] == "own"
 
 
-@patient
 @given(descriptions())
 def test_a_description_is_carried_whole(description: Any) -> None:
     fact = TopologyDescribed(
@@ -81,7 +79,6 @@ def test_the_detail_of_an_event_is_kept_to_the_letter() -> None:
     assert json.loads(fact_row(record(*encode(fact)), SETTINGS)["fields"])["detail"] == detail.text
 
 
-@patient
 @given(descriptions())
 def test_a_description_weighs_more_than_its_rows_take(description: Description) -> None:
     name = "an application with a long name " * 10

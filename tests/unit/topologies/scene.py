@@ -47,6 +47,7 @@ from tests.unit.proxy.stage import Stage, config, until
 JOIN_GROUP, HEARTBEAT, DELETE, STREAMS_HEARTBEAT, DESCRIBE, PUSH = 11, 12, 42, 88, 89, 93
 OFFSET_DELETE = 47
 UNKNOWN_MEMBER, DENIED, NOT_FOUND = 25, 30, 69
+NEVER_S = 60.0
 
 
 class FakeEpochs:
@@ -57,10 +58,13 @@ class FakeEpochs:
         self.away = False
         self.takes_writes = asyncio.Event()
         self.takes_writes.set()
+        self.waiting = 0
         self.groups: StreamsGroups | None = None
 
     async def write(self, epochs: TopologyEpochsSet) -> None:
+        self.waiting += 1
         await self.takes_writes.wait()
+        self.waiting -= 1
         if self.away:
             raise ClusterError("the topic is away")
         assert self.groups is not None
@@ -165,13 +169,17 @@ async def scene(
     opens: asyncio.Event | None = None,
     scheme: str = "memory",
     upstream: FakeUpstream | None = None,
-    write_timeout_s: float = 1.0,
+    write_timeout_s: float = NEVER_S,
+    store_timeout_s: float | None = None,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
-    """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back."""
+    """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back.
+
+    No call times out on a busy machine, unless a test gives it a timeout.
+    """
     async with upstream or FakeUpstream() as fake:
         base = config(fake.port, drain_ms=300)
-        topologies = TopologiesConfig(**{"store": Store(scheme), **settings})  # type: ignore[arg-type]
+        topologies = TopologiesConfig(**{"store": Store(scheme), "call_timeout_ms": 30_000, **settings})  # type: ignore[arg-type]
         whole = base.model_copy(update={"topologies": topologies})
         epochs = FakeEpochs()
 
@@ -179,7 +187,8 @@ async def scene(
             if opens is not None:
                 await opens.wait()
             epochs.groups = groups
-            calls = StoreCalls(store or MemoryStore(), timeout_s=topologies.call_timeout_ms / 1000)
+            timeout_s = topologies.call_timeout_ms / 1000 if store_timeout_s is None else store_timeout_s
+            calls = StoreCalls(store or MemoryStore(), timeout_s=timeout_s)
             return TopologyResources(calls, epochs.write)
 
         service = TopologyService(whole, opening, random_number=lambda: 0.5)

@@ -145,7 +145,7 @@ EVENTS = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(EVENTS, max_size=40))
 def test_any_history_leaves_what_a_plain_list_of_it_says(events: list[tuple[str, str, str, int]]) -> None:
     members = GroupMembers()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.facts import TopologyDeleted, TopologyDescribed, encode
@@ -90,7 +90,6 @@ def test_other_records_are_skipped(key: bytes | None, value: bytes | None) -> No
     assert read_record(ConsumedRecord(1, key, value)) is None
 
 
-@settings(deadline=None)
 @given(st.binary() | st.none(), st.binary() | st.none())
 def test_no_bytes_raise(key: bytes | None, value: bytes | None) -> None:
     read_record(ConsumedRecord(1, key, value))

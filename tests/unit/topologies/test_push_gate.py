@@ -272,7 +272,7 @@ class Against(RuleBasedStateMachine):
 
 
 TestAgainstAPlainOracle = Against.TestCase
-TestAgainstAPlainOracle.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAgainstAPlainOracle.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 # The checks of a push, in the broker's order and words.

@@ -1,8 +1,6 @@
 """Every result, exception and timeout of a store is a value: the shipped broker's table (KIP-1331)."""
 
 import asyncio
-import time
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ from headgate.topologies.store_calls import (
     StoreFailure,
 )
 from headgate.topologies.stores.memory_store import MemoryStore
+from tests.unit.proxy.stage import turns, until
 from tests.unit.topologies.fake_stores import (
     BREACH,
     FakeStore,
@@ -27,7 +26,8 @@ from tests.unit.topologies.fake_stores import (
     return_nothing_to_await,
 )
 
-LATE = "The topology store did not answer within 50 ms."
+NEVER_S = 60.0
+LATE = "The topology store did not answer within 10 ms."
 
 
 class UnprintableError(Exception):
@@ -35,8 +35,8 @@ class UnprintableError(Exception):
         raise RuntimeError("no text")
 
 
-def calls_of(store: Any) -> StoreCalls:
-    return StoreCalls(store, timeout_s=0.05)
+def calls_of(store: FakeStore | MemoryStore, *, timeout_s: float = NEVER_S, max_hanging: int = 64) -> StoreCalls:
+    return StoreCalls(store, timeout_s=timeout_s, max_hanging=max_hanging)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,6 @@ def calls_of(store: Any) -> StoreCalls:
         (raising(UnprintableError()), PushOutcome.TRANSIENT, "UnprintableError"),
         (raising(OSError("x" * 100_000)), PushOutcome.TRANSIENT, "x" * 1000),
         (raising(asyncio.CancelledError()), PushOutcome.TRANSIENT, "the store cancelled its own call"),
-        (FakeStore(hang), PushOutcome.TRANSIENT, LATE),
     ],
 )
 async def test_a_set_is_stored_or_a_permanent_or_a_transient_failure(
@@ -64,7 +63,7 @@ async def test_a_set_is_stored_or_a_permanent_or_a_transient_failure(
 async def test_a_description_that_is_there_is_found() -> None:
     store = MemoryStore()
     await store.set(pushed("g"))
-    assert await StoreCalls(store, timeout_s=5.0).get("g", 0) == topology()
+    assert await calls_of(store).get("g", 0) == topology()
 
 
 async def test_a_store_that_lost_its_data_is_missing_it() -> None:
@@ -75,7 +74,6 @@ async def test_a_store_that_lost_its_data_is_missing_it() -> None:
     ("store", "text"),
     [
         (raising(TransientFailure("no")), "no"),
-        (FakeStore(hang), LATE),
         (FakeStore(return_nonsense), "the store returned a dict instead of a Description"),
         (FakeStore(raise_before_awaited), None),
         (FakeStore(return_nothing_to_await), None),
@@ -93,7 +91,6 @@ async def test_a_get_that_fails_or_breaks_the_contract_is_an_error(store: FakeSt
     [
         (FakeStore(), None),
         (raising(PermanentFailure("no")), "no"),
-        (FakeStore(hang), LATE),
         (FakeStore(raise_before_awaited), DELETE_FAILED),
         (FakeStore(return_nothing_to_await), DELETE_FAILED),
     ],
@@ -104,60 +101,59 @@ async def test_a_deletion_that_fails_has_the_text_of_the_store_or_a_generic_one(
     assert await calls_of(store).delete("g") == (None if text is None else StoreFailure(text))
 
 
-class Hanging:
-    """Hangs until it is cancelled, and then for `ignores_s` longer."""
+async def test_a_call_that_never_ends_is_a_failure() -> None:
+    calls = calls_of(FakeStore(hang), timeout_s=0.01)
+    assert await calls.set(pushed("g")) == SetResult(PushOutcome.TRANSIENT, LATE)
+    assert await calls.get("g", 0) == await calls.delete("g") == StoreFailure(LATE)
 
-    def __init__(self, ignores_s: float = 0.0) -> None:
-        self.store = FakeStore(self.act)
+
+class Hanging(FakeStore):
+    """Hangs until it is cancelled, and then until `may_end` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(self._hang)
         self.cancelled = 0
-        self._ignores_s = ignores_s
+        self.may_end = asyncio.Event()
 
-    async def act(self) -> None:
+    async def _hang(self) -> None:
         try:
             await hang()
         except asyncio.CancelledError:
             self.cancelled += 1
-            await asyncio.sleep(self._ignores_s)
-            if self._ignores_s:
-                raise RuntimeError("late") from None
-            raise
-
-
-async def test_a_call_that_times_out_is_cancelled() -> None:
-    hanging = Hanging()
-    await calls_of(hanging.store).set(pushed("g"))
-    await asyncio.sleep(0)
-    assert hanging.cancelled == 1
+            await self.may_end.wait()
+            raise RuntimeError("late") from None
 
 
 async def test_a_store_that_ignores_cancellation_delays_no_caller() -> None:
-    calls = calls_of(Hanging(ignores_s=0.3).store)
-    begun = time.monotonic()
+    store = Hanging()
+    calls = calls_of(store, timeout_s=0.01)
     await calls.set(pushed("g"))
-    assert time.monotonic() - begun < 0.25
-    assert calls.hanging == 1
-    await asyncio.sleep(0.4)
-    assert calls.hanging == 0
+    await turns()
+    assert (store.cancelled, calls.hanging) == (1, 1)
+    store.may_end.set()
+    await until(lambda: calls.hanging == 0)
 
 
 async def test_a_store_of_which_too_many_calls_hang_is_left_alone() -> None:
-    store = Hanging(ignores_s=0.2).store
-    calls = StoreCalls(store, timeout_s=0.01, max_hanging=2)
+    store = Hanging()
+    calls = calls_of(store, timeout_s=0.01, max_hanging=2)
     outcomes = [await calls.set(pushed("g")) for _ in range(4)]
     assert {outcome.outcome for outcome in outcomes} == {PushOutcome.TRANSIENT}
     assert store.calls == 2
-    await asyncio.sleep(0.3)
+    store.may_end.set()
+    await until(lambda: calls.hanging == 0)
     await calls.set(pushed("g"))
     assert store.calls == 3
-    await asyncio.sleep(0.3)
+    await until(lambda: calls.hanging == 0)
 
 
 async def test_a_caller_that_is_cancelled_cancels_its_call() -> None:
-    hanging = Hanging()
-    task = asyncio.ensure_future(StoreCalls(hanging.store, timeout_s=60.0).set(pushed("g")))
-    await asyncio.sleep(0.01)
+    store = Hanging()
+    store.may_end.set()
+    task = asyncio.ensure_future(calls_of(store).set(pushed("g")))
+    await turns()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.sleep(0)
-    assert hanging.cancelled == 1
+    await turns()
+    assert store.cancelled == 1

@@ -23,7 +23,6 @@ from headgate.wire.messages.streams import (
     TaskIds,
     TaskOffset,
 )
-from tests.unit.topologies.topologies import patient
 
 names = st.text(max_size=6) | st.sampled_from(["x" * 125, "x" * 126, "x" * 127, "x" * 300])
 int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -80,7 +79,6 @@ answers = st.builds(
 )
 
 
-@patient
 @given(requests)
 def test_a_heartbeat_goes_down_by_either_way_alike(message: StreamsGroupHeartbeatRequest) -> None:
     body = encode(message, 1)
@@ -104,7 +102,6 @@ def test_the_usual_heartbeat_takes_the_quick_way() -> None:
     assert group_requests.idle_heartbeat_response(encode(StreamsGroupHeartbeatResponse(member_id="m", status=None), 0))
 
 
-@patient
 @given(requests, st.integers(0, 400))
 def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGroupHeartbeatRequest, most: int) -> None:
     body = encode(replace(message, unknown_tags=()), 1)
@@ -114,7 +111,6 @@ def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGr
         assert beat is None or most == len(body) - 1
 
 
-@patient
 @given(requests, st.booleans())
 def test_a_join_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is_padded: bool) -> None:
     body = encode(replace(message, task_offsets=None, task_end_offsets=None), 0)
@@ -125,7 +121,6 @@ def test_a_join_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is_pa
         assert opened == (message.member_epoch == 0)
 
 
-@patient
 @given(st.binary(max_size=40))
 def test_whatever_bytes_there_are_nothing_is_raised(body: bytes) -> None:
     group_requests.idle_heartbeat(body)
@@ -134,7 +129,6 @@ def test_whatever_bytes_there_are_nothing_is_raised(body: bytes) -> None:
         group_requests.is_join(memoryview(body), 0, len(body))
 
 
-@patient
 @given(answers, st.booleans())
 def test_an_answer_goes_up_by_either_way_alike(message: StreamsGroupHeartbeatResponse, ask: bool) -> None:
     body = encode(message, 0)

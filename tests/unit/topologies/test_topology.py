@@ -80,7 +80,6 @@ def test_what_a_node_of_its_type_does_not_have_is_dropped() -> None:
     assert description.subtopologies[0].nodes == (SinkNode(name="n", topic="out"),)
 
 
-@topologies.patient
 @given(topologies.descriptions())
 def test_what_the_wire_can_carry_comes_back_from_it(description: Description) -> None:
     read = from_wire(to_wire(description))
@@ -88,7 +87,6 @@ def test_what_the_wire_can_carry_comes_back_from_it(description: Description) ->
     assert from_wire(to_wire(read)) == read
 
 
-@topologies.patient
 @given(topologies.descriptions(), st.integers())
 def test_the_content_hash_is_blind_to_every_order(description: Description, seed: int) -> None:
     chance = random.Random(seed)
@@ -131,7 +129,6 @@ def canonical(description: Description) -> object:
     )
 
 
-@topologies.patient
 @given(topologies.descriptions(), topologies.descriptions())
 def test_equal_hashes_are_equal_contents(one: Description, other: Description) -> None:
     assert (content_hash(one) == content_hash(other)) == (canonical(one) == canonical(other))
@@ -171,7 +168,6 @@ def test_predecessors_are_rebuilt_from_successors() -> None:
     assert predecessors(nodes) == {"b": ("a",), "c": ("a", "b")}
 
 
-@topologies.patient
 @given(topologies.descriptions())
 def test_predecessors_invert_successors(description: Description) -> None:
     for subtopology in description.subtopologies:

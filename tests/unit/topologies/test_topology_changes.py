@@ -12,7 +12,7 @@ from headgate.topologies.model.topology_graph import (
     stores_of,
     topics_of,
 )
-from tests.unit.topologies.topologies import GOLDEN, descriptions, golden, patient
+from tests.unit.topologies.topologies import GOLDEN, descriptions, golden
 
 
 def version(*, topic: str = "out", stores: tuple[str, ...] = ("s",), id_: str = "0") -> Description:
@@ -72,7 +72,6 @@ def names(description: Description) -> set[tuple[str, str]]:
     return found
 
 
-@patient
 @given(descriptions(), descriptions())
 def test_what_is_added_and_removed_is_the_difference_of_the_names(old: Description, new: Description) -> None:
     changes = element_changes(old, new)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.facts.topology import Description, ProcessorNode, SinkNode, SourceNode, Subtopology
 from headgate.topologies.model.topology_graph import TopicPair, app_io
-from tests.unit.topologies.topologies import chain, descriptions, golden, patient
+from tests.unit.topologies.topologies import chain, descriptions, golden
 
 APP = "app"
 # Few names, so that nodes, stores, topics and what Kafka Streams makes of them meet often.
@@ -87,7 +87,6 @@ def test_a_topic_of_the_users_in_between_is_an_output_and_an_input() -> None:
     assert app_io(description, APP).pairs == (TopicPair("0", "in", "mid"), TopicPair("1", "mid", "out"))
 
 
-@patient
 @given(descriptions(NAMES))
 def test_pairs_are_those_of_the_oracle(description: Description) -> None:
     flow = app_io(description, APP)
@@ -96,7 +95,6 @@ def test_pairs_are_those_of_the_oracle(description: Description) -> None:
     assert list(flow.pairs) == sorted(set(flow.pairs))
 
 
-@patient
 @given(descriptions())
 def test_whatever_the_names_it_answers(description: Description) -> None:
     assert app_io(description, APP).is_complete

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.facts.topology import Description, GlobalStore, ProcessorNode, SinkNode, SourceNode, Subtopology
 from headgate.topologies.model.topology_graph import EdgeRow, NodeRow, edge_rows, internal_topics, node_rows
-from tests.unit.topologies.topologies import GOLDEN, chain, descriptions, golden, patient
+from tests.unit.topologies.topologies import GOLDEN, chain, descriptions, golden
 
 APP = "orders-app"
 T = TypeVar("T")
@@ -114,7 +114,6 @@ def test_real_topologies_have_a_row_for_each_node_and_each_edge(name: str) -> No
     assert len(between) == sum(len(node.successors) for node in nodes)
 
 
-@patient
 @given(descriptions(), st.randoms(use_true_random=False))
 def test_rows_are_blind_to_order_and_have_each_key_once(description: Description, chance: random.Random) -> None:
     nodes, edges = node_rows(description, APP), edge_rows(description, APP)

@@ -182,7 +182,6 @@ def canonical(description: Description) -> Description:
     )
 
 
-@topologies.patient
 @given(topologies.descriptions(topologies.plain).map(canonical))
 def test_plain_names_survive_the_text(description: Description) -> None:
     read = parse(render(description))
@@ -190,7 +189,6 @@ def test_plain_names_survive_the_text(description: Description) -> None:
     assert content_hash(read) == content_hash(description)
 
 
-@topologies.patient
 @given(st.text() | topologies.descriptions().map(render))
 @example("Topologies:\nSub-topology: 0\nSource: (topics: )")
 def test_no_text_whatever_raises(text: str) -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from headgate.facts.topology import (
@@ -16,9 +15,6 @@ from headgate.facts.topology import (
     SourceNode,
     Subtopology,
 )
-
-# A loaded machine is no failure.
-patient = settings(deadline=None)
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "topologies"
 GOLDEN = sorted(path.stem for path in FIXTURES.glob("*.json"))
