@@ -110,6 +110,7 @@ class FakeGroupConfigs:
     def __init__(self) -> None:
         self.default: int | None = 5
         self.limits: dict[str, int | None] = {}  # what was set, by group
+        self.refuses = False  # changes
         self.loads = 0
         self.blocks: asyncio.Event | None = None
 
@@ -131,6 +132,8 @@ class FakeGroupConfigs:
         return 10
 
     async def set_limit(self, group: str, limit: int | None) -> None:
+        if self.refuses:
+            raise ClusterError("the limit cannot be set")
         self.limits[group] = limit
 
 

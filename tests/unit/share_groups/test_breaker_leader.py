@@ -18,7 +18,7 @@ from headgate.facts import (
 )
 from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits
-from headgate.share_groups.model.group_configs import DLQ_TOPIC
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FactListeners, FactOutbox, FencedError
 from headgate.share_groups.share_metrics import ShareMeter
@@ -312,6 +312,17 @@ async def test_a_registration_that_could_not_be_written_is_tried_again(bench: Be
     await bench.leader._register()
     assert bench.states.registered_groups("dlq.x") == ("b",)
     assert not bench.leader._has_new_configs, "until a config changes"
+
+
+async def test_limits_that_were_not_raised_or_restored_are_corrected(bench: Bench) -> None:
+    bench.read(
+        GroupConfigSet(group="raised", name=DLQ_TOPIC, value="dlq.x", by="o", at=1),
+        GroupConfigSet(group="restored", name=LIMIT, value="4", by="o", at=1),
+    )
+    bench.kafka.group_configs.limits = {"raised": 3, "restored": 10}
+    await bench.leader._check_limits()
+    assert bench.kafka.group_configs.limits == {"raised": 10, "restored": 4}
+    assert bench.states.of("restored").values == {}
 
 
 async def test_checking_limits_does_not_delay_the_evaluation(bench: Bench) -> None:

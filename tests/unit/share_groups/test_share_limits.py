@@ -84,6 +84,7 @@ async def test_an_acknowledge_carries_deferred_ones_only_when_it_is_the_last_and
         await on.acquires((8, 8, 1), partition=1)
         await strips(on, (3, 3, 4))
         await on.names_topic()
+        await on.settled()
         await on.send(acknowledging({1: [(8, 8, [ACCEPT])]}))
         asked, _ = await on.goes_on_acknowledging(acknowledged({1: 0}))
         assert acks_of(asked) == {1: [(8, 8, (ACCEPT,))]}

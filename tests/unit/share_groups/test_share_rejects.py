@@ -128,6 +128,26 @@ async def test_dead_letters_whose_acknowledgement_got_no_answer_are_withdrawn_wh
         assert on.counted() == {}
 
 
+async def test_dead_letters_whose_acknowledgement_was_accepted_are_not_withdrawn_when_the_connection_ends() -> None:
+    async with scene() as on:
+        on.configure()
+        await on.acquires((10, 10, 1))
+        await on.rejects({0: [(10, 10, [REJECT])]})
+        on.client.close()
+        await until(lambda: on.stage.ended == {"client_closed": 1})
+        assert on.events("dead_letter_withdrawn") == []
+
+
+async def test_a_member_holds_its_records_until_its_last_request_is_accepted() -> None:
+    async with scene() as on:
+        on.configure()
+        await on.acquires((10, 10, 1))
+        for error_code, held in ((123, 1), (0, 0)):
+            await on.send(acknowledging(epoch=-1))
+            await on.goes_on_acknowledging(acknowledged(error_code=error_code))
+            assert on.service.acknowledgements.acquired_ranges == held
+
+
 async def test_dead_letters_whose_acknowledgement_is_refused_are_withdrawn_and_nothing_is_counted() -> None:
     async with scene() as on:
         on.configure()

@@ -116,6 +116,30 @@ async def test_the_broker_gets_the_limit_back_that_the_user_means(
         assert on.state("h").values == {}
 
 
+@pytest.mark.parametrize("changes", [{DLQ_TOPIC: None}, {DLQ_TOPIC: None, LIMIT: None}])
+async def test_a_limit_that_could_not_be_restored_is_kept_for_the_leader(changes: dict[str, str | None]) -> None:
+    async with scene() as on:
+        on.set("h", {DLQ_TOPIC: "dlq.x", LIMIT: "4"})
+        on.kafka.group_configs.refuses = True
+        await on.service.set_configs("h", changes, "User:o")
+        assert on.state("h").values == {LIMIT: "4"}
+
+
+async def test_the_users_limit_at_the_broker_is_kept_when_the_group_gets_a_topic() -> None:
+    async with scene() as on:
+        on.kafka.group_configs.limits = {"h": 4}
+        await on.service.set_configs("h", {DLQ_TOPIC: "dlq.x"}, "User:o")
+        assert on.state("h").settings.limit == 4
+        assert on.kafka.group_configs.limits == {"h": 10}
+
+
+async def test_the_brokers_limit_is_raised_again_when_the_user_changes_the_limit() -> None:
+    async with scene() as on:
+        on.set("h", {DLQ_TOPIC: "dlq.x"})
+        await on.service.set_configs("h", {LIMIT: "7"}, "User:o")
+        assert on.kafka.group_configs.limits == {"h": 10}
+
+
 async def test_limits_that_could_not_be_read_are_requested_again() -> None:
     kafka = FakeKafka()
     kafka.group_configs.default = None
