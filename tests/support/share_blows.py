@@ -136,6 +136,7 @@ def campaign(
     chance = random.Random(seed)
     topic, dlq = topic or scene.new_topic(partitions=PARTITIONS), dlq or scene.new_topic("dlq", partitions=2)
     group = scene.new_group({DLQ_TOPIC: dlq, **configs}, **LOCK)
+    scene.topic_id(topic)  # while all brokers are there
     began = time.monotonic()
     with members(scene, jvms, group, topic, rejects_percent) as crew:
         load = Load(scene, topic, rate=rate)

@@ -54,6 +54,7 @@ class ShareScene:
     _admins: dict[bool, Any] = field(default_factory=dict)
     _producers: dict[str, Producer] = field(default_factory=dict)
     _history: ShareHistory | None = None
+    _topic_ids: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clients = {"bootstrap.servers": self.gateway.bootstrap, **self.clients}
@@ -128,9 +129,12 @@ class ShareScene:
         return None if entry is None else entry.value
 
     def topic_id(self, topic: str) -> bytes:
-        found = self.admin().describe_topics(TopicCollection([topic]))[topic].result(_DEADLINE_S).topic_id
-        high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
-        return bytes((high & (2**64 - 1)).to_bytes(8) + (low & (2**64 - 1)).to_bytes(8))
+        """Looked up once: a test may stop brokers, and the controller among them."""
+        if topic not in self._topic_ids:
+            found = self.admin().describe_topics(TopicCollection([topic]))[topic].result(_DEADLINE_S).topic_id
+            high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
+            self._topic_ids[topic] = (high & (2**64 - 1)).to_bytes(8) + (low & (2**64 - 1)).to_bytes(8)
+        return self._topic_ids[topic]
 
     # --- records
 

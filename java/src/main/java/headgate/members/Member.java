@@ -146,13 +146,18 @@ final class Member implements StreamsRebalanceListener {
             if (count > 0 && commits) {
                 consumer.commitSync();
             }
-            memberId = consumer.groupMetadata().memberId();
-            memberEpoch = consumer.groupMetadata().generationId();
+            remember();
             return "";
         } catch (RuntimeException error) {
             LockSupport.parkNanos(POLL.toNanos());
             return error.toString();
         }
+    }
+
+    /** Who this member is in its group: known before its tasks are reported, so that a test that saw them can ask. */
+    private void remember() {
+        memberId = consumer.groupMetadata().memberId();
+        memberEpoch = consumer.groupMetadata().generationId();
     }
 
     private void close() {
@@ -168,6 +173,7 @@ final class Member implements StreamsRebalanceListener {
 
     @Override
     public void onTasksAssigned(Assignment assignment) {
+        remember();
         data.setReconciledAssignment(assignment);
         events.happened(name, "assigned", line -> {
             names(line.putArray("tasks"), assignment.activeTasks());
