@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.compare_calls import Call, Conversation, Tree
-from tests.support.compare_diff import Difference, diff_of
+from tests.support.compare_calls import Call, Conversation, Difference, Tree, diff_of
 from tests.support.compare_inside import ANNOUNCED
-from tests.support.compare_kinds import Known, producer_of
 from tests.support.compare_rules import (
     OPTIONAL,
     POLLED,
@@ -23,7 +21,9 @@ from tests.support.compare_rules import (
     SOMETIMES,
     UNORDERED,
     VERSIONS_SOMETIMES,
+    Known,
     Rule,
+    producer_of,
 )
 from tests.support.recorder import Endpoint
 

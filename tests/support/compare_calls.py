@@ -3,11 +3,12 @@
 One rule: nothing is left out. A frame that cannot be cut, paired or decoded is an error, not a gap.
 """
 
+import difflib
 import re
 import struct
 from base64 import b64decode
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -22,6 +23,7 @@ REWRITABLE = frozenset({3, 10, 18, 60})  # Metadata, FindCoordinator, ApiVersion
 _BEHIND = re.compile(r"(\d+) bytes behind the message")
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
+_MOST_LINES, _LONGEST = 60, 600  # of a diff
 
 
 class RecordingError(AssertionError):
@@ -173,17 +175,7 @@ class _Decoded:
         return self.message.version
 
 
-class _Messages:
-    """Decoded messages, handed out in order."""
-
-    def __init__(self, messages: list[_Decoded]) -> None:
-        self._messages = iter(messages)
-
-    def __next__(self) -> _Decoded:
-        return next(self._messages)
-
-
-def _messages(oracle: Oracle, items: Sequence[tuple[Frame, dict[str, Any]]]) -> _Messages:
+def _messages(oracle: Oracle, items: Sequence[tuple[Frame, dict[str, Any]]]) -> Iterator[_Decoded]:
     replies = oracle.ask("decode", [item for _, item in items])
     decoded: list[_Decoded] = []
     for (frame, item), first in zip(items, replies, strict=True):
@@ -197,14 +189,9 @@ def _messages(oracle: Oracle, items: Sequence[tuple[Frame, dict[str, Any]]]) -> 
             raise RecordingError(
                 f"Kafka's classes do not decode this {item['kind']}: {reply['error']}\n{frame.data.hex(' ')}"
             )
-        message = Message(
-            header=reply["header"],
-            body=reply["tree"],
-            version=reply["version"],
-            data=frame.data,
-        )
+        message = Message(header=reply["header"], body=reply["tree"], version=reply["version"], data=frame.data)
         decoded.append(_Decoded(api_key=reply["key"], name=reply["name"], message=message))
-    return _Messages(decoded)
+    return iter(decoded)
 
 
 def _with_canonical(oracle: Oracle, conversations: Sequence[Conversation]) -> list[Conversation]:
@@ -244,5 +231,36 @@ def _paired(
                 answer = None  # it came when the client had gone: seen by nobody
         paired.append((frame, request, answer))
     for answer in waiting:
-        raise RecordingError(f"connection {connection.number}: an answer that nobody asked for: {answer.data.hex()}")
+        raise RecordingError(f"connection {connection.number}: a response without a request: {answer.data.hex()}")
     return paired
+
+
+# What differs, as a text for people.
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One finding: where, and what."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}\n{self.what}"
+
+
+def diff_of(wanted: Sequence[str], got: Sequence[str], wanted_name: str, got_name: str) -> str:
+    """The lines that differ with a little around them; a long diff is cut, and says so."""
+    lines = list(difflib.unified_diff(wanted, got, wanted_name, got_name, lineterm="", n=4))
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"... and {len(lines) - _MOST_LINES} lines more"]
+    return "\n".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in lines)
+
+
+def report(differences: Sequence[Difference]) -> str:
+    """All findings as one text; empty when there is none."""
+    if not differences:
+        return ""
+    shown = "\n\n".join(str(one) for one in differences[:10])
+    more = f"\n\n... and {len(differences) - 10} differences more" if len(differences) > 10 else ""
+    return f"{len(differences)} differences\n\n{shown}{more}"

@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tests.support.compare_calls import Call, Conversation, Tree
-from tests.support.compare_diff import Difference, diff_of
+from tests.support.compare_calls import Call, Conversation, Difference, Tree, diff_of
 from tests.support.recorder import Endpoint
 
 API_VERSIONS = 18
@@ -174,32 +173,20 @@ def _lines(tree: Tree) -> list[str]:
     return json.dumps(tree, indent=2, sort_keys=True).splitlines()
 
 
-def _moved(tree: Tree, gateway: Gateway, id_field: str = "nodeId") -> Tree:
+def _moved(tree: Tree, gateway: Gateway) -> Tree:
     """A struct with the address of a node, at the gateway; a struct that names no node stays as it is."""
-    if tree.get(id_field, -1) < 0:
+    node = tree.get("nodeId", tree.get("brokerId", -1))
+    if node < 0:
         return tree
-    host, port = gateway.address(tree[id_field])
+    host, port = gateway.address(node)
     return tree | {"host": host, "port": port}
 
 
-def _metadata(tree: Tree, gateway: Gateway) -> Tree:
-    return tree | {"brokers": [_moved(broker, gateway) for broker in tree["brokers"]]}
-
-
-def _find_coordinator(tree: Tree, gateway: Gateway) -> Tree:
-    if "coordinators" in tree:
-        return tree | {"coordinators": [_moved(one, gateway) for one in tree["coordinators"]]}
+def _addresses(tree: Tree, gateway: Gateway) -> Tree:
+    """An answer with the addresses of nodes at the gateway: in one of these arrays, or an old FindCoordinator's own."""
+    for name in {"brokers", "coordinators", "nodeEndpoints"} & tree.keys():
+        return tree | {name: [_moved(one, gateway) for one in tree[name]]}
     return _moved(tree, gateway)
-
-
-def _describe_cluster(tree: Tree, gateway: Gateway) -> Tree:
-    return tree | {"brokers": [_moved(broker, gateway, "brokerId") for broker in tree["brokers"]]}
-
-
-def _node_endpoints(tree: Tree, gateway: Gateway) -> Tree:
-    if "nodeEndpoints" not in tree:
-        return tree
-    return tree | {"nodeEndpoints": [_moved(one, gateway) for one in tree["nodeEndpoints"]]}
 
 
 def _api_versions(tree: Tree, gateway: Gateway) -> Tree:  # noqa: ARG001
@@ -216,14 +203,8 @@ def _api_versions(tree: Tree, gateway: Gateway) -> Tree:  # noqa: ARG001
 
 
 REWRITTEN: dict[int, Callable[[Tree, Gateway], Tree]] = {
-    0: _node_endpoints,
-    1: _node_endpoints,
-    3: _metadata,
-    10: _find_coordinator,
-    18: _api_versions,
-    60: _describe_cluster,
-    78: _node_endpoints,
-    79: _node_endpoints,
+    API_VERSIONS: _api_versions,
+    **dict.fromkeys((0, 1, 3, 10, 60, 78, 79), _addresses),
 }
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from headgate.embedded import ClusterAccess, ClusterSpec, EmbeddedKafka
 from headgate.embedded.spec import QUICK_SETTINGS
 from tests.support.compare_across import Run, compare_across
-from tests.support.compare_calls import Conversation, Frame, frames, read
-from tests.support.compare_diff import Difference, report
+from tests.support.compare_calls import Conversation, Difference, Frame, frames, read, report
 from tests.support.compare_inside import GATEWAY_CLIENT_ID, Gateway, addresses_seen, compare_inside
 from tests.support.gateway import GatewayProcess, GatewaySetup
 from tests.support.oracle import Oracle

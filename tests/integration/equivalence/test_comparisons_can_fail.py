@@ -9,8 +9,7 @@ import pytest
 from tests.integration.equivalence.bench import Bench
 from tests.support.clients.jvm import JavaClients
 from tests.support.compare_across import Run, compare_across
-from tests.support.compare_calls import Call, Conversation, frames, read
-from tests.support.compare_diff import Difference
+from tests.support.compare_calls import Call, Conversation, Difference, frames, read
 from tests.support.compare_inside import addresses_seen, compare_inside
 from tests.support.recorder import Chunk, Connection, Side
 
@@ -56,8 +55,6 @@ def tampered(
         for place, call in enumerate(conversation.calls):
             frame = frames(connections[index], side)[place].data if call.api_key == api_key else b""
             if frame and (new := change(frame)) != frame:
-                was = [one.data for one in frames(connections[index], side)]
-                was[place] = new
                 was = [one.data for one in frames(connections[index], side)]
                 was[place] = new
                 other = changed(connections[index], side, lambda _, was=was: was)  # type: ignore[misc]

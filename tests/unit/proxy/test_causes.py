@@ -7,62 +7,39 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from headgate.base.ids import ApiKey
-from headgate.proxy.interceptor import (
-    CloseCause,
-    Forward,
-    Interceptor,
-    OnRequest,
-    OnResponse,
-    RequestFrame,
-    ResponseFrame,
-    Session,
-)
+from headgate.proxy.interceptor import CloseCause, Forward
+from tests.support.fake_upstream import Broker, Client
+from tests.unit.proxy.scripted import Scripted
 from tests.unit.proxy.stage import Stage, stage, until
 from tests.unit.proxy.test_order import heartbeat
 
-
-class Broken(Interceptor[Any]):
-    """Has a bug, and must not let the answer pass."""
-
-    api_keys = frozenset((ApiKey(12),))
-    fail_closed = True
-
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
-        return Forward(context=self)
-
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
-        raise RuntimeError("a bug")
+Blow = Callable[[Stage, Client, Broker], Awaitable[object]]
 
 
-async def client_closed(on: Stage) -> None:
-    client, broker = await on.pair()
-    await client.send(heartbeat(1))
-    await broker.request()
-    client.close()
-    assert await broker.rest() == b""
+def does(blow: Callable[[Client, Broker], object]) -> Blow:
+    async def act(_: Stage, client: Client, broker: Broker) -> None:
+        blow(client, broker)
+
+    return act
 
 
-async def client_reset(on: Stage) -> None:
-    client, broker = await on.pair()
-    client.reset()
-    assert await broker.rest() == b""
+def sends(frame: bytes) -> Blow:
+    return lambda _on, client, _broker: client.send(frame)
 
 
-async def upstream_closed(on: Stage) -> None:
-    client, broker = await on.pair()
-    await client.send(heartbeat(1))
-    await broker.request()
-    broker.close()
-    assert await client.rest() == b""
-
-
-async def upstream_reset(on: Stage) -> None:
-    client, broker = await on.pair()
-    await client.send(heartbeat(1))
-    await broker.request()
-    broker.reset()
-    assert await client.rest() == b""
+# What happens to a connection with a request under way; both sides then see its end and not a byte more.
+UNDER_WAY: dict[CloseCause, Blow] = {
+    CloseCause.CLIENT_CLOSED: does(lambda client, _: client.close()),
+    CloseCause.CLIENT_RESET: does(lambda client, _: client.reset()),
+    CloseCause.UPSTREAM_CLOSED: does(lambda _, broker: broker.close()),
+    CloseCause.UPSTREAM_RESET: does(lambda _, broker: broker.reset()),
+    CloseCause.BAD_REQUEST: sends(pack(">ihhih", -1, 3, 12, 1, -1)),
+    CloseCause.BAD_ANSWER: lambda _on, _client, broker: broker.send(pack(">ii", 4, 99)),
+    CloseCause.FRAME_TOO_LARGE: sends(pack(">ihhih", 2**31 - 1, 3, 12, 1, -1)),
+    CloseCause.UNSUPPORTED_CALL: sends(pack(">ihhih", 10, 93, 0, 1, -1)),
+    CloseCause.DRAIN_TIMEOUT: lambda on, _client, _broker: on.stop(),
+    CloseCause.INTERNAL: lambda _on, _client, broker: broker.send(pack(">ii", 7, 1) + bytes(3)),
+}
 
 
 async def upstream_unreachable(on: Stage) -> None:
@@ -73,30 +50,6 @@ async def upstream_unreachable(on: Stage) -> None:
 async def handshake_failed(on: Stage) -> None:
     client = await on.client()
     await client.send(b"no PROXY protocol header")
-    assert await client.rest() == b""
-
-
-async def bad_request(on: Stage) -> None:
-    client, _ = await on.pair()
-    await client.send(pack(">ihhih", -1, 3, 12, 1, -1))
-    assert await client.rest() == b""
-
-
-async def bad_answer(on: Stage) -> None:
-    client, broker = await on.pair()
-    await broker.send(pack(">ii", 4, 1))
-    assert await client.rest() == b""
-
-
-async def frame_too_large(on: Stage) -> None:
-    client, _ = await on.pair()
-    await client.send(pack(">ihhih", 2**31 - 1, 3, 12, 1, -1))
-    assert await client.rest() == b""
-
-
-async def unsupported_call(on: Stage) -> None:
-    client, _ = await on.pair()
-    await client.send(pack(">ihhih", 10, 93, 0, 1, -1))
     assert await client.rest() == b""
 
 
@@ -118,65 +71,51 @@ async def wrong_cluster(on: Stage) -> None:
 
 
 async def idle(on: Stage) -> None:
-    client, broker = await on.pair()
-    assert await client.rest() == b""
-    assert await broker.rest() == b""
+    for end in await on.pair():
+        assert await end.rest() == b""
 
 
 async def drained(on: Stage) -> None:
-    client, broker = await on.pair()
+    pair = await on.pair()
     await on.stop()
-    assert await client.rest() == b""
-    assert await broker.rest() == b""
+    for end in pair:
+        assert await end.rest() == b""
 
 
-async def drain_timeout(on: Stage) -> None:
-    client, broker = await on.pair()
-    await client.send(heartbeat(1))
-    await broker.request()
-    await on.stop()
-    assert await client.rest() == b""
-    assert await broker.rest() == b""
-
-
-async def internal(on: Stage) -> None:
-    client, broker = await on.pair()
-    await client.send(heartbeat(1))
-    await broker.reply()
-    assert await client.rest() == b""
-
-
-SCENARIOS: dict[CloseCause, Callable[[Stage], Awaitable[None]]] = {
-    CloseCause.CLIENT_CLOSED: client_closed,
-    CloseCause.CLIENT_RESET: client_reset,
-    CloseCause.UPSTREAM_CLOSED: upstream_closed,
-    CloseCause.UPSTREAM_RESET: upstream_reset,
+OTHERS: dict[CloseCause, Callable[[Stage], Awaitable[None]]] = {
     CloseCause.UPSTREAM_UNREACHABLE: upstream_unreachable,
     CloseCause.HANDSHAKE_FAILED: handshake_failed,
-    CloseCause.BAD_REQUEST: bad_request,
-    CloseCause.BAD_ANSWER: bad_answer,
-    CloseCause.FRAME_TOO_LARGE: frame_too_large,
-    CloseCause.UNSUPPORTED_CALL: unsupported_call,
     CloseCause.TOO_MANY_CONNECTIONS: too_many_connections,
     CloseCause.WRONG_CLUSTER: wrong_cluster,
     CloseCause.IDLE: idle,
     CloseCause.DRAINED: drained,
-    CloseCause.DRAIN_TIMEOUT: drain_timeout,
-    CloseCause.INTERNAL: internal,
 }
-SETTINGS: dict[CloseCause, dict[str, object]] = {
+SETTINGS: dict[CloseCause, dict[str, Any]] = {
     CloseCause.HANDSHAKE_FAILED: {"proxy_protocol": True},
     CloseCause.IDLE: {"idle_ms": 100},
+    CloseCause.DRAINED: {"drain_ms": 60_000},
     CloseCause.DRAIN_TIMEOUT: {"drain_ms": 50},
     CloseCause.TOO_MANY_CONNECTIONS: {"max_connections": 3},
 }
 
 
+def broken(*_: object) -> Any:
+    raise RuntimeError("a bug")
+
+
 @pytest.mark.parametrize("cause", CloseCause, ids=lambda cause: cause.value)
 async def test_a_connection_ends_for_one_cause_and_is_counted_once(cause: CloseCause, logs: list[EventDict]) -> None:
-    interceptors = [Broken()] if cause is CloseCause.INTERNAL else []
-    async with stage(*interceptors, **SETTINGS.get(cause, {})) as on:  # type: ignore[arg-type]
-        await SCENARIOS[cause](on)
+    it = Scripted(request=lambda *_: Forward("c"), response=broken, fail_closed=True)
+    async with stage(*[it][cause is not CloseCause.INTERNAL :], **SETTINGS.get(cause, {})) as on:
+        if cause in OTHERS:
+            await OTHERS[cause](on)
+        else:
+            client, broker = await on.pair()
+            await client.send(heartbeat(1))
+            await broker.request()
+            await UNDER_WAY[cause](on, client, broker)
+            for end in (client, broker):
+                assert end.sock.fileno() < 0 or await end.rest() == b""
         await until(lambda: bool(on.ended))
         assert on.ended == {cause.value: 1}
         page = on.gateway.snapshot()

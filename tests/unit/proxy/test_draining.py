@@ -6,19 +6,10 @@ from typing import Any
 
 import pytest
 
-from headgate.base.ids import ApiKey
-from headgate.proxy.interceptor import (
-    Forward,
-    Hold,
-    Interceptor,
-    OnRequest,
-    OnResponse,
-    RequestFrame,
-    ResponseFrame,
-    Session,
-)
+from headgate.proxy.interceptor import Forward, Hold
 from headgate.wire.messages.data import FetchRequest
 from tests.support.fake_upstream import Client, FakeUpstream, request
+from tests.unit.proxy.scripted import Scripted, after
 from tests.unit.proxy.stage import GATEWAY_HOST, base_port, stage, turns, until
 from tests.unit.proxy.test_back_pressure import SMALL_BUFFER, drink, fetch_answer
 from tests.unit.proxy.test_order import heartbeat, metadata, numbers, produce
@@ -27,16 +18,7 @@ PATIENT = 60_000
 DRAINED = {"drained": 1}
 
 
-async def test_an_idle_connection_ends_at_once() -> None:
-    async with stage(drain_ms=PATIENT) as on:
-        client, broker = await on.pair()
-        await on.stop()
-        assert on.ended == DRAINED
-        assert await client.rest() == b""
-        assert await broker.rest() == b""
-
-
-async def test_calls_under_way_are_answered_and_new_ones_are_not_taken() -> None:
+async def test_calls_under_way_are_answered_and_no_new_call_or_client_is_taken() -> None:
     async with stage(drain_ms=PATIENT) as on:
         client, broker = await on.pair()
         await client.send(heartbeat(1), metadata(2), heartbeat(3))
@@ -44,6 +26,9 @@ async def test_calls_under_way_are_answered_and_new_ones_are_not_taken() -> None
         stopping = on.stop()
         await turns()
         assert (await on.page("/readyz"))[0] == 503
+        for port in (base_port(), base_port() + 1):
+            with pytest.raises(ConnectionRefusedError):
+                await Client.connect(GATEWAY_HOST, port)
         await client.send(heartbeat(4), metadata(5))
         for one in asked:
             assert not stopping.done()
@@ -52,20 +37,6 @@ async def test_calls_under_way_are_answered_and_new_ones_are_not_taken() -> None
         await stopping
         assert on.ended == DRAINED
         assert await broker.rest() == b""
-
-
-async def test_no_new_client_is_accepted() -> None:
-    async with stage(drain_ms=PATIENT) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        asked = await broker.request()
-        stopping = on.stop()
-        await turns()
-        for port in (base_port(), base_port() + 1):
-            with pytest.raises(ConnectionRefusedError):
-                await Client.connect(GATEWAY_HOST, port)
-        await broker.send(asked.answer())
-        await stopping
 
 
 @pytest.mark.parametrize(
@@ -155,97 +126,47 @@ async def test_a_slow_client_still_gets_its_last_answer() -> None:
         assert on.ended == DRAINED
 
 
-class HoldBoth(Interceptor[Any]):
-    """Holds a Heartbeat, and its answer, until it is told to let them go."""
-
-    api_keys = frozenset((ApiKey(12),))
-
-    def __init__(self) -> None:
-        self.request = asyncio.Event()
-        self.response = asyncio.Event()
-
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
-        return Hold(self._forward(self.request), deadline=10)
-
-    def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
-        return Hold(self._forward(self.response), deadline=10)
-
-    async def _forward(self, event: asyncio.Event) -> Forward[Any]:
-        await event.wait()
-        return Forward(context=self)
-
-
-async def test_a_held_request_is_decided_and_answered() -> None:
-    holder = HoldBoth()
-    holder.response.set()
-    async with stage(holder, drain_ms=PATIENT) as on:
+@pytest.mark.parametrize("held", ["request", "response"])
+async def test_what_is_held_is_decided_and_given(held: str) -> None:
+    go = asyncio.Event()
+    hold: Hold[Any] = Hold(after(go, Forward("c")), deadline=10)
+    it = Scripted(
+        request=lambda *_: hold if held == "request" else Forward("c"),
+        response=lambda *_: hold if held == "response" else Forward(),
+    )
+    async with stage(it, drain_ms=PATIENT) as on:
         client, broker = await on.pair()
-        await client.send(heartbeat(1), heartbeat(2))
+        await client.send(heartbeat(1))
+        if held == "response":
+            await broker.reply()
+        else:
+            await client.send(heartbeat(2))  # which is not taken any more
         connection = await on.connection()
-        await until(lambda: connection.requests.blocked)
+        await until(lambda: connection.requests.blocked or not connection.responses.is_released)
         stopping = on.stop()
         await turns()
-        holder.request.set()
-        await broker.reply()
+        assert not stopping.done()
+        go.set()
+        if held == "request":
+            await broker.reply()
         assert await numbers(client, 1) == [1]
         await stopping
         assert on.ended == DRAINED
         assert await broker.rest() == b""
 
 
-async def test_a_held_answer_is_decided_and_given() -> None:
-    holder = HoldBoth()
-    holder.request.set()
-    async with stage(holder, drain_ms=PATIENT) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        await broker.reply()
-        connection = await on.connection()
-        await until(lambda: not connection.responses.is_released)
-        stopping = on.stop()
-        await turns()
-        assert not stopping.done()
-        holder.response.set()
-        assert await numbers(client, 1) == [1]
-        await stopping
-        assert on.ended == DRAINED
-
-
-async def test_waiting_ends_when_it_was_told_to() -> None:
-    async with stage(drain_ms=100) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        await broker.request()
-        async with asyncio.timeout(10):
-            await on.stop()
-        assert on.ended == {"drain_timeout": 1}
-        assert await client.rest() == b""
-
-
-async def test_a_client_that_leaves_is_not_waited_for() -> None:
+@pytest.mark.parametrize("who", ["client", "upstream"])
+async def test_a_side_that_leaves_is_not_waited_for(who: str) -> None:
     async with stage(drain_ms=PATIENT) as on:
         client, broker = await on.pair()
         await client.send(heartbeat(1))
         await broker.request()
         stopping = on.stop()
         await turns()
-        client.close()
+        (client if who == "client" else broker).close()
         async with asyncio.timeout(10):
             await stopping
-        assert on.ended == {"client_closed": 1}
-
-
-async def test_a_broker_that_ends_is_not_waited_for() -> None:
-    async with stage(drain_ms=PATIENT) as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        await broker.request()
-        stopping = on.stop()
-        await turns()
-        broker.close()
-        async with asyncio.timeout(10):
-            await stopping
-        assert on.ended == {"upstream_closed": 1}
+        assert on.ended == {f"{who}_closed": 1}
 
 
 async def test_a_client_that_still_waits_for_its_upstream_is_let_go() -> None:

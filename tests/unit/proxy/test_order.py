@@ -7,11 +7,11 @@ from struct import unpack_from
 
 from headgate.proxy.chain import MOST_BEFORE_OPENED
 from headgate.wire.codec import decode
-from headgate.wire.messages.cluster import ApiVersionsResponse, MetadataRequest, MetadataResponse
+from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse
 from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceTopic
 from headgate.wire.messages.groups import HeartbeatRequest
 from tests.support.fake_upstream import HOST, Client, FakeUpstream, body_of, request
-from tests.unit.proxy.stage import stage, until
+from tests.unit.proxy.stage import stage
 
 PRODUCE, METADATA, HEARTBEAT, API_VERSIONS = 0, 3, 12, 18
 
@@ -108,32 +108,6 @@ async def test_an_answer_of_our_own_waits_for_those_in_front_of_it() -> None:
         assert await numbers(client, 2) == [3, 4]
         await broker.send(third.answer())
         assert await numbers(client, 1) == [5]
-
-
-async def test_answers_of_our_own_need_no_broker() -> None:
-    async with stage() as on:
-        client, _ = await on.pair()
-        await client.send(*(refused_api_versions(number) for number in range(50)))
-        for number in range(50):
-            frame = await client.frame()
-            assert unpack_from(">i", frame, 4) == (number,)
-            assert decode(ApiVersionsResponse, 0, body_of(frame, 18, 0)).error_code == 35
-
-
-async def test_many_requests_in_one_read_are_counted_one_by_one() -> None:
-    async with stage() as on:
-        client, broker = await on.pair()
-        await client.send(*(heartbeat(number) for number in range(1000)))
-        connection = await on.connection()
-        await until(lambda: len(connection.pending) == 1000)
-        for number in range(1000):
-            asked = await broker.request()
-            assert asked.header.correlation_id == number
-            await broker.send(asked.answer())
-        assert await numbers(client, 1000) == list(range(1000))
-        calls = on.gateway.snapshot()
-        assert calls["headgate_calls", ("Heartbeat", "4", "passed")] == 1000
-        assert calls["headgate_calls", ("Heartbeat", "4", "opened")] == 0
 
 
 async def test_connections_do_not_mix() -> None:
