@@ -8,8 +8,7 @@ import pytest
 from tests.soak.page import table, write_section
 from tests.support.cluster import Cluster
 from tests.support.hostile import WHOLE, against_brokers, against_clients
-from tests.support.hostile_campaign import Limits, Outcome, Phase
-from tests.support.hostile_gauges import MIB
+from tests.support.hostile_campaign import MIB, Limits, Outcome, Phase
 
 pytestmark = pytest.mark.timeout(0)  # they end by themselves: every attack is bounded in count and time
 LIMITS = Limits()

@@ -25,7 +25,8 @@ OPENED: Final = (
     *(JOIN_GROUP, DELETE_GROUPS, STREAMS_HEARTBEAT, STREAMS_DESCRIBE, STREAMS_PUSH),
 )
 WALKED: Final = (PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE)
-WRITES_CONFIGS: Final = frozenset((33, 44))  # a damaged one may still be a valid change of a broker that others use
+# CreateTopics and changes of configs: a damaged one may still be valid, and others use the broker.
+CHANGES_BROKER: Final = frozenset((19, 33, 44))
 _LARGEST: Final = 32 * 1024  # what a forged frame has at most; bombs are longer
 _POOL: Final = 6  # valid frames of each call and version
 _EXTREMES: Final = (INT32_MAX, -1, -(2**31), 0, 1 << 24, -2)

@@ -87,7 +87,7 @@ def watch(
         try:
             outcome = interceptor.on_request(request, session)
             if not isinstance(outcome, Forward):
-                raise TypeError(f"{type(outcome).__name__} for a call in stream_keys, which can only pass")  # noqa: TRY301
+                raise TypeError(f"{type(outcome).__name__} for a request of stream_keys, which can only pass")  # noqa: TRY301
         except Exception as failure:  # noqa: BLE001 - see RequestChain.run
             meter.failed(interceptor, "on_request", failure)
         else:
@@ -208,7 +208,7 @@ class ResponseChain:
             if self._asked.fail_closed:
                 raise
             if not isinstance(failure, _NotInTimeError):
-                self._meter.failed(self._asked, "hold of an answer", failure)
+                self._meter.failed(self._asked, "hold of a response", failure)
 
     def _apply(self, outcome: Outcome[Any]) -> None:
         match outcome:
@@ -219,7 +219,7 @@ class ResponseChain:
                 version = was.api_version if api_version is None else api_version
                 self.response = ResponseFrame(api_key=was.api_key, api_version=version, body=body)
             case _:
-                raise TypeError(f"{type(outcome).__name__} cannot be the outcome of an answer")
+                raise TypeError(f"{type(outcome).__name__} cannot be the outcome of a response")
 
 
 # Pending requests: each that went upstream leaves one entry, (route, correlation id, purpose), in the order of

@@ -149,7 +149,7 @@ class ResponseStream:
             if correlation_id != expected or route is None:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
             if length < frames.SMALLEST_RESPONSE:
-                raise WireError(f"an answer of {length} bytes")
+                raise WireError(f"a response of {length} bytes")
             pending.popleft()
             if not connection.is_authenticated and route.api_key not in HANDSHAKE_KEYS:
                 connection.mark_authenticated()
@@ -210,7 +210,7 @@ class ResponseStream:
             return at
         if self._tail is None:
             if walker.left > _LARGEST_TAIL:
-                raise WireError(f"an answer whose last field has {walker.left} bytes")
+                raise WireError(f"a response whose last field has {walker.left} bytes")
             self._tail = bytearray()
         taken = min(walker.left - len(self._tail), size - at)
         self._tail += view[at : at + taken]
@@ -235,7 +235,7 @@ class ResponseStream:
         walker = Walker(route.tail_program, len(frame) - 4)
         at = walker.feed(frame, 4, len(frame))
         if not walker.at_tail:
-            raise WireError(f"a {route.name} answer that ends before its last field")
+            raise WireError(f"a {route.name} response that ends before its last field")
         tail = frame[at:]
         changed = route.tail_splice(tail, self._connection.lookup, keep_length=False)
         if changed == tail:
@@ -257,7 +257,7 @@ class ResponseStream:
     def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
         assert self._route is not None
         if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_response_bytes):
-            raise WireError(f"an answer of {end - pos - 4} bytes to a call that is opened")
+            raise WireError(f"a response of {end - pos - 4} bytes to an opened request")
         if end > size:
             self._needed = end - pos
             self._gather_behind(view[pos:size])

@@ -142,7 +142,7 @@ def api_of(key: int) -> Api:
     """The api of a key; a `WireError` for a key that Kafka 4.4 does not have."""
     api = APIS.get(key)
     if api is None:
-        raise WireError(f"no Kafka call has api key {key}")
+        raise WireError(f"unknown api key {key}")
     return api
 
 

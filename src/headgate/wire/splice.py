@@ -64,7 +64,7 @@ class _Splicer:
         try:
             (value,) = _I32(self.buf, self.pos)
         except error:
-            raise WireError("the answer ends inside a number") from None
+            raise WireError("the response ends inside a number") from None
         self.pos += 4
         return int(value)
 
@@ -76,14 +76,14 @@ class _Splicer:
             try:
                 (length,) = _I16(self.buf, self.pos)
             except error:
-                raise WireError("the answer ends inside a length") from None
+                raise WireError("the response ends inside a length") from None
             self.pos += 2
         self.skip(max(0, length))
 
     def skip(self, size: int) -> None:
         self.pos += size
         if self.pos > self.end:
-            raise WireError("a length inside the answer reaches past its end")
+            raise WireError("a length inside the response reaches past its end")
 
     def count(self) -> int:
         """How many nodes come; 0 or less for none."""
@@ -104,7 +104,7 @@ class _Splicer:
     def spend(self, count: int) -> None:
         self.parts_left -= max(0, count)
         if self.parts_left < 0:
-            raise WireError(f"more than {MOST_PARTS} nodes and tagged fields in one answer")
+            raise WireError(f"more than {MOST_PARTS} nodes and tagged fields in one response")
 
     def node(self) -> None:
         """A node id with its host and port: the last two are replaced, unless the id says that there is no node."""
@@ -247,11 +247,11 @@ def _fields(tail: Buffer, pos: int) -> list[tuple[int, bytes]]:
         tag, pos = read_uvarint(tail, pos)
         size, pos = read_uvarint(tail, pos)
         if pos + size > len(tail):
-            raise WireError("a tagged field reaches past the end of the answer")
+            raise WireError("a tagged field reaches past the end of the response")
         fields.append((tag, bytes(tail[pos : pos + size])))
         pos += size
     if pos != len(tail):
-        raise WireError("bytes behind the last field of the answer")
+        raise WireError("bytes behind the last field of the response")
     return fields
 
 

@@ -175,12 +175,12 @@ class ResponseUsage:
 
     def _short_of(self, size: int) -> bool:
         if size > self._left:
-            raise WireError("the answer ends before its last field")
+            raise WireError("the response ends before its last field")
         return self._end - self._pos < size
 
     def _jump(self, size: int) -> None:
         if size > self._left:
-            raise WireError("a length inside the answer reaches past its end")
+            raise WireError("a length inside the response reaches past its end")
         self._pos += size
         self._left -= size
 
