@@ -2,6 +2,7 @@
 
 import re
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from headgate.base.errors import UsageError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import Store, parse_store
-from headgate.plugin import TopologyStore, TransientFailure, to_bytes
+from headgate.plugin import Description, TopologyStore, TransientFailure, to_bytes
 from headgate.plugin.conformance import TopologyStoreContract, pushed, settings_in, topology
 from headgate.topologies.model.group_state import Bookkeeping
 from headgate.topologies.stores.loading import bookkeeping_of, load_plugin, make_store, settings_of
@@ -47,6 +48,23 @@ def example() -> type[TopologyStoreContract]:
 
 
 TestTheExampleOfThePage = example()
+
+
+def test_a_store_that_blocks_the_event_loop_fails_the_suite(tmp_path: Path) -> None:
+    class Blocking(MemoryStore):
+        async def get(self, group: str, epoch: int) -> Description | None:
+            time.sleep(0.3)  # noqa: ASYNC251 - that is the fault
+            return await super().get(group, epoch)
+
+    class Suite(TestMemory):
+        max_pause_s = 0.2
+
+        @asynccontextmanager
+        async def open_store(self, folder: Path) -> AsyncIterator[TopologyStore]:  # noqa: ARG002
+            yield Blocking()
+
+    with pytest.raises(AssertionError, match="the event loop was blocked"):
+        Suite().test_the_event_loop_is_not_blocked(tmp_path)
 
 
 class TestSqlite(TopologyStoreContract):
