@@ -5,12 +5,10 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import pack
-from typing import Any
 
-from headgate.base.ids import ApiKey
 from headgate.proxy.chain import MOST_PENDING
 from headgate.proxy.connection import _LARGEST_BACKLOG
-from headgate.proxy.interceptor import Answer, Forward, Hold, Interceptor, OnRequest, RequestFrame, Session
+from headgate.proxy.interceptor import Answer, Forward, Hold
 from headgate.proxy.link import BUFFER_BYTES
 from headgate.wire.codec import encode
 from headgate.wire.messages.data import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
@@ -18,6 +16,7 @@ from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from headgate.wire.primitives import write_uvarint
 from tests.support.fake_upstream import End, FakeUpstream, request
 from tests.support.fake_upstream import answer as answer_frame
+from tests.unit.proxy.scripted import Scripted, after, at_once
 from tests.unit.proxy.stage import Stage, stage, turns, until
 from tests.unit.proxy.test_order import heartbeat, metadata, produce
 
@@ -149,22 +148,9 @@ async def _send_all(end: End, front: bytes, size: int, behind: bytes) -> None:
     await end.send(behind)
 
 
-class AnswerMuch(Interceptor[Any]):
-    """Answers Heartbeats itself, with more bytes than were asked with."""
-
-    api_keys = frozenset((ApiKey(12),))
-
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
-        return Answer(_at_once(bytes(10_000)))
-
-
-async def _at_once(body: bytes) -> bytes:
-    return body
-
-
 async def test_a_client_that_never_takes_our_own_answers_is_not_read_for_ever() -> None:
     """An answer of our own costs the client nothing: only a bound on what waits for it holds it back."""
-    async with stage(AnswerMuch()) as on:
+    async with stage(Scripted(request=lambda *_: Answer(at_once(bytes(10_000))))) as on:
         client = await on.client(receive_buffer=SMALL_BUFFER)
         await on.upstream.accept()
         connection = await on.connection()
@@ -197,26 +183,10 @@ async def test_a_client_with_thousands_of_open_calls_is_read_again_when_some_are
         assert not connection.pending
 
 
-class HoldEverything(Interceptor[Any]):
-    """Holds Heartbeats until it is told to let them go."""
-
-    api_keys = frozenset((ApiKey(12),))
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
-        return Hold(self._wait(), deadline=10)
-
-    async def _wait(self) -> Forward[Any]:
-        await self.go.wait()
-        return Forward()
-
-
 async def test_behind_a_held_request_one_buffer_is_read_and_then_all_of_it() -> None:
-    holder = HoldEverything()
+    go = asyncio.Event()
     front, behind = huge_produce(3_000_000)
-    async with stage(holder) as on:
+    async with stage(Scripted(request=lambda *_: Hold(after(go, Forward()), deadline=10))) as on:
         client, broker = await on.pair()
         await client.send(heartbeat(1))
         sending = asyncio.create_task(_send_all(client, front, 3_000_000, behind))
@@ -224,40 +194,24 @@ async def test_behind_a_held_request_one_buffer_is_read_and_then_all_of_it() -> 
         connection = await on.connection()
         assert len(connection.client._kept) == BUFFER_BYTES
         assert not connection.pending
-        holder.go.set()
+        go.set()
         assert (await broker.request()).key == 12
         await drink(broker, len(front) + 3_000_000 + len(behind))
         await sending
         assert len(connection.pending) == 2
 
 
-class AnswerSlowly(Interceptor[Any]):
-    """Answers Heartbeats itself, when it is told to."""
-
-    api_keys = frozenset((ApiKey(12),))
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[Any]:  # noqa: ARG002
-        return Answer(self._answer())
-
-    async def _answer(self) -> bytes:
-        await self.go.wait()
-        return bytes(6) + b"\x00"
-
-
 async def test_requests_behind_an_answer_of_our_own_are_not_read_twice() -> None:
-    slow = AnswerSlowly()
+    go = asyncio.Event()
     body = HeartbeatRequest(group_id="g" * 1000, member_id="m")
-    async with stage(slow) as on:
+    async with stage(Scripted(request=lambda *_: Answer(after(go, bytes(7))))) as on:
         client, broker = await on.pair()
         count = 3 * BUFFER_BYTES // 1000
         sending = asyncio.create_task(
             client.send(*(request(12, 4, body, correlation_id=number) for number in range(count)), metadata(count))
         )
         await stalls(on, "client")
-        slow.go.set()
+        go.set()
         for number in range(count):
             assert int.from_bytes((await client.frame())[4:8], "big") == number
         assert (await broker.request()).header.correlation_id == count

@@ -46,16 +46,29 @@ class Owner:
         self.events.append("drained")
 
 
+def connected() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a TCP connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        other = socket.create_connection(listener.getsockname())
+        sock, _ = listener.accept()
+    for one in (sock, other):
+        one.setblocking(False)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock, other
+
+
+async def received_from(peer: socket.socket, size: int) -> bytearray:
+    received = bytearray()
+    async with asyncio.timeout(20):
+        while len(received) < size:
+            received += await asyncio.get_running_loop().sock_recv(peer, 1 << 20)
+    return received
+
+
 @asynccontextmanager
 async def linked(owner: Owner | None = None) -> AsyncIterator[tuple[Link, Owner, socket.socket]]:
     """A link over TCP, and the socket at its other end."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    peer = socket.create_connection(listener.getsockname())
-    sock, _ = listener.accept()
-    listener.close()
-    for one in (sock, peer):
-        one.setblocking(False)
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock, peer = connected()
     owner = owner or Owner()
     link = owner.link = Link(asyncio.get_running_loop(), sock, owner, LinkMeter(lambda _: None))
     try:
@@ -105,13 +118,7 @@ async def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
         link.write(data)
         assert link.backlog
         link.write(b"behind it")
-        received = bytearray()
-        while not received.endswith(b"behind it"):
-            await asyncio.sleep(0)
-            try:
-                received += peer.recv(1 << 20)
-            except BlockingIOError:
-                continue
+        received = await received_from(peer, len(data) + 9)
         assert received == bytes(data) + b"behind it"
         await until(lambda: owner.events == ["drained"])
         assert not link.backlog
@@ -125,13 +132,7 @@ async def test_what_is_kept_of_the_shared_buffer_is_a_copy() -> None:
         link_module._SHARED[:] = b"x" * len(link_module._SHARED)
         link.write(link_module._SHARED[:100_000])
         link_module._SHARED[:] = b"y" * len(link_module._SHARED)
-        received = bytearray()
-        while len(received) < len(full) + 100_000:
-            await asyncio.sleep(0)
-            try:
-                received += peer.recv(1 << 20)
-            except BlockingIOError:
-                continue
+        received = await received_from(peer, len(full) + 100_000)
         assert received[len(full) :] == b"x" * 100_000
 
 

@@ -85,16 +85,6 @@ async def test_a_slow_broker_gets_all_that_a_client_had_sent_before_its_end() ->
         assert await broker.rest() == b""
 
 
-async def test_a_client_that_leaves_takes_its_broker_connection_with_it_at_once() -> None:
-    async with stage() as on:
-        client, broker = await on.pair()
-        await client.send(heartbeat(1))
-        await broker.request()
-        client.close()
-        async with asyncio.timeout(10):
-            assert await broker.rest() == b""
-
-
 async def test_a_connection_is_not_idle_while_a_call_is_pending() -> None:
     async with stage(idle_ms=100) as on:
         busy, broker = await on.pair()

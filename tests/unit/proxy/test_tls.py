@@ -8,7 +8,6 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from struct import pack
 
@@ -26,6 +25,7 @@ from tests.support.certificates import Certificates as Files
 from tests.support.certificates import make_certificates
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import stage, turns, until
+from tests.unit.proxy.test_link import Owner, connected
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -37,32 +37,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 def server_side(files: Files, *, ca: Path | None = None) -> Certificates:
     return Certificates("gateway.tls_cert", (files.server_cert, files.server_key), server=True, ca=ca)
-
-
-@dataclass
-class Owner:
-    """Uses what it gets, `most` bytes at a time, and writes down what happens."""
-
-    most: int = BUFFER_BYTES
-    received: bytearray = field(default_factory=bytearray)
-    events: list[str] = field(default_factory=list)
-
-    def on_bytes(self, view: memoryview, size: int) -> int:
-        used = min(self.most, size)
-        self.received += view[:used]
-        return used
-
-    def on_end(self) -> None:
-        self.events.append("end")
-
-    def on_error(self, error: OSError) -> None:
-        self.events.append(f"error {type(error).__name__}")
-
-    def on_unwritable(self, error: OSError) -> None:
-        self.events.append(f"unwritable {type(error).__name__}")
-
-    def on_drained(self) -> None:
-        self.events.append("drained")
 
 
 class Peer:
@@ -131,16 +105,6 @@ async def linked(
     finally:
         link.close()
         other.close()
-
-
-def connected() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        other = socket.create_connection(listener.getsockname())
-        sock, _ = listener.accept()
-    for one in (sock, other):
-        one.setblocking(False)
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock, other
 
 
 @pytest.mark.parametrize("version", VERSIONS)
