@@ -61,9 +61,10 @@ from headgate.wire.messages.data import (
     ProduceTopicResponse,
 )
 from headgate.wire.messages.data import ProduceTopic as ToTopic
-from headgate.wire.records import WireRecord, write_batch
+from headgate.wire.records import WireRecord
 from tests.support.gateway import running_gateway
 from tests.support.ports import port_block
+from tests.support.record_batches import write_batch
 
 MANY = 50
 CLIENTS, TOPICS = 10_000, 50

@@ -9,8 +9,9 @@ import pytest
 from headgate.wire.codec import encode
 from headgate.wire.compression import Compression
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from headgate.wire.records import WireRecord, batches, write_batch
+from headgate.wire.records import WireRecord, batches
 from tests.support.oracle import Oracle, text_of
+from tests.support.record_batches import write_batch
 
 SEED = 20261106
 SIZES = (1, 2, 40, 700)  # from a batch of one record to one of several compressed blocks

@@ -18,12 +18,13 @@ from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic, ProducePartition, ProduceRequest
 from headgate.wire.messages.data import ProduceTopic as ProduceToTopic
-from headgate.wire.records import WireRecord, write_batch
+from headgate.wire.records import WireRecord
 from tests.support import hostile_frames as forged
 from tests.support.fake_upstream import HOST, Client, body_of
 from tests.support.gateway import running_gateway
 from tests.support.hostile_campaign import MIB, Campaign, Outcome, watched
 from tests.support.hostile_child import Child, allow_many_files
+from tests.support.record_batches import write_batch
 
 _CAP: Final = 100 * MIB  # gateway.max_frame_bytes by default
 _ATTACKER_NICENESS: Final = 10  # the attacker is another machine's work: it should not win against what it attacks

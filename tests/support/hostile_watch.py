@@ -38,11 +38,12 @@ from headgate.wire.messages.data import (
     ProduceResponse,
     ProduceTopic,
 )
-from headgate.wire.records import WireRecord, batches, write_batch
+from headgate.wire.records import WireRecord, batches
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import Client, body_of
 from tests.support.hostile_child import Answers, allow_many_files, serve
 from tests.support.hostile_frames import API_VERSIONS, FETCH, METADATA, PRODUCE, request
+from tests.support.record_batches import write_batch
 
 HOST: Final = "127.0.0.1"
 _METADATA_VERSION, _PRODUCE_VERSION, _FETCH_VERSION = 12, 12, 17

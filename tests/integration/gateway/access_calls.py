@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.wire.records import WireRecord, write_batch
+from headgate.wire.records import WireRecord
+from tests.support.record_batches import write_batch
 
 Tree = dict[str, Any]
 

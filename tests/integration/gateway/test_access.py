@@ -24,13 +24,14 @@ from headgate.embedded import SecurityProtocol
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceTopic
-from headgate.wire.records import WireRecord, write_batch
+from headgate.wire.records import WireRecord
 from tests.integration.gateway.access_calls import CALLS, GuardedCall, Names
 from tests.integration.gateway.exercise import new_topic, until
 from tests.support.cluster import USERS, Cluster
 from tests.support.gateway import GatewayProcess
 from tests.support.oracle import Oracle
 from tests.support.raw_client import METADATA, RawClient
+from tests.support.record_batches import write_batch
 
 SASL_PLAINTEXT = SecurityProtocol.SASL_PLAINTEXT
 WAYS = ("d", "g")  # direct, and through the gateway

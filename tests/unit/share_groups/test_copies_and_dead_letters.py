@@ -15,7 +15,8 @@ from headgate.share_groups.resources import FactOutbox
 from headgate.wire.compression import Compression
 from headgate.wire.messages.cluster import MetadataResponse, MetadataTopic
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from headgate.wire.records import WireRecord, write_batch
+from headgate.wire.records import WireRecord
+from tests.support.record_batches import write_batch
 from tests.unit.proxy.stage import turns, until
 from tests.unit.share_groups.scene import (
     ACCEPT,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import WireError
 from headgate.wire.compression import Compression
-from headgate.wire.records import HEADER_SIZE, Batch, WireRecord, batches, write_batch
+from headgate.wire.records import HEADER_SIZE, Batch, WireRecord, batches
+from tests.support.record_batches import write_batch
 
 LIMIT = 1_000_000
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
