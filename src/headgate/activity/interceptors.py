@@ -129,7 +129,7 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
             context.response.is_done = True
             self.unreadable += 1
             return
-        if not is_parsed or context.usage.is_closed:  # a response may arrive after the client has closed
+        if not is_parsed:
             return
         if isinstance(context, ParsedProduce):
             self._count_produce(context, context.response.used, session)
@@ -200,13 +200,6 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
 
     def __init__(self, tracker: UsageTracker) -> None:
         self._tracker = tracker
-        self._open: set[int] = set()  # a response may arrive after the client has closed
-
-    def on_open(self, session: Session) -> None:
-        self._open.add(session.number)
-
-    def on_close(self, session: Session) -> None:
-        self._open.discard(session.number)
 
     def on_request(self, request: RequestFrame, session: Session) -> Forward[Heartbeat]:  # noqa: ARG002
         key, version = request.api_key, request.api_version
@@ -218,7 +211,7 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
         return Forward(Heartbeat(request.client_id, GroupRef(_GROUP_KINDS[key], name), error_code))
 
     def on_chunk(self, view: memoryview, context: Heartbeat, session: Session) -> None:
-        if context.error_code.feed(view) == 0 and session.number in self._open:
+        if context.error_code.feed(view) == 0:
             self._tracker.on_membership(session, context.client_id, context.group)
 
 

@@ -36,7 +36,6 @@ class ConnectionUsage:
     actors: dict[tuple[Direction, str | None], Actor] = field(default_factory=dict)  # until it is stale
     produce: ProduceFastPath | None = None
     is_stale: bool = False  # its actors have to be identified again
-    is_closed: bool = False
 
 
 class UsageTracker:
@@ -181,7 +180,6 @@ class UsageTracker:
             self._mark_stale(one for one in self._connections.values() if one.client.principal == principal)
 
     def _release(self, usage: ConnectionUsage) -> None:
-        usage.is_closed = True
         now_ms = self._clock.epoch_ms()
         for interval in (*usage.uses.values(), *usage.former):
             self.intervals.release(interval, now_ms)

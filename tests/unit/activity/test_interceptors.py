@@ -4,8 +4,6 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,10 +13,8 @@ from headgate.activity.model.intervals import Interval
 from headgate.activity.topic_resolver import TopicResolver
 from headgate.activity.usage_tracker import UsageTracker
 from headgate.base.clock import SystemClock
-from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.proxy.interceptor import RequestFrame
+from headgate.base.ids import ApiKey
 from headgate.proxy.principals import Principals
-from headgate.wire.codec import encode
 from headgate.wire.messages.data import (
     FetchPartitionResponse,
     FetchRequest,
@@ -39,7 +35,7 @@ from headgate.wire.messages.share import (
     ShareFetchTopicResponse,
 )
 from headgate.wire.schema import Message
-from tests.support.fake_upstream import Broker, Client, answer, request
+from tests.support.fake_upstream import Broker, Client, request
 from tests.unit.proxy.stage import Stage, stage, until
 
 PRODUCE, FETCH, HEARTBEAT, SHARE_FETCH = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.SHARE_FETCH
@@ -295,32 +291,6 @@ async def test_topics_above_the_bound_of_a_connection_are_added_up() -> None:
         reports = it.tracker.intervals.take(0.0, 10)
         assert [one.topic.name for one in reports] == ["t0", "t1", "t2", None]
         assert (reports[-1].actor, reports[-1].bytes) == (OTHER, sum(it.sent[3:]))
-
-
-def test_a_response_after_the_end_of_its_client_leaves_nothing_behind() -> None:
-    tracker = UsageTracker(Principals(), TopicResolver(no_topics), SystemClock())
-    usage, groups = TopicUsageInterceptor(tracker), GroupMembershipInterceptor(tracker)
-    session: Any = SimpleNamespace(number=1, peer="h", use_fast_path=lambda *_: None)
-
-    def frame(key: int, version: int, message: Message) -> RequestFrame:
-        return RequestFrame(
-            api_key=ApiKey(key),
-            api_version=ApiVersion(version),
-            correlation_id=CorrelationId(7),
-            client_id="c",
-            body=encode(message, version),
-        )
-
-    groups.on_open(session)
-    produced = usage.on_request(frame(PRODUCE, 13, produce(ID_1)), session).context
-    joined = groups.on_request(frame(HEARTBEAT, 4, HeartbeatRequest(group_id="g", member_id="m")), session).context
-    assert produced is not None
-    assert joined is not None
-    usage.on_close(session)
-    groups.on_close(session)
-    usage.on_chunk(memoryview(answer(PRODUCE, 13, 7, took(ID_1))), produced, session)
-    groups.on_chunk(memoryview(answer(HEARTBEAT, 4, 7, HeartbeatResponse())), joined, session)
-    assert len(tracker) == 0
 
 
 async def test_unreadable_requests_pass_and_are_counted() -> None:

@@ -7,7 +7,7 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
-from headgate.proxy.interceptor import Forward, Hold, RequestFrame, Rewritten, Session
+from headgate.proxy.interceptor import CloseCause, Forward, Hold, RequestFrame, Rewritten, Session
 from headgate.wire import frames
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
@@ -311,6 +311,19 @@ async def test_a_watcher_sees_no_other_calls() -> None:
         await broker.send(*frames)
         assert await numbers(client, 3) == [1, 2, 3]
         assert b"".join(it.chunks) == frames[1]
+
+
+async def test_a_watcher_sees_nothing_of_a_connection_that_has_ended() -> None:
+    it = Scripted(keys=(), stream_keys=(12,), request=lambda *_: Forward("c"))
+    async with stage(it) as on:
+        client, broker = await on.pair()
+        connection = await on.connection()
+        await client.send(heartbeat(1))
+        asked = await broker.request()
+        broker.sock.send(asked.answer())  # it is there when the connection ends
+        connection.close(CloseCause.IDLE)
+        await turns()
+        assert it.chunks == []
 
 
 async def test_a_watcher_without_a_context_sees_nothing() -> None:
