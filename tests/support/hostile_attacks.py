@@ -257,13 +257,7 @@ async def pipelined(ports: Sequence[int], *, connections: int, seconds: float, r
 
 
 async def slow(
-    ports: Sequence[int],
-    *,
-    connections: int,
-    rate: float,
-    hold_seconds: float,
-    readers: int,
-    real: Sequence[str],
+    ports: Sequence[int], *, connections: int, rate: float, hold_seconds: float, readers: int, real: Sequence[str]
 ) -> Counter[str]:
     """Connections that hold their place: silent, half a frame, a byte now and then, and readers that never read."""
     counts: Counter[str] = Counter()

@@ -17,10 +17,7 @@ from headgate.config.model import Config
 from headgate.kafka.connections import BrokerConnection, authenticate, credentials_of
 from headgate.proxy.interceptor import Versions
 from headgate.proxy.tls import Certificates
-from headgate.wire.messages.cluster import (
-    ApiVersionsRequest,
-    MetadataRequest,
-)
+from headgate.wire.messages.cluster import ApiVersionsRequest, MetadataRequest
 
 log = structlog.get_logger()
 

@@ -47,17 +47,7 @@ class HeldOutput:
 class ResponseStream:
     """The broker's side of a connection; the owner of its link."""
 
-    __slots__ = (
-        "_behind",
-        "_connection",
-        "_gathered",
-        "_needed",
-        "_passing",
-        "_purpose",
-        "_route",
-        "_tail",
-        "_walker",
-    )
+    __slots__ = ("_behind", "_connection", "_gathered", "_needed", "_passing", "_purpose", "_route", "_tail", "_walker")
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection

@@ -71,12 +71,7 @@ class TlsLink(Link):
     __slots__ = ("_fault", "_more", "_tls", "_woken")
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        owner: LinkOwner,
-        meter: LinkMeter,
-        tls: TlsSession,
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, owner: LinkOwner, meter: LinkMeter, tls: TlsSession
     ) -> None:
         super().__init__(loop, sock, owner, meter)
         self._tls = tls

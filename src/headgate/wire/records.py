@@ -132,11 +132,7 @@ class Batch:
             raise WireError(f"record of {size} bytes with {end - pos} bytes unread")
         timestamp = self.max_timestamp if self.has_append_time else self.base_timestamp + time_delta
         record = WireRecord(
-            offset=self.base_offset + offset_delta,
-            timestamp=timestamp,
-            key=key,
-            value=value,
-            headers=tuple(headers),
+            offset=self.base_offset + offset_delta, timestamp=timestamp, key=key, value=value, headers=tuple(headers)
         )
         return record, pos
 

@@ -62,15 +62,12 @@ class Source:
         plain = value is None or isinstance(value, bool | int | str)
         return repr(value) if plain else self.bind(value, "default")
 
-    def text(self) -> str:
-        return "\n".join(self._lines) + "\n"
-
     def build(self) -> "Generated":
         # Bound objects are defaults of parameters, so that the code reads them as locals and not as globals.
         given = ", ".join((self._signature, *(f"{name}={name}" for name in self._bound)))
         self._lines[0] = f"def generated({given}):"
         scope = dict(self._bound)
-        exec(compile(self.text(), self.title, "exec"), scope)  # noqa: S102 - see the rule of this module
+        exec(compile("\n".join(self._lines), self.title, "exec"), scope)  # noqa: S102 - see the rule of this module
         return Generated(function=scope["generated"], title=self.title, paths=tuple(self._paths))
 
 

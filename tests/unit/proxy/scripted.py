@@ -5,15 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.base.ids import ApiKey
-from headgate.proxy.interceptor import (
-    Forward,
-    Interceptor,
-    OnRequest,
-    OnResponse,
-    RequestFrame,
-    ResponseFrame,
-    Session,
-)
+from headgate.proxy.interceptor import Forward, Interceptor, OnRequest, OnResponse, RequestFrame, ResponseFrame, Session
 
 HEARTBEAT = ApiKey(12)
 

@@ -113,8 +113,7 @@ async def test_a_client_that_comes_while_the_versions_are_asked_waits(logs: list
 
 
 @pytest.mark.parametrize(
-    ("host", "port"),
-    [("a..b", 1), ("x" * 300, 1), ("", 1), (HOST, 0), (HOST, -1), (HOST, 65536), (HOST, 2**31 - 1)],
+    ("host", "port"), [("a..b", 1), ("x" * 300, 1), ("", 1), (HOST, 0), (HOST, -1), (HOST, 65536), (HOST, 2**31 - 1)]
 )
 async def test_a_node_with_an_impossible_address_does_not_hide_the_others(
     host: str, port: int, logs: list[EventDict]

@@ -9,13 +9,7 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.proxy.chain import MOST_BEFORE_OPENED
-from headgate.proxy.interceptor import (
-    Answer,
-    CloseCause,
-    Forward,
-    Hold,
-    Rewritten,
-)
+from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold, Rewritten
 from headgate.wire.codec import encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.unit.proxy.scripted import Scripted, after, at_once

@@ -5,15 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.base.ids import ApiVersion
-from headgate.proxy.interceptor import (
-    Answer,
-    Forward,
-    Hold,
-    RequestFrame,
-    ResponseFrame,
-    Rewritten,
-    Session,
-)
+from headgate.proxy.interceptor import Answer, Forward, Hold, RequestFrame, ResponseFrame, Rewritten, Session
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import MetadataRequest
 from headgate.wire.messages.data import ProduceRequest

@@ -10,11 +10,7 @@ from headgate.base.errors import WireError
 from headgate.wire.codec import decode, decode_prefix, encode
 from headgate.wire.messages.data import FetchRequest
 from headgate.wire.messages.groups import HeartbeatRequest
-from headgate.wire.messages.streams import (
-    StreamsGroupDescribeRequest,
-    StreamsGroupHeartbeatResponse,
-    TaskIds,
-)
+from headgate.wire.messages.streams import StreamsGroupDescribeRequest, StreamsGroupHeartbeatResponse, TaskIds
 from headgate.wire.schema import Message
 from tests.support.messages import VERSIONED, instances, name_of
 

@@ -218,8 +218,7 @@ def test_stripping_takes_the_ranges_out_and_the_records_of_partitions_that_keep_
         return replace(one, acquired_records=left, records=one.records if left else b"")
 
     expected = replace(
-        message,
-        responses=tuple(replace(t, partitions=tuple(map(strip, t.partitions))) for t in message.responses),
+        message, responses=tuple(replace(t, partitions=tuple(map(strip, t.partitions))) for t in message.responses)
     )
     assert decode(ShareFetchResponse, version, share_requests.stripped(memoryview(body), kept, answer)) == expected
 
