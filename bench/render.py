@@ -28,7 +28,7 @@ def page(campaign: Campaign, notes: str = "") -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench` from `bench/results/latest.json`; `python -m bench --render` makes it anew.",
+        "Written by `make bench` from `bench/results/latest.json`; `python -m bench --render` renders it again.",
         "",
         *_how(campaign),
         "",
