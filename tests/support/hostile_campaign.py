@@ -94,6 +94,11 @@ def cpu_seconds_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def starved_seconds_of(pid: int) -> float:
+    """How long its main thread was ready to run and waited for a core, so far."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+
+
 def busy_seconds() -> float:
     """Processor time that the whole machine has spent so far, on everything."""
     user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(
@@ -165,6 +170,7 @@ class Phase:
     long_wake_ups: int = 0
     gateway_cores: float = 0.0
     busy_cores: float = 0.0  # of the whole machine, whoever kept them busy
+    starved_seconds: float = 0.0  # the gateway waited so long for a core, all waits together
     seen: Mapping[str, Any] = field(default_factory=dict)
 
     def problems(self, quiet: float, limits: Limits) -> Iterator[str]:
@@ -181,12 +187,12 @@ class Phase:
         allowed = max(limits.p99_ratio * max(quiet, seen["twin"]["p99"]), limits.p99_floor_ms)
         if (p99 := seen["canary"]["p99"]) > allowed:
             yield f"canary p99 {p99} ms: {allowed:.1f} allowed, {quiet} when quiet, twin {seen['twin']['p99']}"
-        idle = seen["echo"]["max"]
-        if (longest := seen["ping"]["max"]) > limits.wait_ms + idle:
-            yield f"a ping waited {longest} ms, one to an idle loop {idle} ms"
-        # Wake-ups are measured by the wall clock: where an idle loop was kept waiting, so was a busy one.
-        if self.long_wake_ups and idle < limits.wait_ms / 2:
-            yield f"{self.long_wake_ups} wake-ups of the event loop over 100 ms"
+        # Pings and wake-ups are measured by the wall clock: what they lost to other processes is not the gateway's.
+        idle, starved_ms = seen["echo"]["max"], self.starved_seconds * 1000
+        if (longest := seen["ping"]["max"]) > limits.wait_ms + idle + starved_ms:
+            yield f"a ping waited {longest} ms, one to an idle loop {idle} ms, the gateway for a core {starved_ms:.0f}"
+        if self.long_wake_ups * limits.wait_ms > starved_ms and idle < limits.wait_ms / 2:
+            yield f"{self.long_wake_ups} wake-ups of the event loop over 100 ms, {starved_ms:.0f} ms waiting for a core"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -237,6 +243,7 @@ class Campaign:
         begin = look_at(self.gateway)
         self._watch.ask("mark", period=name)
         began, cpu, busy = time.monotonic(), sum(map(cpu_seconds_of, pids)), busy_seconds()
+        starved = sum(map(starved_seconds_of, pids))
         with MemoryPeak(pids) as peak:
             yield phase
             phase.seconds = round(time.monotonic() - began, 1)
@@ -244,6 +251,7 @@ class Campaign:
         took = time.monotonic() - began
         phase.gateway_cores = round((sum(map(cpu_seconds_of, pids)) - cpu) / took, 2)
         phase.busy_cores = round((busy_seconds() - busy) / took, 2)
+        phase.starved_seconds = round(sum(map(starved_seconds_of, pids)) - starved, 3)
         self._watch.ask("mark", period="between")
         await_reports()
         end = look_at(self.gateway)

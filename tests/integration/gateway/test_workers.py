@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,8 +27,8 @@ from tests.support.traffic import Report, Traffic, contents
 
 Start = Callable[..., GatewayProcess]
 
-# What is promised of two idle cores, and what is asked of two that others use too.
-BACK_S, MARGIN = 2.0, 2.0
+BACK_S = 2.0  # besides the time that a process needs to import the worker
+FREED_S = 2.0  # in which a killed supervisor's ports are free
 REPORT_S = 0.6  # workers tell what they have counted twice a second
 FETCH, FETCH_VERSION = 1, 4
 
@@ -96,6 +98,7 @@ class Death:
     """What was seen when a worker was killed under load."""
 
     back_after_s: float
+    import_s: float  # how long a process needs right now to import the worker: the machine may be busy
     report: Report
     topic: str
     workers: int
@@ -113,9 +116,13 @@ def death(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Death:
     ):
         os.kill(owner_of(gateway, 0), signal.SIGKILL)
         back_after_s = until(lambda: is_served(gateway.address(0)))
-        time.sleep(1)
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", "import headgate.cli.worker"], check=True)
+        import_s = time.monotonic() - began
+        time.sleep(1)  # for traffic through the new worker
         return Death(
             back_after_s=back_after_s,
+            import_s=import_s,
             report=traffic.finish(),
             topic=topic,
             workers=len(gateway.workers()),
@@ -161,7 +168,7 @@ def repeating(action: Callable[[], None]) -> Iterator[None]:
 
 def test_a_killed_worker_is_back_in_two_seconds(death: Death) -> None:
     print(f"a killed worker was back in {death.back_after_s:.2f} s of {BACK_S} s")
-    assert death.back_after_s < BACK_S * MARGIN
+    assert death.back_after_s < BACK_S + 2 * death.import_s
     assert death.workers == 2
     assert death.restarts == 1
 
@@ -276,7 +283,7 @@ def test_a_killed_supervisor_frees_the_ports_at_once_and_its_workers_end(cluster
         # A call under way keeps its worker, and must not keep the ports.
         client.send(FETCH, FETCH_VERSION, long_poll(new_topic(cluster), wait_ms=1500))
         own.kill()
-        until(lambda: all(map(is_free, range(port, port + 5))), 1.0 * MARGIN)
+        until(lambda: all(map(is_free, range(port, port + 5))), FREED_S)
         own.start()
         assert is_served(own.address(0))
     until(lambda: not any(map(is_alive, workers)))
