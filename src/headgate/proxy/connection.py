@@ -57,7 +57,7 @@ class Connection:
         self.lookup = gateway.addresses.lookup
         self.chain_meter = gateway.metrics.chain_meter
         self.max_frame_bytes = gateway.config.gateway.max_frame_bytes
-        self.is_authenticated = False  # the broker has answered more than the handshake
+        self.is_proved = False
         self.max_gathered_bytes = min(_UNAUTHENTICATED_BYTES, self.max_frame_bytes)
         self.pending: deque[Entry] = deque()
         self.fast_paths: dict[Route, FastPath] = {}
@@ -89,9 +89,9 @@ class Connection:
             link.watch_for_hangup(self.gateway.hangups)
             link.resume()
 
-    def mark_authenticated(self) -> None:
+    def mark_proved(self) -> None:
         """The broker has answered a request that it answers only to authenticated clients."""
-        self.is_authenticated = True
+        self.is_proved = True
         self.max_gathered_bytes = self.max_frame_bytes
 
     # Session.

@@ -152,6 +152,14 @@ class Session(Protocol):
     def peer(self) -> str:
         """The client's address."""
 
+    @property
+    def is_proved(self) -> bool:
+        """The broker has answered a request that it answers only to authenticated clients.
+
+        That is every response except those to ApiVersions, SaslHandshake and SaslAuthenticate, also one to `call`.
+        Until then nothing that the client says may be counted, reported or made large work of.
+        """
+
     async def call(self, request: Request[M], api_version: int, *, deadline: float = 5.0) -> M:
         """Send a request on the client's own upstream connection; the client does not see its response.
 

@@ -141,8 +141,8 @@ class ResponseStream:
             if length < frames.SMALLEST_RESPONSE:
                 raise WireError(f"a response of {length} bytes")
             pending.popleft()
-            if not connection.is_authenticated and route.api_key not in HANDSHAKE_KEYS:
-                connection.mark_authenticated()
+            if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
+                connection.mark_proved()
             end = pos + 4 + length
             if purpose is not None and isinstance(purpose, FastPath):
                 try:

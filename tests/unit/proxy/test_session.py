@@ -7,7 +7,7 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
-from headgate.proxy.interceptor import CloseCause, Forward, Hold, RequestFrame, Rewritten, Session
+from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold, RequestFrame, Rewritten, Session
 from headgate.wire import frames
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
@@ -232,6 +232,56 @@ async def test_a_held_answer_may_ask_the_broker_first() -> None:
         await broker.reply(on.upstream.metadata())
         assert (await broker.reply(ALLOWED)).body == PROBE
         assert await numbers(client, 1) == [1]
+
+
+# is_proved
+
+
+async def test_answers_to_the_handshake_prove_nothing_and_the_first_other_answer_does() -> None:
+    it = Scripted(keys=())
+    async with stage(it) as on:
+        client, broker = await on.pair()
+        session = await opened(it)
+        for key in (18, 17, 36):
+            await client.send(HANDSHAKE[key])
+            await broker.reply(on.upstream.api_versions() if key == 18 else None)
+            await client.frame()
+            assert not session.is_proved
+        await client.send(metadata(1))
+        asked = await broker.request()
+        assert not session.is_proved
+        await broker.send(asked.answer(on.upstream.metadata()))
+        await client.frame()
+        assert session.is_proved
+
+
+async def test_the_answer_to_a_call_of_our_own_proves_a_connection() -> None:
+    proofs: list[bool] = []
+
+    def on_request(asked: RequestFrame, session: Session) -> Hold[Any]:  # noqa: ARG001
+        async def decide() -> Forward[Any]:
+            proofs.append(session.is_proved)
+            await probe(session)
+            proofs.append(session.is_proved)
+            return Forward()
+
+        return Hold(decide(), deadline=10)
+
+    async with stage(Scripted(keys=(11,), request=on_request)) as on:
+        client, broker = await on.pair()
+        await client.send(request(11, 9, b"\x00" * 30, correlation_id=6))
+        assert (await broker.reply(ALLOWED)).body == PROBE
+        await broker.request()
+    assert proofs == [False, True]
+
+
+async def test_an_answer_of_the_gateway_itself_proves_nothing() -> None:
+    it = Scripted(request=lambda *_: Answer(encode(HeartbeatResponse(error_code=0), 4)))
+    async with stage(it) as on:
+        client, _ = await on.pair()
+        await client.send(heartbeat(1))
+        assert await numbers(client, 1) == [1]
+        assert not (await opened(it)).is_proved
 
 
 # on_open
