@@ -181,7 +181,7 @@ def _configs(spec: TopicSpec, configs: Mapping[str, str], tools: KafkaTools) -> 
                 text = f"{key} is {_days(actual)}, less than the {_days(value)} that readers expect"
                 yield warning(Check.TOPICS, spec.name, text, mend=mend)
             case "max.message.bytes" if not actual.isdecimal() or int(actual) < int(value):
-                text = f"{key} is {actual}, and the largest description that may be pushed needs {value}"
+                text = f"{key} is {actual}, and its largest record needs {value}"
                 yield problem(Check.TOPICS, spec.name, text, mend=mend)
             case _:
                 pass

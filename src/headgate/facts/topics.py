@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 MIB = 1024 * 1024
+SPOOL = "spool"
+LARGEST_DEAD_LETTER = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ TOPICS = (
     FactTopic(suffix="activity", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
     FactTopic(suffix="dispositions", partitions=8, cleanup="delete", retention_ms=30 * DAY_MS),
     FactTopic(suffix="events", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
+    FactTopic(suffix=SPOOL, partitions=8, cleanup="compact"),  # dead letters that wait for their topic
 )
 
 
@@ -72,6 +76,14 @@ def _configs(topic: FactTopic, max_bytes: int) -> tuple[tuple[str, str], ...]:
         configs.append(("retention.ms", str(topic.retention_ms)))
     if topic.suffix == "topologies":
         configs.append(("max.message.bytes", str(message_limit(max_bytes))))
+    if topic.suffix == SPOOL:
+        # Its headers and key come on top of the dead letter. Only closed segments are compacted, and every worker
+        # reads the whole topic when it starts, so segments are small.
+        configs += [
+            ("max.message.bytes", str(LARGEST_DEAD_LETTER + MIB)),
+            ("segment.bytes", str(64 * MIB)),
+            ("segment.ms", str(HOUR_MS)),
+        ]
     return tuple(configs)
 
 

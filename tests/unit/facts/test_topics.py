@@ -19,11 +19,12 @@ def test_partitions_cleanup_and_retention_of_every_topic() -> None:
         "activity": (8, "delete", 90 * DAY_MS),
         "dispositions": (8, "delete", 30 * DAY_MS),
         "events": (8, "delete", 90 * DAY_MS),
+        "spool": (8, "compact", None),
     }
 
 
 def test_every_fact_goes_to_a_topic_of_the_table() -> None:
-    assert {form.topic for form in FORMS} == {topic.suffix for topic in TOPICS} - {"leader"}
+    assert {form.topic for form in FORMS} == {topic.suffix for topic in TOPICS} - {"leader", "spool"}
 
 
 def test_a_tombstone_is_written_only_where_the_topic_is_compacted() -> None:
@@ -38,6 +39,12 @@ def test_specs_carry_prefix_policy_retention_and_size() -> None:
     assert dict(specs["hg-topologies"].configs) == {
         "cleanup.policy": "compact",
         "max.message.bytes": str(message_limit(1000)),
+    }
+    assert dict(specs["hg-spool"].configs) == {
+        "cleanup.policy": "compact",
+        "max.message.bytes": str(17 * 1024 * 1024),
+        "segment.bytes": str(64 * 1024 * 1024),
+        "segment.ms": "3600000",
     }
     assert dict(specs["hg-leader"].configs) == {"cleanup.policy": "delete"}
     assert specs["hg-activity"].partitions == 8

@@ -4,7 +4,8 @@ There is one dead letter for each offset. Because it is written at least once, d
 topic id, partition, offset). The record's own headers are not copied.
 """
 
-from base64 import urlsafe_b64encode
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -14,6 +15,7 @@ OWN = "__headgate."
 # Readers expect a number, and no record is delivered 0 times.
 UNKNOWN_COUNT = "0"
 _MAX_CACHED_CHARACTERS = 1024
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 Header = tuple[str, bytes]
 
@@ -103,6 +105,14 @@ def _same_headers(
 def topic_id_text(topic_id: bytes) -> str:
     """The topic id as Kafka's tools show it."""
     return urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
+
+
+def topic_id_of(text: str) -> bytes | None:
+    """The topic id of this text; None when it is not one."""
+    if not _TOPIC_ID.fullmatch(text):
+        return None
+    topic_id = urlsafe_b64decode(f"{text}==")
+    return topic_id if topic_id_text(topic_id) == text else None
 
 
 def partition_of(source_partition: int, partitions: int) -> int:
