@@ -40,7 +40,7 @@ MOST_GROUPS: Final = 100
 STATE: Final = "state"
 _OFFSETS: Final = "__consumer_offsets"  # brokers create it for the first group, and librdkafka would look for one
 _AGAIN: Final = "run headgate doctor again; see the broker's log"
-_KEYS = ("cleanup.policy", "retention.ms", "max.message.bytes")
+_KEYS = ("cleanup.policy", "retention.ms", "max.message.bytes", "min.insync.replicas")
 _DAY_MS = 86_400_000
 
 
@@ -153,7 +153,7 @@ def compare(spec: TopicSpec, is_: SeenTopic, nodes: Sequence[int], tools: KafkaT
             Check.TOPICS, name, text, mend=f"grant DescribeConfigs (see above); then: {tools.describe_topic(name)}"
         )
     else:
-        yield from _configs(spec, is_.configs, tools)
+        yield from _configs(spec, is_, is_.configs, tools)
 
 
 def _partitions(spec: TopicSpec, is_: SeenTopic, tools: KafkaTools) -> Iterator[DoctorFinding]:
@@ -169,7 +169,7 @@ def _partitions(spec: TopicSpec, is_: SeenTopic, tools: KafkaTools) -> Iterator[
         yield problem(Check.TOPICS, spec.name, text, mend=mend)
 
 
-def _configs(spec: TopicSpec, configs: Mapping[str, str], tools: KafkaTools) -> Iterator[DoctorFinding]:
+def _configs(spec: TopicSpec, is_: SeenTopic, configs: Mapping[str, str], tools: KafkaTools) -> Iterator[DoctorFinding]:
     for key, value in spec.configs:
         actual = configs.get(key, "")
         mend = tools.set_topic_config(spec.name, key, value)
@@ -183,8 +183,18 @@ def _configs(spec: TopicSpec, configs: Mapping[str, str], tools: KafkaTools) -> 
             case "max.message.bytes" if not actual.isdecimal() or int(actual) < int(value):
                 text = f"{key} is {actual}, and its largest record needs {value}"
                 yield problem(Check.TOPICS, spec.name, text, mend=mend)
+            case "min.insync.replicas" if is_.replication > int(value) and _lower(actual, value):
+                text = (
+                    f"{key} is {actual}, not {value}: a record that one replica alone has is confirmed, and lost with "
+                    "that broker"
+                )
+                yield warning(Check.TOPICS, spec.name, text, mend=mend)
             case _:
                 pass
+
+
+def _lower(actual: str, wanted_: str) -> bool:
+    return actual.isdecimal() and int(actual) < int(wanted_)
 
 
 def _number(number: int, noun: str) -> str:

@@ -8,6 +8,8 @@ HOUR_MS = 3_600_000
 MIB = 1024 * 1024
 SPOOL = "spool"
 LARGEST_DEAD_LETTER = 16 * MIB
+# From this replication factor on a record is confirmed when two replicas have it, and one broker may still be down.
+_REPLICATION_FOR_TWO_IN_SYNC = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +61,22 @@ def replication_of(brokers: int, configured: int | None = None) -> int:
 
 def topic_specs(*, prefix: str, brokers: int, max_bytes: int, replication: int | None = None) -> tuple[TopicSpec, ...]:
     """Every topic with its configs, in the order in which they are created."""
+    factor = replication_of(brokers, replication)
     return tuple(
         TopicSpec(
             name=prefix + topic.suffix,
             partitions=topic.partitions,
-            replication=replication_of(brokers, replication),
-            configs=_configs(topic, max_bytes),
+            replication=factor,
+            configs=_configs(topic, max_bytes, factor),
         )
         for topic in TOPICS
     )
 
 
-def _configs(topic: FactTopic, max_bytes: int) -> tuple[tuple[str, str], ...]:
+def _configs(topic: FactTopic, max_bytes: int, replication: int) -> tuple[tuple[str, str], ...]:
     configs: list[tuple[str, str]] = [("cleanup.policy", topic.cleanup)]
+    if replication >= _REPLICATION_FOR_TWO_IN_SYNC:
+        configs.append(("min.insync.replicas", "2"))
     if topic.retention_ms is not None:
         configs.append(("retention.ms", str(topic.retention_ms)))
     if topic.suffix == "topologies":

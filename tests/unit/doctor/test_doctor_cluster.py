@@ -146,6 +146,14 @@ def test_the_controllers_time_is_that_of_its_own_replica() -> None:
             ["problem"],
             f"max.message.bytes={11 * 4 * 1024 * 1024 + 1024 * 1024}",
         ),
+        ("state", {"configs": {"cleanup.policy": "compact", "min.insync.replicas": "1"}}, ["warning"], "replicas=2"),
+        ("state", {"configs": {"cleanup.policy": "compact", "min.insync.replicas": "3"}}, [], ""),
+        (
+            "state",  # with fewer replicas the command would stop every write
+            {"configs": {"cleanup.policy": "compact", "min.insync.replicas": "1"}, "replication": 2},
+            ["warning"],
+            "kafka-reassign-partitions.sh",
+        ),
         ("trips", {"partitions": 3}, ["problem"], "--delete --topic headgate.trips"),
         ("events", {"partitions": 4}, ["warning"], "--alter --topic headgate.events --partitions 8"),
         ("events", {"partitions": 16}, [], ""),

@@ -33,7 +33,7 @@ def test_a_tombstone_is_written_only_where_the_topic_is_compacted() -> None:
 
 
 def test_specs_carry_prefix_policy_retention_and_size() -> None:
-    specs = {spec.name: spec for spec in topic_specs(prefix="hg-", brokers=3, max_bytes=1000)}
+    specs = {spec.name: spec for spec in topic_specs(prefix="hg-", brokers=2, max_bytes=1000)}
     assert dict(specs["hg-state"].configs) == {"cleanup.policy": "compact"}
     assert dict(specs["hg-events"].configs) == {"cleanup.policy": "delete", "retention.ms": "7776000000"}
     assert dict(specs["hg-topologies"].configs) == {
@@ -48,7 +48,18 @@ def test_specs_carry_prefix_policy_retention_and_size() -> None:
     }
     assert dict(specs["hg-leader"].configs) == {"cleanup.policy": "delete"}
     assert specs["hg-activity"].partitions == 8
-    assert {spec.replication for spec in specs.values()} == {3}
+    assert {spec.replication for spec in specs.values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "configured", "expected"),
+    [(1, None, None), (2, None, None), (3, None, "2"), (9, None, "2"), (9, 2, None), (9, 5, "2")],
+)
+def test_from_three_replicas_on_two_must_have_a_record_before_it_is_confirmed(
+    brokers: int, configured: int | None, expected: str | None
+) -> None:
+    for spec in topic_specs(prefix="hg-", brokers=brokers, max_bytes=1000, replication=configured):
+        assert dict(spec.configs).get("min.insync.replicas") == expected
 
 
 @pytest.mark.parametrize(
