@@ -33,7 +33,7 @@ MAX_GROUP_SPOOL_BYTES: Final = 256 * 1024 * 1024
 _OWN: Final = frozenset({TARGET, DEADLINE, SEQUENCE, PARKED})
 _VERSION: Final = 1
 _LENGTH: Final = struct.Struct(">i")
-_SEQUENCES_A_MS: Final = 1_000_000
+SEQUENCES_A_MS: Final = 1_000_000
 _MAX_INT64: Final = 2**63 - 1
 _MAX_INT32: Final = 2**31 - 1
 _RECORD_BYTES: Final = 64  # of a record beside its key, value and headers
@@ -120,7 +120,7 @@ class SpoolSequence:
         self._last = 0
 
     def next(self, epoch_ms: int) -> int:
-        self._last = max(self._last + 1, epoch_ms * _SEQUENCES_A_MS)
+        self._last = max(self._last + 1, epoch_ms * SEQUENCES_A_MS)
         return self._last
 
 
