@@ -2,8 +2,8 @@
 
 A request is parsed when something about it is new; later requests like it take the fast path (`fast_path`). A Produce
 counts when its response says that a partition accepted it, a Fetch when its response contains records. A Produce
-without a response (acks=0) counts when it is sent. A group counts once the broker has accepted a heartbeat, which it
-does for authorized members only.
+without a response (acks=0) counts when it is sent, if its connection is proved. A group counts once the broker has
+accepted a heartbeat, which it does for authorized members only.
 
 Invariant: the data plane never waits for this, records are not copied, and everything that is kept is bounded.
 """
@@ -72,6 +72,8 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
         self.unreadable = 0  # requests and responses
 
     def on_request(self, request: RequestFrame, session: Session) -> Forward[ParsedProduce | ParsedFetch]:
+        if not request.is_answered and not session.is_proved:
+            return Forward()  # the broker may not even read it
         layout = topic_layout(request.api_key, request.api_version)
         usage = self._tracker.connection(session, request.client_id)
         if request.api_key == PRODUCE:

@@ -1,13 +1,18 @@
 """Resolves the names of topic ids and the ids of topic names.
 
 Produce and Fetch carry topic ids only, from version 13 on. The service account asks the cluster, for a batch of
-topics at a time; Metadata responses to clients are not parsed. The number of topics is bounded: those above share one
-`TopicRef` without name and id.
+topics at a time; Metadata responses to clients are not parsed.
+
+Invariant: the number of topics is bounded, and the least recently used ones leave the table first, so that topics which
+come and go cannot fill it. A topic that has left is still reported: its intervals keep their `TopicRef`. If it is used
+again, it gets a new one.
 """
 
 import asyncio
 import base64
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from headgate.activity.model.intervals import TopicRef
@@ -29,14 +34,18 @@ def topic_id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
+def _topic_id_bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
+
+
 class TopicResolver:
     """One `TopicRef` for each topic of this worker, by the id or the name that requests carry."""
 
     def __init__(self, look_up: LookUp, most: int = _MOST_TOPICS) -> None:
         self._look_up = look_up
         self._most = most
-        self._refs: dict[bytes, TopicRef] = {}
-        self._unresolved: dict[bytes, int] = {}  # the number of attempts
+        self._refs: OrderedDict[bytes, TopicRef] = OrderedDict()  # the least recently used first
+        self._unresolved: OrderedDict[TopicRef, None] = OrderedDict()  # looked up beside those that are asked for
         self.rest = TopicRef()
         self._lock = asyncio.Lock()
 
@@ -44,36 +53,47 @@ class TopicResolver:
         return len(self._refs)
 
     def ref(self, carried: bytes, *, by_id: bool) -> TopicRef:
+        """The topic that a connection begins to use."""
         found = self._refs.get(carried)
-        if found is None:
-            if len(self._refs) >= self._most:
-                return self.rest
-            # An id and a name of 16 bytes do not collide in practice: ids are random.
-            found = TopicRef(id=topic_id_text(carried)) if by_id else TopicRef(name=carried.decode(errors="replace"))
-            self._refs[carried] = found
-            self._unresolved[carried] = 0
-        return found
+        if found is not None:
+            self._refs.move_to_end(carried)
+            return found
+        # An id and a name of 16 bytes do not collide in practice: ids are random.
+        new = TopicRef(id=topic_id_text(carried)) if by_id else TopicRef(name=carried.decode(errors="replace"))
+        self._refs[carried] = new
+        self._unresolved[new] = None
+        for table in (self._refs, self._unresolved):
+            if len(table) > self._most:
+                table.popitem(last=False)
+        return new
 
     async def resolve(self, refs: Iterable[TopicRef]) -> None:
         """Look up what is missing of these; what is not found stays None. `ClusterError` if no broker answers."""
         async with self._lock:
-            if self._unresolved and not all(ref.name is not None and ref.id is not None for ref in refs):
-                await self._resolve_some()
+            wanted = [ref for ref in dict.fromkeys(refs) if _is_incomplete(ref)]
+            if wanted:
+                await self._resolve_some(wanted)
 
-    async def _resolve_some(self) -> None:
-        some = list(self._unresolved)[:_TOPICS_PER_REQUEST]
-        named = {ref.name: ref for ref in map(self._refs.__getitem__, some) if ref.name is not None}
-        by_id = {carried: self._refs[carried] for carried in some if self._refs[carried].name is None}
+    async def _resolve_some(self, wanted: Sequence[TopicRef]) -> None:
+        """Look up these, and as many others as one request can ask for."""
+        others = islice(self._unresolved, _TOPICS_PER_REQUEST)
+        some = list(dict.fromkeys((*wanted, *others)))[:_TOPICS_PER_REQUEST]
+        named = {ref.name: ref for ref in some if ref.name is not None}
+        by_id = {_topic_id_bytes(ref.id): ref for ref in some if ref.name is None and ref.id is not None}
         for name, topic_id in await self._look_up(list(named), list(by_id)):
             if (ref := by_id.get(topic_id)) is not None:
                 ref.name = name
             if (ref := named.get(name)) is not None and topic_id != ZERO_UUID:
                 ref.id = topic_id_text(topic_id)
-        for carried in some:
-            ref = self._refs[carried]
-            self._unresolved[carried] += 1
-            if (ref.name is not None and ref.id is not None) or self._unresolved[carried] >= _MOST_ATTEMPTS:
-                del self._unresolved[carried]
+        for ref in some:
+            ref.lookups += 1
+            if not _is_incomplete(ref):
+                self._unresolved.pop(ref, None)
+
+
+def _is_incomplete(ref: TopicRef) -> bool:
+    """Whether its name or its id is missing, and may still be found."""
+    return (ref.name is None) != (ref.id is None) and ref.lookups < _MOST_ATTEMPTS
 
 
 async def look_up_topics(upstream: UpstreamConfig, names: Sequence[str], ids: Sequence[bytes]) -> NamesAndIds:

@@ -157,11 +157,20 @@ async def test_a_refused_produce_is_no_use_neither_the_first_nor_a_later_one() -
         assert it.uses() == {(TEXT_1, "write"): it.sent[1] + it.sent[3]}
 
 
-async def test_a_produce_without_a_response_counts_when_it_is_sent() -> None:
+async def test_a_produce_without_a_response_counts_when_it_is_sent_on_a_proved_connection() -> None:
     async with scene() as it:
+        await it.call(PRODUCE, 13, produce(ID_1), took(ID_1))
         for _ in range(3):
             await it.call(PRODUCE, 13, produce(ID_1, acks=0), None)
         assert it.uses() == {(TEXT_1, "write"): sum(it.sent)}
+
+
+async def test_nothing_counts_before_the_connection_is_proved() -> None:
+    async with scene() as it:
+        for number in range(100):
+            await it.call(PRODUCE, 13, produce(number.to_bytes(16, "big"), acks=0), None)
+        assert it.uses() == {}
+        assert len(it.tracker.topics) == len(it.tracker) == 0
 
 
 async def test_topics_of_one_produce_share_its_bytes_and_those_of_skipped_ones() -> None:

@@ -211,9 +211,40 @@ async def test_a_task_that_fails_is_started_again(logs: list[EventDict]) -> None
 
 async def test_topics_are_bounded() -> None:
     topics = TopicResolver(Cluster().look_up, most=3)
-    refs = {topics.ref(str(number).encode(), by_id=False) for number in range(10)}
+    first = topics.ref(b"first", by_id=False)
+    for number in range(10):
+        topics.ref(str(number).encode(), by_id=False)
+        assert topics.ref(b"first", by_id=False) is first  # used again and again
     assert len(topics) == 3
-    assert len(refs) == 4
+    assert topics.ref(b"9", by_id=False) is not topics.rest
+
+
+async def test_ephemeral_topics_do_not_keep_a_later_topic_from_being_counted() -> None:
+    world = World()
+    for number in range(70_000):
+        world.use(number.to_bytes(16, "big"), number=1 + number // 4000)
+    world.use(ID_1, number=100)
+    world.tracker.sweep()
+    assert len(world.topics) == 65_536
+    assert world.tracker.intervals.overflows == 0
+    reports = world.tracker.intervals.take(0.0, 100_000)
+    assert sum(one.bytes for one in reports) == 700_010  # those that left the table are reported, too
+    [real] = [one for one in reports if one.topic.id == topic_id_text(ID_1)]
+    await world.topics.resolve([real.topic])
+    assert real.topic.name == "orders"
+
+
+async def test_a_topic_that_left_the_table_is_reported_by_its_name_with_all_its_bytes() -> None:
+    world = World()
+    world.topics = world.tracker.topics = TopicResolver(world.cluster.look_up, most=3)
+    async with world.service.running():
+        world.use(ID_1)
+        for number in range(10):
+            world.use(number.to_bytes(16, "big"))
+        world.use(ID_1)  # of the same connection: the use that is there goes on
+        await until(lambda: len(world.cluster.facts) >= 11)
+    assert sum(one.bytes for one in world.cluster.facts) == 120
+    assert sum(one.bytes for one in world.cluster.facts if one.topic == "orders") == 20
 
 
 async def test_concurrent_lookups_take_turns_and_an_unknown_topic_is_looked_up_three_times() -> None:

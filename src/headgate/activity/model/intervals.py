@@ -34,6 +34,7 @@ class TopicRef:
 
     name: str | None = None
     id: str | None = None
+    lookups: int = 0  # of what is missing
     sampled_bytes: int = 0
     sampled_records: int = 0
 
