@@ -27,12 +27,12 @@ from headgate.share_groups.dead_letter_delivery import (
     record_count,
 )
 from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, TopicPartitionKey
+from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_records import Cause, topic_id_text
 from headgate.share_groups.model.delivery_ledger import AcquiredRange, AcquisitionLocks, DeliveryLedger, PartitionKey
 from headgate.share_groups.model.dispositions import AckType, DispositionKind, Dispositions, runs
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.model.group_state import ShareStates
-from headgate.share_groups.resources import FactOutbox
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.wire.errors import ErrorCode
 from headgate.wire.primitives import Buffer, read_uvarint
@@ -315,7 +315,8 @@ class AcknowledgementTracker:
             key = (request.group, request.member, one.topic_id, one.partition)
             if state.settings.copy_record:
                 _, begin = read_uvarint(body, one.records[0])
-                self._dead_letters.keep_records(one.topic_id, one.partition, memoryview(body)[begin : one.records[1]])
+                records = memoryview(body)[begin : one.records[1]]
+                self._dead_letters.keep_records(request.group, one.topic_id, one.partition, records)
             self._locks.begin(key, answer.lock_timeout_ms / 1000, self._clock.monotonic())
             left: list[Acquired] = []
             for found in one.acquired:

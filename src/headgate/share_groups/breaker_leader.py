@@ -26,10 +26,11 @@ from headgate.facts import (
     GroupConfigUnset,
 )
 from headgate.share_groups.broker_configs import DeliveryLimits
+from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.breaker import BreakerRules, Breakers, WindowTotals
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, BREAKER_TRIPPED, ShareGroupFact, ShareStates
-from headgate.share_groups.resources import FactOutbox, FencedError, ShareGroupResources, TripWriter
+from headgate.share_groups.resources import FencedError, ShareGroupResources, TripWriter
 from headgate.share_groups.share_metrics import ShareMeter
 
 log = structlog.get_logger()

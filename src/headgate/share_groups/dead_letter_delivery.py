@@ -16,12 +16,12 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.proxy.interceptor import Session
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
+from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, topic_id_text
 from headgate.share_groups.model.delivery_ledger import PartitionKey
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
-from headgate.share_groups.resources import FactOutbox
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.wire.primitives import Buffer
 
@@ -96,9 +96,9 @@ class DeadLetterDelivery:
         self._writer = writer
         self._cluster = cluster
 
-    def keep_records(self, topic_id: bytes, partition: int, records: Buffer) -> None:
+    def keep_records(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         """Keep the records of a response: a dead letter can have a copy of one."""
-        self._records.keep(topic_id, partition, records)
+        self._records.keep(group, topic_id, partition, records)
 
     def known_name(self, topic_id: bytes) -> str | None:
         return self._records.known_name(topic_id)
@@ -145,7 +145,7 @@ class DeadLetterDelivery:
         self, settings: GroupSettings, names: dict[bytes, str], some: DeadLetterRange, offsets: range, session: Session
     ) -> Mapping[int, RecordCopy]:
         """The topic's name, into `names`, and copies of the records if the group wants them."""
-        _, _, topic_id, partition = some.key
+        group, _, topic_id, partition = some.key
         is_held = some.delivery_count is not None
         if topic_id not in names:
             names[topic_id] = await self._records.topic_name(topic_id, session, is_held=is_held)
@@ -156,7 +156,7 @@ class DeadLetterDelivery:
             with suppress(ClusterError):
                 max_message_bytes = (await self._writer.describe_topic(settings.dlq_topic or "")).max_message_bytes
         return await self._records.copies(
-            topic_id, partition, offsets, session, max_message_bytes=max_message_bytes, is_held=is_held
+            group, topic_id, partition, offsets, session, max_message_bytes=max_message_bytes, is_held=is_held
         )
 
     async def _write_some(

@@ -44,45 +44,83 @@ class RecordCopy:
     problem: str | None = None
 
 
+class _GroupCopies:
+    """The batches of one group by topic id, partition and base offset, the oldest first."""
+
+    __slots__ = ("bases", "batches", "bytes")
+
+    def __init__(self) -> None:
+        self.batches: OrderedDict[tuple[bytes, int, int], bytes] = OrderedDict()
+        self.bases: dict[tuple[bytes, int], list[int]] = {}
+        self.bytes = 0
+
+    def add(self, key: tuple[bytes, int, int], raw: bytes) -> None:
+        self.batches[key] = raw
+        insort(self.bases.setdefault(key[:2], []), key[2])
+        self.bytes += len(raw) + _OVERHEAD
+
+    def drop_first(self) -> int:
+        """Returns the bytes that are free now."""
+        key, raw = self.batches.popitem(last=False)
+        bases = self.bases[key[:2]]
+        bases.remove(key[2])
+        if not bases:
+            del self.bases[key[:2]]
+        self.bytes -= len(raw) + _OVERHEAD
+        return len(raw) + _OVERHEAD
+
+
 class RecordCopies:
-    """Keeps batches by topic id, partition and base offset, and drops the oldest when they exceed `max_bytes`."""
+    """Keeps batches of records; when they exceed `max_bytes`, the group with the most bytes loses its oldest.
+
+    So a group keeps what fits into an equal share of `max_bytes`, whatever the other groups fetch.
+    """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._batches: OrderedDict[tuple[bytes, int, int], bytes] = OrderedDict()
-        self._bases: dict[tuple[bytes, int], list[int]] = {}
+        self._groups: dict[str, _GroupCopies] = {}
         self.bytes = 0
 
-    def keep(self, topic_id: bytes, partition: int, records: Buffer) -> None:
+    def keep(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         """Keep the batches of one partition of a response."""
+        kept = self._groups.get(group)
         for batch in batches(records):
             size = len(batch.raw) + _OVERHEAD
             key = (topic_id, partition, batch.base_offset)
-            if batch.is_control or size > self._max_bytes or key in self._batches:
+            if batch.is_control or size > self._max_bytes or (kept is not None and key in kept.batches):
                 continue
-            self._batches[key] = bytes(batch.raw)
-            insort(self._bases.setdefault((topic_id, partition), []), batch.base_offset)
+            if kept is None:
+                kept = self._groups[group] = _GroupCopies()
+            kept.add(key, bytes(batch.raw))
             self.bytes += size
-            while self.bytes > self._max_bytes:
-                self._drop_first()
+            if self.bytes > self._max_bytes:
+                self._shrink()
+                kept = self._groups.get(group)
 
-    def of(self, topic_id: bytes, partition: int, offsets: Sequence[int]) -> tuple[bytes, ...]:
+    def of(self, group: str, topic_id: bytes, partition: int, offsets: Sequence[int]) -> tuple[bytes, ...]:
         """The kept batches that contain these offsets."""
-        bases = self._bases.get((topic_id, partition), [])
+        kept = self._groups.get(group)
+        if kept is None:
+            return ()
+        bases = kept.bases.get((topic_id, partition), [])
         found: dict[int, None] = {}
         for offset in offsets:
             at = bisect_right(bases, offset)
             if at:
                 found[bases[at - 1]] = None
-        return tuple(self._batches[topic_id, partition, base] for base in found)
+        return tuple(kept.batches[topic_id, partition, base] for base in found)
 
-    def _drop_first(self) -> None:
-        (topic_id, partition, base), raw = self._batches.popitem(last=False)
-        self.bytes -= len(raw) + _OVERHEAD
-        bases = self._bases[topic_id, partition]
-        bases.remove(base)
-        if not bases:
-            del self._bases[topic_id, partition]
+    def _shrink(self) -> None:
+        """To a little less than the bound, so that the largest group is not searched for each batch."""
+        least = self._max_bytes - self._max_bytes // 64
+        while self.bytes > least:
+            group, largest = max(self._groups.items(), key=lambda one: one[1].bytes)
+            share = least // len(self._groups)
+            self.bytes -= largest.drop_first()
+            while self.bytes > least and largest.bytes > share:
+                self.bytes -= largest.drop_first()
+            if not largest.batches:
+                del self._groups[group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +189,8 @@ class RecordLookup:
         self._unpacked = UnpackCache()
         self._names: OrderedDict[bytes, str] = OrderedDict()
 
-    def keep(self, topic_id: bytes, partition: int, records: Buffer) -> None:
-        self._copies.keep(topic_id, partition, records)
+    def keep(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
+        self._copies.keep(group, topic_id, partition, records)
 
     def known_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
@@ -182,6 +220,7 @@ class RecordLookup:
 
     async def copies(
         self,
+        group: str,
         topic_id: bytes,
         partition: int,
         offsets: range,
@@ -193,7 +232,7 @@ class RecordLookup:
         """Copies from passing responses for a member that holds the records; else from the broker, by its own Fetch."""
         max_bytes = max_message_bytes or _DEFAULT_MAX_MESSAGE_BYTES
         found: dict[int, RecordCopy] = {}
-        for raw in self._copies.of(topic_id, partition, offsets) if is_held else ():
+        for raw in self._copies.of(group, topic_id, partition, offsets) if is_held else ():
             _add(found, offsets, await self._unpacked.of(raw, max_bytes))
         for _ in range(_MAX_FETCHES):
             missing = [one for one in offsets if one not in found]

@@ -7,22 +7,17 @@ They are opened in one order and closed in the opposite one, also after a failur
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.config.model import Config
-from headgate.facts import BreakerTripped, DispositionsCounted, EventHappened, Fact, JsonText, decode, encode
-from headgate.facts.observations import EventName
+from headgate.facts import BreakerTripped, DispositionsCounted, EventHappened, decode, encode
 from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
@@ -33,16 +28,10 @@ from headgate.kafka.topics import client_settings, ends, find_origin, quiet, rea
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
 
-log = structlog.get_logger()
-
-SHARE_GROUP: Final = "share_group"  # the subject kind of events
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"
-MAX_WAITING_FACTS: Final = 50_000
 _MAX_REPLAY_S: Final = 300.0
 _READ_BACK_S: Final = 10.0
-_BATCH: Final = 500
-_FLUSH_S: Final = 2.0
 _TRANSACTION_MS: Final = 5000
 _COMMIT_S: Final = 10.0
 _FENCED: Final = frozenset(
@@ -312,68 +301,6 @@ async def open_resources(
     await resources.open()
     await dead_letter_writer.open()
     return resources
-
-
-class FactOutbox:
-    """Queues counts and events for their topics: adding one never waits and never fails.
-
-    A fact that finds the queue full, or that the cluster does not accept, is lost and counted in `lost`. Decisions are
-    never queued here.
-    """
-
-    def __init__(self, clock: Clock, *, max_facts: int = MAX_WAITING_FACTS) -> None:
-        self._clock = clock
-        self._max_facts = max_facts
-        self._facts: deque[Fact] = deque()
-        self._filled = asyncio.Event()
-        self.lost = 0
-
-    def put(self, fact: Fact) -> None:
-        if len(self._facts) >= self._max_facts:
-            self.lost += 1
-            return
-        self._facts.append(fact)
-        self._filled.set()
-
-    def put_event(self, event: EventName, group: str, detail: Mapping[str, object], *, by: str | None = None) -> None:
-        """Queue an event of this group for operators."""
-        self.put(
-            EventHappened(
-                at=self._clock.epoch_ms(),
-                subject_kind=SHARE_GROUP,
-                subject=group,
-                id=uuid4().hex,
-                event=event,
-                by=by,
-                detail=JsonText.of(dict(detail)),
-            )
-        )
-
-    async def run(self, writer: FactWriter) -> None:
-        """Write queued facts until cancelled."""
-        while True:
-            await self._filled.wait()
-            await self._write_some(writer)
-            if not self._facts:
-                self._filled.clear()
-
-    async def flush(self, writer: FactWriter) -> None:
-        """Write the rest before the service ends, for two seconds at most."""
-        try:
-            async with asyncio.timeout(_FLUSH_S):
-                while self._facts:
-                    await self._write_some(writer)
-        except TimeoutError:
-            self.lost += len(self._facts)
-
-    async def _write_some(self, writer: FactWriter) -> None:
-        some = [self._facts.popleft() for _ in range(min(_BATCH, len(self._facts)))]
-        outcomes = await asyncio.gather(*(writer.write(fact) for fact in some), return_exceptions=True)
-        failures = [one for one in outcomes if isinstance(one, BaseException)]
-        if failures:
-            self.lost += len(failures)
-            # Any exception: later facts are written all the same.
-            log.warning("facts of share groups were lost", number=len(failures), problem=repr(failures[0]))
 
 
 def share_group_facts(suffix: str, records: Sequence[ConsumedRecord]) -> list[ShareGroupFact]:

@@ -32,18 +32,12 @@ from headgate.share_groups.acknowledgements import AcknowledgementTracker
 from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits, GroupConfigClient
 from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
+from headgate.share_groups.fact_outbox import SHARE_GROUP, FactOutbox
 from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
 from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
-from headgate.share_groups.resources import (
-    SHARE_GROUP,
-    FactListeners,
-    FactOutbox,
-    OpenResources,
-    ShareGroupResources,
-    open_resources,
-)
+from headgate.share_groups.resources import FactListeners, OpenResources, ShareGroupResources, open_resources
 from headgate.share_groups.share_metrics import Samples, ShareMeter
 from headgate.wire.share_requests import ShareRequest
 
@@ -185,7 +179,7 @@ class ShareGroupService:
         if self._resources is not None:
             self._dead_letters.report()
             for fact in self.acknowledgements.drain(self._clock.epoch_ms()):
-                self._outbox.put(fact)
+                self._outbox.put_counts(fact)
             await self._outbox.flush(self._resources.writer)
 
     async def _write_counts(self) -> None:
@@ -195,11 +189,11 @@ class ShareGroupService:
             try:
                 while counted:
                     for _ in range(min(_PUT_BATCH, len(counted))):
-                        self._outbox.put(counted.popleft())
+                        self._outbox.put_counts(counted.popleft())
                     await asyncio.sleep(0)
             finally:
                 for fact in counted:
-                    self._outbox.put(fact)
+                    self._outbox.put_counts(fact)
 
     async def _load_limits(self) -> None:
         """Until they are known: without them deliveries over the brokers' default limit are not recognised."""

@@ -234,8 +234,9 @@ class Scene:
         return {name: total for name, total in totals.items() if total}
 
     def _facts(self, kind: type[Any]) -> list[Any]:
-        waiting = [*self.kafka.writer.facts, *self.service._outbox._facts]
-        return [one for one in waiting if isinstance(one, kind)]
+        queues = [queue._groups.values() for queue in self.service._outbox._queues]
+        waiting = [fact for groups in queues for group in groups for _, fact in group]
+        return [one for one in (*self.kafka.writer.facts, *waiting) if isinstance(one, kind)]
 
     # --- the broker
 

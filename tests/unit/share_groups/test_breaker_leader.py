@@ -18,9 +18,10 @@ from headgate.facts import (
 )
 from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits
+from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
-from headgate.share_groups.resources import FactListeners, FactOutbox, FencedError
+from headgate.share_groups.resources import FactListeners, FencedError
 from headgate.share_groups.share_metrics import ShareMeter
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock, trip

@@ -4,14 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from structlog.typing import EventDict
 
-from headgate.base.clock import SystemClock
 from headgate.share_groups.dead_letter_delivery import _SLOW_S, DeadLetterRange, offset_ranges, ranges_text
 from headgate.share_groups.deferred_acks import MAX_MEMBERS, MAX_RANGES, DeferredAck, DeferredAcks
 from headgate.share_groups.model.dead_letter_records import Cause
 from headgate.share_groups.record_lookup import TOO_LARGE, RecordCopies, RecordCopy, UnpackCache, unpack
-from headgate.share_groups.resources import FactOutbox
 from headgate.wire.compression import Compression
 from headgate.wire.messages.cluster import MetadataResponse, MetadataTopic
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
@@ -38,11 +35,30 @@ def batch(first: int, values: Sequence[bytes], packed: Compression = Compression
 def test_copies_are_bounded_also_when_their_batches_are_tiny() -> None:
     copies = RecordCopies(max_bytes=40_000)
     for offset in range(1_000):
-        copies.keep(TOPIC, 0, batch(offset, [b"x"]))
+        copies.keep("g", TOPIC, 0, batch(offset, [b"x"]))
     assert copies.bytes <= 40_000
-    assert len(copies._batches) < 120, "what a batch costs beside its bytes counts too"
-    assert copies.of(TOPIC, 0, [0]) == ()
-    assert len(copies.of(TOPIC, 0, [999, 998])) == 2
+    assert len(copies._groups["g"].batches) < 120, "what a batch costs beside its bytes counts too"
+    assert copies.of("g", TOPIC, 0, [0]) == ()
+    assert len(copies.of("g", TOPIC, 0, [999, 998])) == 2
+
+
+def test_a_group_keeps_its_share_of_the_copies_whatever_another_fetches() -> None:
+    copies = RecordCopies(max_bytes=40_000)
+    for offset in range(30):
+        copies.keep("quiet", TOPIC, 0, batch(offset, [b"x"]))
+    for offset in range(1_000):
+        copies.keep("noisy", TOPIC, 0, batch(offset, [b"x"]))
+    assert copies.bytes <= 40_000
+    assert len(copies.of("quiet", TOPIC, 0, range(30))) == 30
+    assert len(copies.of("noisy", TOPIC, 0, [999, 998])) == 2
+    assert copies.of("another", TOPIC, 0, [999]) == (), "copies are not shared between groups"
+
+
+def test_one_response_that_exceeds_the_copies_of_all_groups_leaves_its_last_batches() -> None:
+    copies = RecordCopies(max_bytes=40_000)
+    copies.keep("g", TOPIC, 0, b"".join(batch(offset, [b"x" * 900]) for offset in range(100)))
+    assert copies.bytes <= 40_000
+    assert len(copies.of("g", TOPIC, 0, [99])) == 1
 
 
 def test_a_packed_batch_that_is_too_large_says_so_and_one_that_is_not_packed_is_here_already() -> None:
@@ -177,7 +193,7 @@ def test_a_log_line_has_only_the_first_ranges() -> None:
     assert ranges_text(tuple((one, one) for one in range(0, 100, 2)), limit=2) == "0,2 and 48 more ranges"
 
 
-# --- deferred acknowledgements, and facts that wait to be written
+# --- deferred acknowledgements
 
 
 async def test_deferred_acks_are_bounded_by_member_and_in_all() -> None:
@@ -217,31 +233,3 @@ def _deferred(member: str, offset: int, *, writing: object = None, until: float 
         key=("g", member, TOPIC, 0), first=offset, last=offset, delivery_count=4, generation=0, cause=Cause.OVER_LIMIT
     )
     return DeferredAck(some, until, writing, 0)  # type: ignore[arg-type]
-
-
-async def test_facts_beyond_the_bound_are_lost_and_counted() -> None:
-    outbox = FactOutbox(SystemClock(), max_facts=3)
-    for _ in range(5):
-        outbox.put_event("paused", "g", {})
-    assert outbox.lost == 2
-
-
-async def test_a_fact_that_cannot_be_written_does_not_stop_later_ones(logs: list[EventDict]) -> None:
-    class Writer:
-        def __init__(self) -> None:
-            self.failures = [TypeError("no JSON")]
-            self.written = 0
-
-        async def write(self, _: object) -> None:
-            if self.failures:
-                raise self.failures.pop()
-            self.written += 1
-
-    outbox, writer = FactOutbox(SystemClock()), Writer()
-    running = asyncio.create_task(outbox.run(writer))  # type: ignore[arg-type]
-    outbox.put_event("paused", "g", {})
-    await until(lambda: outbox.lost == 1)
-    outbox.put_event("paused", "g", {})
-    await until(lambda: writer.written == 1)
-    running.cancel()
-    assert [one["event"] for one in logs if one["log_level"] == "warning"] == ["facts of share groups were lost"]
