@@ -4,31 +4,30 @@ A dead letter is retried until its deadline whatever the problem is (no topic, n
 because the problem may pass; only one that is too large for its topic fails at once. Calls never wait for each other:
 dead letters over the bounds of this writer are refused at once.
 
-Dead letters come by the hundred: a call has one wait for all of them, and the poll thread wakes the event loop once for
-all delivery reports that it has.
+Dead letters come by the hundred, so a call has one wait for all of them.
 
 Delivery is at least once: a response can be lost, and then the dead letter is written twice, with the same headers.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from itertools import count
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
-from headgate.facts.topics import MIB
+from headgate.facts.topics import LARGEST_DEAD_LETTER
+from headgate.kafka.delivery_reports import DeliveryReports
 from headgate.kafka.fact_writer import PolledProducer
 from headgate.kafka.topics import quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo, DeadLetterTopics
 from headgate.share_groups.model.dead_letter_records import DeadLetter, partition_of
+from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
 
 log = structlog.get_logger()
 
@@ -84,9 +83,9 @@ class DeadLetterWriter:
         *,
         auto_create: bool = False,
         replication: int | None = None,
-        largest: int = 16 * MIB,
-        max_letters: int = 10_000,
-        max_bytes: int = 64 * MIB,
+        largest: int = LARGEST_DEAD_LETTER,
+        max_letters: int = MAX_LETTERS,
+        max_bytes: int = MAX_BYTES,
         delivery_timeout_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
@@ -110,22 +109,25 @@ class DeadLetterWriter:
         self._producer = PolledProducer(
             producing,
             thread="headgate-dead-letters",
-            give_up=lambda: self._fail_all("the producer had a fatal error"),
+            give_up=lambda: self._reports.fail_all("the producer had a fatal error"),
             on_fatal=lambda error: log.warning("producer of dead letters replaced", error=reason(error)),
         )
         self._clock = clock or SystemClock()
         self._topics = DeadLetterTopics(settings, auto_create=auto_create, replication=replication, clock=self._clock)
-        self._max_letters, self._max_bytes, self._largest = max_letters, max_bytes, largest
+        self._shares = InFlightShares(max_letters, max_bytes)
+        self._largest = largest
         self._loop = asyncio.get_running_loop()
         self._one_by_one: dict[str, asyncio.Lock] = {}
-        self._rounds: set[asyncio.Future[None]] = set()
-        # By a ticket for each attempt: a replaced producer keeps its callbacks, which must not keep dead letters alive.
-        self._in_flight: dict[int, _Writing] = {}
-        self._tickets = count()
-        self._reports: deque[tuple[int, KafkaError | None]] = deque()  # added by the poll thread
-        self._is_woken = False
-        self.letters = 0  # in flight
-        self.bytes = 0
+        self._reports: DeliveryReports[_Writing] = DeliveryReports(self._on_report)
+
+    @property
+    def letters(self) -> int:
+        """How many dead letters are in flight."""
+        return self._shares.letters
+
+    @property
+    def bytes(self) -> int:
+        return self._shares.bytes
 
     async def open(self, *topics: str, timeout_s: float = 10.0) -> None:
         """Warm up, since the first dead letter would take half a second; an unavailable cluster is not an error."""
@@ -156,20 +158,15 @@ class DeadLetterWriter:
         return [_result(one, deadline_s) for one in writings]
 
     def _accept(self, writing: "_Writing") -> bool:
-        size = writing.size
-        if self.letters >= self._max_letters or (self.letters and self.bytes + size > self._max_bytes):
-            text = f"{self.letters} dead letters of {self.bytes} bytes are waiting: no more are accepted"
+        text = self._shares.take(writing.letter.group, writing.size)
+        if text is not None:
             writing.failure = WriteFailure(WriteFailureCause.OVERLOADED, text)
-            return False
-        self.letters += 1
-        self.bytes += size
-        return True
+        return text is None
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
         """Wait for dead letters in flight, then stop; those that did not arrive fail in their `write`."""
-        if self._rounds:
-            await asyncio.wait(tuple(self._rounds), timeout=timeout_s)
-        self._fail_all(_CLOSED.text)
+        await self._reports.wait_until_idle(timeout_s)
+        self._reports.fail_all(_CLOSED.text)
         await self._producer.close()
         await self._topics.close()
 
@@ -227,18 +224,19 @@ class DeadLetterWriter:
         done: asyncio.Future[None] = self._loop.create_future()
         these = _Round(done)
         for one in writings:
-            letter, ticket = one.letter, next(self._tickets)
+            letter = one.letter
             try:
                 if self._producer.is_closed:
                     one.failure = _CLOSED
                     continue
-                producer.produce(
+                self._reports.produce(
+                    producer,
+                    one,
                     one.topic,
                     key=letter.key,
                     value=letter.value,
                     headers=[*one.headers],
                     partition=partition_of(letter.partition, partitions),
-                    on_delivery=self._on_delivery(ticket),
                 )
             except BufferError:
                 one.failure = WriteFailure(WriteFailureCause.UNREACHABLE, "the producer's queue is full")
@@ -247,34 +245,16 @@ class DeadLetterWriter:
             else:
                 one.round = these
                 these.left += 1
-                self._in_flight[ticket] = one
         if these.left:
-            self._rounds.add(done)
-            done.add_done_callback(self._rounds.discard)
             await asyncio.wait({done})  # cancelling the caller does not cancel the round
 
-    def _on_delivery(self, ticket: int) -> Any:
-        """The callback of the poll thread, which hands the delivery report to the event loop."""
-
-        def on_delivery(error: KafkaError | None, _message: Message) -> None:
-            self._reports.append((ticket, error))
-            if not self._is_woken:
-                self._is_woken = True
-                with suppress(RuntimeError):  # the loop has ended
-                    self._loop.call_soon_threadsafe(self._read_reports)
-
-        return on_delivery
-
-    def _read_reports(self) -> None:
-        self._is_woken = False  # first: a report that arrives now is read below, or wakes the loop again
-        while self._reports:
-            ticket, error = self._reports.popleft()
-            self._settle(ticket, None if error is None else _not_written(error))
-
-    def _settle(self, ticket: int, failure: WriteFailure | None) -> None:
-        writing = self._in_flight.pop(ticket, None)
-        if writing is None:  # it failed before
-            return
+    def _on_report(self, writing: "_Writing", error: KafkaError | str | None, _offset: int) -> None:
+        if error is None:
+            failure = None
+        elif isinstance(error, str):
+            failure = WriteFailure(WriteFailureCause.UNREACHABLE, error)
+        else:
+            failure = _not_written(error)
         these, writing.round = writing.round, None
         assert these is not None
         writing.failure = failure
@@ -295,13 +275,7 @@ class DeadLetterWriter:
             writing.on_late = on_late
 
     def _forget(self, writing: "_Writing") -> None:
-        self.letters -= 1
-        self.bytes -= writing.size
-
-    def _fail_all(self, text: str) -> None:
-        self._read_reports()
-        for ticket in tuple(self._in_flight):
-            self._settle(ticket, WriteFailure(WriteFailureCause.UNREACHABLE, text))
+        self._shares.release(writing.letter.group, writing.size)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from unittest.mock import Mock
 
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause, _Writing
@@ -63,7 +64,7 @@ async def test_after_the_deadline_no_attempt_begins() -> None:
 
 
 async def test_dead_letters_beyond_the_bounds_are_refused_at_once() -> None:
-    async with opened(max_letters=2) as writer:
+    async with opened(max_letters=4) as writer:
         waiting = asyncio.create_task(writer.write("dlq.o", [LETTER], 0.5))
         await asyncio.sleep(0)
         began = asyncio.get_running_loop().time()
@@ -101,14 +102,14 @@ async def test_a_producer_that_broke_keeps_no_letters() -> None:
         letters = [replace(LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]
         waiting = asyncio.create_task(writer.write("dlq.o", letters, 0.3))
         await asyncio.sleep(0.05)
-        assert len(writer._in_flight) == 20
+        assert len(writer._reports) == 20
         writer._producer._broken = True
         writer._producer.alive()
-        assert (len(writer._in_flight), writer.letters) == (0, 20), "they are tried again until the deadline"
+        assert (len(writer._reports), writer.letters) == (0, 20), "they are tried again until the deadline"
         assert all(one and one.cause is WriteFailureCause.UNREACHABLE for one in await waiting)
         writer._producer._broken = True
         writer._producer.alive()
-        assert (len(writer._in_flight), writer.letters, writer.bytes) == (0, 0, 0)
+        assert (len(writer._reports), writer.letters, writer.bytes) == (0, 0, 0)
         gc.collect()
         assert not [one for one in gc.get_objects() if isinstance(one, _Writing)]
 
@@ -123,10 +124,10 @@ async def test_a_late_success_is_told_and_an_old_call_back_means_nothing() -> No
         writer._topics.describe = lambda *_: at_once(DeadLetterTopicInfo(partitions=1, max_message_bytes=None))  # type: ignore[method-assign]
         [said] = await writer.write("dlq.o", [LETTER], 0.0, late.append)
         assert said is not None
-        [ticket] = writer._in_flight
-        told = writer._on_delivery(ticket)
-        told(None, None)
-        told(None, None)
+        [ticket] = writer._reports._expected
+        told = writer._reports._callback(ticket)
+        told(None, Mock())
+        told(None, Mock())
         await asyncio.sleep(0.05)
         assert late == [LETTER]
         assert (writer.letters, writer.bytes) == (0, 0)

@@ -1,0 +1,61 @@
+"""Bounds of dead letters in flight, with a share for each group.
+
+The one rule: a group may hold as much as is free, in letters and in bytes. So a group that is alone uses half of the
+bounds, and whatever a group holds, another one that holds nothing finds as much: a dead-letter topic that hangs never
+refuses the dead letters of other groups. With n groups whose topics hang, 1/2^n of the bounds is free at least.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.facts.topics import LARGEST_DEAD_LETTER
+
+MAX_LETTERS: Final = 10_000
+MAX_BYTES: Final = 4 * LARGEST_DEAD_LETTER
+
+
+@dataclass(slots=True)
+class _Share:
+    letters: int = 0
+    bytes: int = 0
+
+
+class InFlightShares:
+    """What is in flight, in all and by group."""
+
+    __slots__ = ("_groups", "_max_bytes", "_max_letters", "bytes", "letters")
+
+    def __init__(self, max_letters: int = MAX_LETTERS, max_bytes: int = MAX_BYTES) -> None:
+        self._max_letters, self._max_bytes = max_letters, max_bytes
+        self._groups: dict[str, _Share] = {}
+        self.letters = 0
+        self.bytes = 0
+
+    def take(self, group: str, size: int) -> str | None:
+        """Count one dead letter of the group; a text, and nothing is counted, when its share is used up.
+
+        When nothing is in flight, a dead letter of any size is accepted.
+        """
+        share = self._groups.get(group) or _Share()
+        if self.letters and (
+            share.letters >= self._max_letters - self.letters or share.bytes + size > self._max_bytes - self.bytes
+        ):
+            return (
+                f"{self.letters} dead letters of {self.bytes} bytes are waiting, {share.letters} of {share.bytes} "
+                "bytes of this group: no more are accepted"
+            )
+        self._groups[group] = share
+        share.letters += 1
+        share.bytes += size
+        self.letters += 1
+        self.bytes += size
+        return None
+
+    def release(self, group: str, size: int) -> None:
+        share = self._groups[group]
+        share.letters -= 1
+        share.bytes -= size
+        self.letters -= 1
+        self.bytes -= size
+        if not share.letters:
+            del self._groups[group]

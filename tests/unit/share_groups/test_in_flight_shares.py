@@ -1,0 +1,61 @@
+"""Shares of the dead letters in flight: no group takes the last of the others."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.share_groups.model.in_flight_shares import InFlightShares
+
+MAX_LETTERS, MAX_BYTES = 64, 6_400
+steps = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(1, 800), st.booleans()), max_size=300
+)  # group, size, whether its oldest dead letter ends instead
+
+
+@given(steps)
+def test_the_bounds_hold_and_half_of_what_others_left_is_free_for_a_group(
+    found: list[tuple[str, int, bool]],
+) -> None:
+    shares = InFlightShares(MAX_LETTERS, MAX_BYTES)
+    held: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+    for group, size, ends in found:
+        if ends:
+            if held[group]:
+                shares.release(group, held[group].pop(0))
+            continue
+        before = (shares.letters, shares.bytes)
+        free_letters, free_bytes = MAX_LETTERS - shares.letters, MAX_BYTES - shares.bytes
+        fits = len(held[group]) < free_letters and sum(held[group]) + size <= free_bytes
+        refused = shares.take(group, size)
+        assert (refused is None) == fits, "a group may hold as much as is free"
+        if refused is None:
+            held[group].append(size)
+        else:
+            assert (shares.letters, shares.bytes) == before
+        assert shares.letters == sum(map(len, held.values())) <= MAX_LETTERS
+        assert shares.bytes == sum(map(sum, held.values())) <= MAX_BYTES
+
+
+@given(st.lists(st.integers(1, 800), max_size=200), st.integers(1, MAX_BYTES // 2))
+def test_a_group_that_takes_all_it_can_never_refuses_another_one(sizes: list[int], size: int) -> None:
+    shares = InFlightShares(MAX_LETTERS, MAX_BYTES)
+    for one in sizes:
+        shares.take("a", one)
+    assert shares.take("b", size) is None
+
+
+@given(st.integers(1, 5))
+def test_of_n_groups_that_take_all_they_can_each_leaves_half_to_the_next(groups: int) -> None:
+    shares = InFlightShares(MAX_LETTERS, MAX_BYTES)
+    for number in range(groups):
+        while shares.take(str(number), 1) is None:
+            pass
+    assert MAX_LETTERS - shares.letters == MAX_LETTERS // 2**groups
+    assert shares.take("next", 1) is None
+
+
+def test_alone_a_dead_letter_of_any_size_is_accepted() -> None:
+    shares = InFlightShares(MAX_LETTERS, MAX_BYTES)
+    assert shares.take("a", 10 * MAX_BYTES) is None
+    assert shares.take("a", 1) is not None
+    shares.release("a", 10 * MAX_BYTES)
+    assert shares.take("b", 1) is None

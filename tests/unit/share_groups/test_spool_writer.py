@@ -1,0 +1,191 @@
+"""The writer of the spool with a producer whose partitions answer, hang or fail as a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from headgate.share_groups.dead_letter_writer import WriteFailureCause
+from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled, encode_identity, spool_partitions
+from headgate.share_groups.spool_writer import SpoolWriter
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+LETTER = SpooledLetter(
+    group="g",
+    topic_id=b"t" * 16,
+    partition=3,
+    offset=0,
+    key=b"k",
+    value=b"v",
+    headers=(("a", b"b"),),
+    target="dlq.g",
+    deadline=1,
+    sequence=1,
+)
+FIRST, NEXT = spool_partitions(LETTER.lane, 8)
+LETTERS = [replace(LETTER, offset=offset) for offset in range(3)]
+LONG_S = 30.0
+
+
+class Delivered:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class PlayedProducer:
+    """Partitions in `hanging` answer when they are released, those in `failing` with an error."""
+
+    def __init__(self) -> None:
+        self.produced: list[tuple[int, bytes, bytes | None]] = []
+        self.hanging: set[int] = set()
+        self.failing: set[int] = set()
+        self._held: list[tuple[int, Callable[[], None]]] = []
+
+    def produce(
+        self, topic: str, *, key: bytes, value: bytes | None, partition: int, on_delivery: Any, headers: Any
+    ) -> None:
+        assert topic == "headgate.spool"
+        offset = len(self.of(partition))
+        self.produced.append((partition, key, value))
+        if value is not None:
+            assert isinstance(decode_spooled(key, value, headers), SpooledLetter)
+        error = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS) if partition in self.failing else None
+        if partition in self.hanging:
+            self._held.append((partition, lambda: on_delivery(error, Delivered(offset))))
+        else:
+            on_delivery(error, Delivered(offset))
+
+    def release(self, partition: int) -> None:
+        self.hanging.discard(partition)
+        for held, answer in self._held:
+            if held == partition:
+                answer()
+
+    def of(self, partition: int) -> list[tuple[bytes, bytes | None]]:
+        return [(key, value) for found, key, value in self.produced if found == partition]
+
+    def tombstones(self, partition: int) -> list[bytes]:
+        return [key for key, value in self.of(partition) if value is None]
+
+
+@asynccontextmanager
+async def opened(**bounds: int) -> AsyncIterator[tuple[SpoolWriter, PlayedProducer]]:
+    writer, producer = SpoolWriter(NOWHERE, prefix="headgate.", **bounds), PlayedProducer()  # type: ignore[arg-type]
+    writer._producer.alive = lambda: producer  # type: ignore[method-assign,assignment,return-value]
+    writer._partitions = 8
+    try:
+        yield writer, producer
+    finally:
+        await writer.close(timeout_s=0)
+
+
+async def test_dead_letters_go_to_the_partition_of_their_lane() -> None:
+    written: list[tuple[int, int, int]] = []
+    async with opened() as (writer, producer):
+        results = await writer.write(
+            LETTERS, LONG_S, on_written=lambda letter, *place: written.append((letter.offset, *place))
+        )
+        assert results == [None, None, None]
+        assert len(producer.of(FIRST)) == len(producer.produced) == 3
+        assert written == [(0, FIRST, 0), (1, FIRST, 1), (2, FIRST, 2)]
+        assert writer.letters == 0
+
+
+async def test_when_a_partition_hangs_the_next_one_gets_them_and_later_ones_at_once() -> None:
+    async with opened() as (writer, producer):
+        producer.hanging = {FIRST}
+        assert await writer.write(LETTERS[:2], LONG_S) == [None, None]
+        assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (2, 2)
+        assert await writer.write(LETTERS[2:], LONG_S) == [None]
+        assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (2, 3), "the hanging one is not tried again"
+        assert writer.letters == 2, "the attempts in flight count"
+        producer.release(FIRST)
+        await asyncio.sleep(0.01)
+        assert producer.tombstones(FIRST) == [encode_identity(one.identity) for one in LETTERS[:2]]
+        assert (producer.tombstones(NEXT), writer.letters) == ([], 0)
+        assert await writer.write(LETTERS[2:], LONG_S) == [None]
+        assert len(producer.of(NEXT)) == 3, "the first one has answered and is used again"
+
+
+async def test_a_partition_that_fails_is_replaced_by_the_next_at_once() -> None:
+    async with opened() as (writer, producer):
+        producer.failing = {FIRST}
+        assert await writer.write(LETTERS, LONG_S) == [None] * 3
+        assert len(producer.of(NEXT)) == 3
+
+
+async def test_when_no_partition_answers_the_write_fails_and_a_late_arrival_is_told_once() -> None:
+    late: list[tuple[int, int]] = []
+    async with opened() as (writer, producer):
+        producer.hanging = {FIRST, NEXT}
+        [failure] = await writer.write(
+            LETTERS[:1], LONG_S, on_late=lambda letter, at, _: late.append((letter.offset, at))
+        )
+        assert failure is not None
+        assert failure.text == "the dead letter could not be written to the spool: no answer came"
+        producer.release(NEXT)
+        producer.release(FIRST)
+        await asyncio.sleep(0.01)
+        assert late == [(0, NEXT)]
+        assert producer.tombstones(FIRST) == [encode_identity(LETTER.identity)]
+
+
+async def test_the_deadline_is_divided_between_the_partitions() -> None:
+    async with opened() as (writer, producer):
+        producer.hanging = {FIRST}
+        assert await writer.write(LETTERS[:1], 0.05) == [None]
+
+
+async def test_a_record_that_replaces_another_goes_to_its_partition_only() -> None:
+    async with opened() as (writer, producer):
+        producer.failing = {5}
+        [failure] = await writer.write(LETTERS[:1], LONG_S, partition=5)
+        assert failure is not None
+        assert failure.cause is WriteFailureCause.UNREACHABLE
+        assert "NOT_ENOUGH_REPLICAS" in failure.text
+        assert {partition for partition, _, _ in producer.produced} == {5}
+
+
+async def test_tombstones_go_to_every_partition_that_may_hold_the_dead_letter_or_to_the_given_one() -> None:
+    async with opened() as (writer, producer):
+        assert await writer.remove([one.identity for one in LETTERS]) == [None] * 3
+        assert len(producer.tombstones(FIRST)) == len(producer.tombstones(NEXT)) == 3
+        assert await writer.remove([LETTER.identity], partition=5) == [None]
+        assert producer.tombstones(5) == [encode_identity(LETTER.identity)]
+        producer.failing = {NEXT}
+        [failure] = await writer.remove([LETTER.identity])
+        assert failure is not None
+        assert await writer.remove([]) == []
+
+
+async def test_a_group_whose_writes_hang_does_not_refuse_another_group() -> None:
+    other = replace(LETTER, group="h")
+    async with opened(max_letters=4) as (writer, producer):
+        producer.hanging = set(range(8))
+        results = await writer.write(LETTERS, 0.0)
+        assert [one and one.cause for one in results] == [WriteFailureCause.UNREACHABLE] * 2 + [
+            WriteFailureCause.OVERLOADED
+        ]
+        producer.hanging = set()
+        assert await writer.write([other], LONG_S) == [None]
+
+
+async def test_before_it_is_open_and_after_it_is_closed_nothing_is_accepted() -> None:
+    async with opened() as (writer, _):
+        writer._partitions = 0
+        [failure] = await writer.write(LETTERS[:1], LONG_S)
+        assert failure is not None
+        [failure] = await writer.remove([LETTER.identity])
+        assert failure is not None
+    closed = SpoolWriter(NOWHERE, prefix="headgate.")
+    closed._partitions = 8
+    await closed.close()
+    [failure] = await closed.write(LETTERS[:1], LONG_S)
+    assert failure is not None
+    assert "closed" in failure.text
