@@ -20,7 +20,8 @@ from headgate.cli import logs
 from headgate.cli.features import make_features
 from headgate.proxy.listeners import ConnectionLimits, Ports
 from headgate.proxy.server import Gateway
-from headgate.proxy.supervisor import Inheritance, encode_report
+from headgate.proxy.supervisor import Inheritance
+from headgate.proxy.worker_reports import encode_report
 
 _REPORT_SECONDS = 0.5
 _LAST_WORD_SECONDS = 1.0

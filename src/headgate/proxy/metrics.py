@@ -1,7 +1,7 @@
 """The proxy's own metrics, and the page `/metrics` with those of all features.
 
-The data plane adds to plain integers; nothing is formatted until the page is requested. Label values come from enums
-and from Kafka's own tables, never from a client.
+The data plane adds to plain integers; nothing is formatted until the page is requested. The proxy's label values come
+from enums and from Kafka's own tables, never from a client; those of features are bounded by `metric_series`.
 """
 
 from bisect import bisect_left
@@ -135,6 +135,13 @@ _PROXY_FAMILIES: Final = (
         merge="min",
     ),
     MetricFamily("headgate_worker_restarts", "counter", "Workers that ended unexpectedly and were restarted"),
+    MetricFamily("headgate_worker_start_failures", "counter", "Failed attempts to start a worker process"),
+    MetricFamily("headgate_worker_reports_skipped", "counter", "Reports of workers that were too large to be read"),
+    MetricFamily(
+        "headgate_metric_series_left_out",
+        "gauge",
+        "Series that are added up under the label (others): more than 1,000 in a family, or too many bytes in all",
+    ),
 )
 
 
@@ -143,6 +150,10 @@ class MetricsPage:
 
     def __init__(self, families: Iterable[MetricFamily] = ()) -> None:
         self._families = {family.name: family for family in (*_PROXY_FAMILIES, *families)}
+
+    @property
+    def families(self) -> Iterable[MetricFamily]:
+        return self._families.values()
 
     def add(self, snapshots: Iterable[Snapshot]) -> Snapshot:
         """Merge the snapshots of several workers; a newer worker may have families that are unknown here."""

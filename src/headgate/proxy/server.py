@@ -22,6 +22,7 @@ from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.interceptor import CloseCause, Interceptor
 from headgate.proxy.link import HangupWatcher
 from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, bind_all
+from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
 from headgate.proxy.routes import Routes
 from headgate.proxy.status import StatusPages
@@ -54,6 +55,7 @@ class Gateway:
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
         self._page = MetricsPage((*families, *(family for feature in features for family in feature.families)))
+        self._series = SeriesLimit(self._page.families)
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
         # The proxy's own come first: they see requests as clients sent them, and responses as clients will get them.
@@ -116,7 +118,7 @@ class Gateway:
         )
         for feature in self._features:
             samples.update(feature.samples())
-        return samples
+        return self._series.bound(samples)
 
     def _status_pages(self) -> StatusPages:
         return StatusPages(lambda: self._page.render(self.snapshot(), ready=not self.problems()), self.problems)

@@ -7,7 +7,6 @@ cannot serve does not replace the old one.
 """
 
 import asyncio
-import json
 import os
 import pickle
 import signal
@@ -24,15 +23,20 @@ from headgate.config.model import Config
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.features import MetricFamily
 from headgate.proxy.listeners import ConnectionLimits, belongs, bind_all, table_bytes
+from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import MetricsPage, Snapshot
 from headgate.proxy.status import StatusPages
+from headgate.proxy.worker_reports import LARGEST_LINE, decode_report, read_reports
 
 log = structlog.get_logger()
 
-_LARGEST_REPORT = 1024 * 1024
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
+_CHECKS_OF_SILENCE = 30  # while a worker may be silent
 KILL_AFTER_DRAIN_SECONDS = 5.0
+_RESTARTS = ("headgate_worker_restarts", ())
+_START_FAILURES = ("headgate_worker_start_failures", ())
+_SKIPPED_REPORTS = ("headgate_worker_reports_skipped", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +51,19 @@ class Inheritance:
     reports: int
 
 
-def encode_report(samples: Snapshot, problems: Mapping[str, str]) -> bytes:
-    """What a worker tells its supervisor: one line of JSON."""
-    rows = [[name, labels, value] for (name, labels), value in samples.items()]
-    return json.dumps({"samples": rows, "problems": dict(problems)}).encode() + b"\n"
+@dataclass(slots=True)
+class Silence:
+    """How long a worker has not reported, in seconds in which the supervisor itself ran.
+
+    Time beyond `interval_s` between two checks is not counted: the supervisor was stopped or starved of CPU, and so,
+    perhaps, were its workers.
+    """
+
+    interval_s: float
+    seconds: float = 0.0
+
+    def add(self, elapsed_s: float) -> None:
+        self.seconds += min(elapsed_s, self.interval_s)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,16 +74,22 @@ class _Worker:
     caps_row: int
     process: asyncio.subprocess.Process
     heard_at: float  # of its last report
+    silence: Silence
+    has_reported: bool = False
     samples: Snapshot = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     serves: asyncio.Event = field(default_factory=asyncio.Event)  # it has reported that nothing is wrong
+    is_hung: bool = False  # it is being ended for its silence
     leaves: bool = False  # it was told to end: another has its place, or all end
 
-    def take(self, line: bytes, now: float) -> None:
+    def hear(self, now: float) -> None:
+        """It has reported, readable or not."""
         self.heard_at = now
-        report = json.loads(line)
-        self.samples = {(name, tuple(labels)): value for name, labels, value in report["samples"]}
-        self.problems = report["problems"]
+        self.silence.seconds = 0.0
+        self.has_reported = True
+
+    def take(self, line: bytes) -> None:
+        self.samples, self.problems = decode_report(line)
         if not self.problems:
             self.serves.set()
 
@@ -87,8 +106,9 @@ class _Place:
 class Supervisor:
     """The life of all workers; `run` ends when `stopped` is set and every worker has drained.
 
-    A worker that has not reported for `silent_s` is stuck; a replacement may take `ready_s` until it serves; a worker
-    that has not ended `kill_s` after its time to drain is killed.
+    A worker that has not reported for `silent_s` makes the gateway not ready; after `hung_s`, or `start_s` before its
+    first report, it is ended and replaced. A replacement may take `ready_s` until it serves. A worker that has not
+    ended `kill_s` after its time to drain is killed.
     """
 
     def __init__(
@@ -98,11 +118,16 @@ class Supervisor:
         families: Sequence[MetricFamily] = (),
         *,
         silent_s: float = 5.0,
+        hung_s: float = 30.0,
+        start_s: float = 60.0,
         ready_s: float = 30.0,
         kill_s: float = KILL_AFTER_DRAIN_SECONDS,
     ) -> None:
         self._silent_s, self._ready_s, self._kill_s = silent_s, ready_s, kill_s
+        self._hung_s, self._start_s = hung_s, start_s
         self._page = MetricsPage(families)
+        self._series = SeriesLimit(self._page.families)
+        self._retired_series = SeriesLimit(self._page.families)
         self._config = config
         self._command = command  # starts a worker, which reads its `Inheritance` from standard input
         self._listeners: dict[NodeId | None, socket.socket] = {}
@@ -110,7 +135,8 @@ class Supervisor:
         self._caps_memory: mmap | None = None
         self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
         self.workers: set[_Worker] = set()
-        self._retired: Snapshot = {("headgate_worker_restarts", ()): 0}
+        self._retired: Snapshot = {_RESTARTS: 0, _START_FAILURES: 0, _SKIPPED_REPORTS: 0}
+        self._start_problems: dict[int, str] = {}  # by place, while no worker can be started there
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._loop = asyncio.get_running_loop()
@@ -127,7 +153,7 @@ class Supervisor:
             here = [worker for worker in self.workers if worker.index == index and not worker.leaves]
             serving = [worker for worker in here if worker.serves.is_set()]
             if not serving:
-                problems[f"worker {index}"] = "does not serve yet"
+                problems[f"worker {index}"] = self._start_problems.get(index, "does not serve yet")
             for worker in serving or here:
                 problems |= worker.problems
                 if (silent := self._loop.time() - worker.heard_at) > self._silent_s:
@@ -135,7 +161,7 @@ class Supervisor:
         return problems
 
     def snapshot(self) -> Snapshot:
-        return self._page.add([self._retired, *(worker.samples for worker in self.workers)])
+        return self._series.bound(self._page.add([self._retired, *(worker.samples for worker in self.workers)]))
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
@@ -151,6 +177,7 @@ class Supervisor:
                 places = [_Place(index) for index in range(self._config.gateway.workers)]
                 tasks = [group.create_task(self._keep(place)) for place in places]
                 tasks.append(group.create_task(_take_turns(replace, places)))
+                tasks.append(group.create_task(self._watch_silence()))
                 await stopped.wait()
                 self._stopping = True
                 for task in tasks:
@@ -163,26 +190,34 @@ class Supervisor:
         """Keep a worker at a place, and exchange it when its turn comes."""
         pause = _FIRST_RETRY_SECONDS
         try:
-            worker = await self._start(place.index)
+            worker = await self._start_until_started(place.index)
             while True:
                 if await _happens_first(place.turn.wait(), worker.process.wait()):
                     place.turn.clear()
                     worker = await self._exchange(worker, place)
                     continue
                 log.error("worker ended, starting another", worker=place.index, exit_code=worker.process.returncode)
-                self._retired["headgate_worker_restarts", ()] += 1
+                self._retired[_RESTARTS] += 1
                 # One that has served is back at once; one that cannot even start is not tried all the time.
                 served = worker.serves.is_set()
                 pause = _FIRST_RETRY_SECONDS if served else min(pause * 2, _LONGEST_RETRY_SECONDS)
                 await asyncio.sleep(pause)
-                worker = await self._start(place.index)
+                worker = await self._start_until_started(place.index)
         finally:
             here = [self._end(worker) for worker in self.workers if worker.index == place.index]
             await asyncio.shield(asyncio.gather(*here))
 
     async def _exchange(self, old: _Worker, place: _Place) -> _Worker:
         """Start a worker beside the old one; the one that serves stays, the other one drains."""
-        new = await self._start(old.index)
+        try:
+            new = await self._start(old.index)
+        except OSError as failure:
+            problem = self._count_failed_start(failure)
+            log.error(  # noqa: TRY400 - the problem says it all
+                "replacement does not serve, the old worker stays", worker=old.index, problem=problem
+            )
+            place.exchanged.set()
+            return old
         serves_or_ends = _happens_first(new.serves.wait(), new.process.wait())
         await _happens_first(serves_or_ends, asyncio.sleep(self._ready_s))
         staying, leaving = new, old
@@ -195,10 +230,33 @@ class Supervisor:
         self._spawn(self._end(leaving)).add_done_callback(lambda _: place.exchanged.set())
         return staying
 
+    async def _start_until_started(self, index: int) -> _Worker:
+        """Start a worker; try again while the machine lacks memory, processes or file descriptors."""
+        pause = _FIRST_RETRY_SECONDS
+        while True:
+            try:
+                worker = await self._start(index)
+            except OSError as failure:
+                problem = self._count_failed_start(failure)
+                if self._start_problems.get(index) != problem:
+                    log.error(  # noqa: TRY400 - the problem says it all
+                        "worker cannot be started, trying again", worker=index, problem=problem
+                    )
+                self._start_problems[index] = problem
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
+            else:
+                self._start_problems.pop(index, None)
+                return worker
+
+    def _count_failed_start(self, failure: OSError) -> str:
+        self._retired[_START_FAILURES] += 1
+        return f"cannot be started: {failure.strerror or failure}"
+
     async def _start(self, index: int) -> _Worker:
         own, inherited = socket.socketpair()
         try:
-            reader, writer = await asyncio.open_connection(sock=own, limit=_LARGEST_REPORT)
+            reader, writer = await asyncio.open_connection(sock=own, limit=LARGEST_LINE)
         except BaseException:
             own.close()
             inherited.close()
@@ -230,7 +288,7 @@ class Supervisor:
             raise
         finally:
             inherited.close()
-        worker = _Worker(index, row, process, self._loop.time())
+        worker = _Worker(index, row, process, self._loop.time(), Silence(self._hung_s / _CHECKS_OF_SILENCE))
         self.workers.add(worker)
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(inheritance))
@@ -246,16 +304,25 @@ class Supervisor:
 
     async def _listen_to(self, worker: _Worker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a worker's reports until it ends."""
+        has_skipped = False
         try:
-            while line := await reader.readline():
-                worker.take(line, self._loop.time())
+            async for line in read_reports(reader):
+                worker.hear(self._loop.time())
+                if line is not None:
+                    worker.take(line)
+                    continue
+                self._retired[_SKIPPED_REPORTS] += 1
+                if not has_skipped:
+                    has_skipped = True
+                    log.warning("report of a worker is too large, skipped", worker=worker.index)
         except (OSError, ValueError) as failure:
             log.warning("report of a worker cannot be read", worker=worker.index, problem=str(failure))
         finally:
             writer.close()
             await worker.process.wait()
             self.workers.discard(worker)
-            self._retired = self._page.add([self._retired, self._page.counters_of(worker.samples)])
+            counted = self._page.add([self._retired, self._page.counters_of(worker.samples)])
+            self._retired = self._page.counters_of(self._retired_series.bound(counted))
             ConnectionLimits(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
             self._free_rows.add(worker.caps_row)
 
@@ -268,6 +335,32 @@ class Supervisor:
             log.error("worker does not end, killing it", worker=worker.index)
             worker.process.kill()
             await worker.process.wait()
+
+    async def _watch_silence(self) -> None:
+        """End workers that hang: their event loop has not reported for a long time, though this one runs."""
+        then = self._loop.time()
+        while True:
+            await asyncio.sleep(self._hung_s / _CHECKS_OF_SILENCE)
+            now = self._loop.time()
+            for worker in self.workers:
+                worker.silence.add(now - then)
+                limit = self._hung_s if worker.has_reported else self._start_s
+                if worker.silence.seconds > limit and not worker.leaves and not worker.is_hung:
+                    worker.is_hung = True
+                    self._spawn(self._end_hung(worker))
+            then = now
+
+    async def _end_hung(self, worker: _Worker) -> None:
+        """End a worker by force, unless SIGTERM makes it report again: then it may drain. `_keep` starts another."""
+        silent = self._loop.time() - worker.heard_at
+        log.error("worker hangs, ending it", worker=worker.index, silent_s=round(silent))
+        heard_at = worker.heard_at
+        worker.process.send_signal(signal.SIGTERM)
+        if await _happens_first(worker.process.wait(), asyncio.sleep(self._kill_s)):
+            return
+        drain_s = self._config.gateway.drain_ms / 1000
+        if worker.heard_at == heard_at or not await _happens_first(worker.process.wait(), asyncio.sleep(drain_s)):
+            worker.process.kill()
 
     # What they share.
 

@@ -1,6 +1,6 @@
 """The metrics of share groups, three of them those of KIP-1316 under Prometheus' names.
 
-Group and topic names come from operators' configs, not from clients: only managed groups are labels.
+Group and topic names come from group configs: only managed groups are labels. `proxy/metric_series.py` bounds them.
 """
 
 from collections import Counter
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headgate.proxy.features import MetricFamily
+from headgate.proxy.metric_series import MOST_SERIES, OTHERS, short_label
 
 FAMILIES: Final = (
     MetricFamily(
@@ -65,8 +66,6 @@ FAMILIES: Final = (
     ),
 )
 
-MOST_LABELS: Final = 1_000
-OTHERS: Final = "(others)"
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
@@ -122,4 +121,5 @@ class ShareMeter:
 
     def count(self, counter: "Counter[str]", group: str, number: int) -> None:
         """A label for each group, and one for all that come after a thousand."""
-        counter[group if group in counter or len(counter) < MOST_LABELS else OTHERS] += number
+        label = short_label(group)
+        counter[label if label in counter or len(counter) < MOST_SERIES else OTHERS] += number

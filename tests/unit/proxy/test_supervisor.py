@@ -1,6 +1,7 @@
 """The supervisor with workers that do what a test says: who is started, who is kept, who is told to go."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -15,12 +16,14 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import UsageError
 from headgate.proxy.metrics import MetricsPage, Snapshot
-from headgate.proxy.supervisor import Supervisor, _Worker
+from headgate.proxy.supervisor import Silence, Supervisor, _Worker
 from tests.unit.proxy.stage import config, until
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
 ACCEPTED = ("headgate_connections_accepted", ())
 RESTARTS = ("headgate_worker_restarts", ())
+TOO_LARGE = ("headgate_worker_reports_skipped", ())
+START_FAILURES = ("headgate_worker_start_failures", ())
 CONNECTIONS = ("headgate_connections", ())
 HURRIED = {"ready_s": 0.3, "kill_s": 0.2}
 
@@ -188,6 +191,123 @@ async def test_a_worker_whose_reports_cannot_be_read_is_exchanged(tmp_path: Path
     assert "report of a worker cannot be read" in names(logs)
 
 
+async def test_a_report_that_is_too_large_is_skipped_and_the_worker_stays(
+    tmp_path: Path, logs: list[EventDict]
+) -> None:
+    async with supervised(tmp_path, "verbose", {"silent_s": 2.0}) as bench:
+        [worker] = bench.workers
+        began = worker.heard_at
+        await until(lambda: bench.supervisor.snapshot().get(TOO_LARGE, 0) >= 3)
+        assert worker.heard_at > began
+        assert bench.workers == [worker]
+        assert bench.supervisor.snapshot()[RESTARTS] == 0
+        assert bench.supervisor.problems() == {"worker 0": "does not serve yet"}
+    assert names(logs).count("report of a worker is too large, skipped") == 1
+
+
+# A worker that cannot be started.
+
+
+class Shortage:
+    """Starting a process fails as long as `failure` is set, as when the machine is out of memory or processes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failure: OSError | None = None
+        self.attempts = 0
+        self._start = asyncio.create_subprocess_exec
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", self)
+
+    async def __call__(self, *command: str, **options: Any) -> asyncio.subprocess.Process:
+        self.attempts += 1
+        if self.failure is not None:
+            raise self.failure
+        return await self._start(*command, **options)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
+async def test_a_worker_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    shortage = Shortage(monkeypatch)
+    async with supervised(tmp_path, workers=2) as bench:
+        await bench.serves()
+        first, second = bench.pids
+        shortage.failure = OSError(number, os.strerror(number))
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: shortage.attempts >= 5)
+        assert bench.pids == [second]
+        assert bench.supervisor.problems() == {"worker 0": f"cannot be started: {os.strerror(number)}"}
+        assert bench.supervisor.snapshot()[START_FAILURES] >= 3
+        shortage.failure = None
+        await bench.serves()
+        assert second in bench.pids
+        assert len(bench.supervisor._free_rows) == 2
+    assert "worker cannot be started, trying again" in names(logs)
+
+
+async def test_the_first_start_is_tried_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shortage = Shortage(monkeypatch)
+    shortage.failure = OSError(errno.EAGAIN, "no")
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.3, setattr, shortage, "failure", None)
+    async with supervised(tmp_path) as bench:
+        await bench.serves()
+        assert shortage.attempts >= 2
+
+
+async def test_a_replacement_that_cannot_be_started_leaves_the_old_worker(
+    tmp_path: Path, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shortage = Shortage(monkeypatch)
+    async with supervised(tmp_path, workers=2) as bench:
+        await bench.serves()
+        before = bench.pids
+        shortage.failure = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        await bench.replaced(logs)
+        assert bench.pids == before
+        assert bench.supervisor.problems() == {}
+        shortage.failure = None
+        await bench.replaced(logs)
+        await until(lambda: set(before).isdisjoint(bench.pids))
+    assert "replacement does not serve, the old worker stays" in names(logs)
+
+
+# A worker that hangs.
+
+HUNG = {"hung_s": 2.0, "kill_s": 0.2}
+
+
+async def test_a_worker_that_hangs_is_killed_and_replaced(tmp_path: Path, logs: list[EventDict]) -> None:
+    async with supervised(tmp_path, timings=HUNG, workers=2) as bench:
+        await bench.serves()
+        first, second = bench.pids
+        [hung] = [worker for worker in bench.workers if worker.process.pid == first]
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: len(bench.pids) == 2 and first not in bench.pids)
+        await bench.serves()
+        assert second in bench.pids
+        assert hung.process.returncode == -signal.SIGKILL
+        assert bench.supervisor.snapshot()[RESTARTS] == 1
+    [event] = [event for event in logs if event["event"] == "worker hangs, ending it"]
+    assert event["worker"] == 0
+
+
+async def test_a_worker_that_never_reports_is_replaced(tmp_path: Path) -> None:
+    async with supervised(tmp_path, "silent", {"start_s": 0.5, "kill_s": 0.2}) as bench:
+        await until(lambda: bench.supervisor.snapshot()[RESTARTS] >= 1)
+        bench.supervisor._start_s = 60.0
+        bench.manner("serves")
+        await until(lambda: not bench.supervisor.problems() or bench.supervisor.snapshot()[RESTARTS] >= 2)
+
+
+def test_silence_is_counted_only_while_the_supervisor_itself_runs() -> None:
+    silence = Silence(interval_s=1.0)
+    for _ in range(29):
+        silence.add(1.0)
+    silence.add(600.0)  # stopped, or starved of CPU: the reports of that time are still to be read
+    assert silence.seconds == 30.0
+
+
 # Replacing.
 
 
@@ -254,7 +374,7 @@ async def test_a_worker_in_trouble_is_replaced_by_one_that_is_not_better_off(
 async def test_a_new_worker_that_dies_while_the_old_one_drains_is_started_again(
     tmp_path: Path, logs: list[EventDict]
 ) -> None:
-    async with supervised(tmp_path, "stubborn", HURRIED, drain_ms=1000) as bench:
+    async with supervised(tmp_path, "stubborn", {"kill_s": 0.2}, drain_ms=1000) as bench:
         await bench.serves()
         [old] = bench.pids
         bench.manner("serves")

@@ -1,0 +1,94 @@
+"""Reports of a worker to its supervisor: lines of JSON with its metrics and its problems, over a socket pair.
+
+A report is bounded at both ends. A worker cuts one that would exceed `LARGEST_REPORT`; a supervisor skips a line that
+exceeds `LARGEST_LINE`. Neither ends the worker: clients do not lose their connections for the sake of metrics.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from headgate.proxy.metric_series import LEFT_OUT, OTHERS
+from headgate.proxy.metrics import Snapshot
+
+LARGEST_REPORT: Final = 512 * 1024
+LARGEST_LINE: Final = 1024 * 1024
+_MOST_PROBLEMS: Final = 100
+_LONGEST_PROBLEM: Final = 1_000
+
+
+def encode_report(samples: Snapshot, problems: Mapping[str, str], *, largest: int = LARGEST_REPORT) -> bytes:
+    """One report; series that do not fit are added up for each family, and counted."""
+    some = list(problems.items())[:_MOST_PROBLEMS]
+    shown = {what[:_LONGEST_PROBLEM]: text[:_LONGEST_PROBLEM] for what, text in some}
+    line = _encode(samples, shown)
+    if len(line) > largest:
+        line = _encode(_cut(samples, largest - len(_encode({}, shown))), shown)
+    return line
+
+
+def decode_report(line: bytes) -> tuple[Snapshot, Mapping[str, str]]:
+    """The samples and the problems of a report; a `ValueError` if it is not one."""
+    try:
+        report = json.loads(line)
+        samples = {(name, tuple(labels)): value for name, labels, value in report["samples"]}
+        return samples, report["problems"]
+    except (KeyError, TypeError) as failure:
+        raise ValueError(f"not a report: {failure!r}") from failure
+
+
+async def read_reports(reader: asyncio.StreamReader) -> AsyncIterator[bytes | None]:
+    """Every line until the worker's end; None for a line that exceeds the limit of the reader."""
+    is_too_large = False
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.LimitOverrunError as overrun:
+            await reader.readexactly(overrun.consumed)
+            is_too_large = True
+        except asyncio.IncompleteReadError:
+            return
+        else:
+            yield None if is_too_large else line
+            is_too_large = False
+
+
+def _encode(samples: Snapshot, problems: Mapping[str, str]) -> bytes:
+    rows = [[name, labels, value] for (name, labels), value in samples.items()]
+    return json.dumps({"samples": rows, "problems": dict(problems)}).encode() + b"\n"
+
+
+def _cut(samples: Snapshot, room: int) -> Snapshot:
+    """The samples that fit into `room` bytes; families have equal shares, and small ones leave room to the others."""
+    by_family: dict[str, list[tuple[tuple[str, ...], float, int]]] = {}
+    for (name, labels), value in samples.items():
+        size = len(json.dumps([name, labels, value])) + len(", ")
+        by_family.setdefault(name, []).append((labels, value, size))
+    sizes = {name: sum(size for _, _, size in rows) for name, rows in by_family.items()}
+    kept: Snapshot = {}
+    left_out = samples.get(LEFT_OUT, 0.0)
+    room -= 64  # for the longer number of LEFT_OUT
+    for number, name in enumerate(sorted(by_family, key=sizes.__getitem__)):
+        rows = by_family[name]
+        share = room // (len(by_family) - number)
+        if sizes[name] > share:
+            others = (OTHERS,) * len(rows[0][0])
+            share -= len(json.dumps([name, others, 0.0])) + 32  # with the digits of the sum
+            rest = 0.0
+            for labels, value, size in rows:
+                if size <= share:
+                    share -= size
+                    room -= size
+                    kept[name, labels] = value
+                else:
+                    share = 0  # the order says which series stay: none behind the first that does not
+                    rest += value
+                    left_out += labels != others
+            kept[name, others] = kept.get((name, others), 0.0) + rest
+            room -= len(json.dumps([name, others, 0.0])) + 32
+        else:
+            room -= sizes[name]
+            kept.update({(name, labels): value for labels, value, _ in rows})
+    kept[LEFT_OUT] = left_out
+    return kept
