@@ -42,12 +42,12 @@ class GroupRight(Enum):
     DELETE = "delete"
 
 
-async def _probe(session: Session, right: GroupRight, group: str) -> int:
+async def _probe(session: Session, right: GroupRight, group: str, deadline: float) -> int:
     """The error code of a request that needs the right and changes nothing."""
     if right is GroupRight.READ:
         beat = HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe")
-        return (await session.call(beat, ApiVersion(4))).error_code
-    return (await session.call(OffsetDeleteRequest(group_id=group), ApiVersion(0))).error_code
+        return (await session.call(beat, ApiVersion(4), deadline=deadline)).error_code
+    return (await session.call(OffsetDeleteRequest(group_id=group), ApiVersion(0), deadline=deadline)).error_code
 
 
 class Rights:
@@ -59,21 +59,37 @@ class Rights:
             WeakKeyDictionary()
         )
 
-    async def ask(self, session: Session, right: GroupRight, group: str) -> int:
+    async def ask(self, session: Session, right: GroupRight, group: str, *, deadline: float = 5.0) -> int:
         """The broker's error code: 30 when the client lacks the right. `ClusterError` when the broker did not say."""
+        found = self._valid(session, right, group)
+        if found is not None:
+            return found
+        code = await _probe(session, right, group, deadline)
+        if code not in COORDINATOR_ERRORS:
+            self.note(session, right, group, code)
+        return code
+
+    def has(self, session: Session, right: GroupRight, group: str) -> bool:
+        """Whether the broker has shown in the last seconds that the client has the right."""
+        found = self._valid(session, right, group)
+        return found is not None and found != GROUP_AUTHORIZATION_FAILED
+
+    def note(self, session: Session, right: GroupRight, group: str, code: int) -> None:
+        """Keep the broker's code for a request of the client that needs the right."""
+        if len(group) > _LONGEST_NAME:
+            return
         kept = self._kept.setdefault(session, OrderedDict())
-        now = self._clock.monotonic()
-        found = kept.get((right, group))
-        if found is not None and now - found[0] < _KEPT_SECONDS:
-            return found[1]
-        code = await _probe(session, right, group)
-        if code in COORDINATOR_ERRORS or len(group) > _LONGEST_NAME:
-            return code
-        kept[right, group] = (now, code)
+        kept[right, group] = (self._clock.monotonic(), code)
         kept.move_to_end((right, group))
         if len(kept) > _MOST_KEPT:
             kept.popitem(last=False)
-        return code
+
+    def _valid(self, session: Session, right: GroupRight, group: str) -> int | None:
+        kept = self._kept.get(session)
+        found = None if kept is None else kept.get((right, group))
+        if found is None or self._clock.monotonic() - found[0] >= _KEPT_SECONDS:
+            return None
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.base.clock import Clock
-from headgate.base.errors import ClusterError
 from headgate.base.tasks import TaskSet
 from headgate.config.model import ShareGroupsConfig
 from headgate.facts import DispositionsCounted
 from headgate.proxy.interceptor import Session
-from headgate.proxy.rights import GroupRight, Rights
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.dead_letter_delivery import (
     MAX_OFFSETS,
@@ -30,11 +28,10 @@ from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, Topic
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_records import Cause, topic_id_text
 from headgate.share_groups.model.delivery_ledger import AcquiredRange, AcquisitionLocks, DeliveryLedger, PartitionKey
-from headgate.share_groups.model.dispositions import AckType, DispositionKind, Dispositions, runs
+from headgate.share_groups.model.dispositions import AckRun, AckType, DispositionKind, Dispositions
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.wire.errors import ErrorCode
 from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_requests import Acquired, ShareFetchSummary, ShareRequest
 
@@ -45,7 +42,6 @@ _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the b
 _MIN_HOLD_S: Final = 0.1
 # A record acquired through another gateway or before a restart counts only before the first trip of its group.
 _UNKNOWN_GENERATION: Final = 0
-_RIGHT_UNKNOWN: Final = "it is not known whether the client has READ on its group"
 _TOO_MANY: Final = f"more than {MAX_OFFSETS} records were rejected at once"
 _KINDS: Final = {
     AckType.ACCEPT: DispositionKind.ACCEPTED,
@@ -63,7 +59,7 @@ class PartitionAcknowledgements:
     """
 
     key: PartitionKey
-    runs: tuple[tuple[int, int, AckType], ...] = ()
+    runs: tuple[AckRun, ...] = ()
     deferred: list[DeferredAck] = field(default_factory=list)
     rejected: list[DeadLetterRange] = field(default_factory=list)
     over_bound: list[DeadLetterRange] = field(default_factory=list)
@@ -112,7 +108,6 @@ class AcknowledgementTracker:
         states: ShareStates,
         limits: DeliveryLimits,
         dead_letters: DeadLetterDelivery,
-        rights: Rights,
         outbox: FactOutbox,
         tasks: TaskSet,
         clock: Clock,
@@ -122,7 +117,6 @@ class AcknowledgementTracker:
         self._states = states
         self._limits = limits
         self._dead_letters = dead_letters
-        self._rights = rights
         self._outbox = outbox
         self._tasks = tasks
         self._clock = clock
@@ -148,14 +142,12 @@ class AcknowledgementTracker:
 
     # --- the request
 
-    def read(self, share: ShareRequest, *, carries_deferred: bool) -> RequestAcks:
+    def read(
+        self, share: ShareRequest, runs: Mapping[TopicPartitionKey, tuple[AckRun, ...]], *, carries_deferred: bool
+    ) -> RequestAcks:
         """The client's acknowledgements, and the member's deferred ones if the request can carry them."""
         group, member = share.group or "", share.member or ""
-        partitions: dict[TopicPartitionKey, PartitionAcknowledgements] = {}
-        for acks in share.acks:
-            key = (group, member, acks.topic_id, acks.partition)
-            found = [run for batch in acks.batches for run in runs(batch.first, batch.last, batch.types)]
-            partitions[acks.topic_id, acks.partition] = PartitionAcknowledgements(key, tuple(found))
+        partitions = {place: PartitionAcknowledgements((group, member, *place), found) for place, found in runs.items()}
         if carries_deferred and self._deferred:
             is_last = share.session_epoch == LAST_EPOCH
             for deferred in self._deferred.take(group, member, self._clock.monotonic(), is_last=is_last):
@@ -205,18 +197,9 @@ class AcknowledgementTracker:
     async def _write(self, request: RequestAcks, session: Session, until: float) -> None:
         rejected = request.rejected
         if rejected:
-            try:
-                async with asyncio.timeout(self._left(until)):
-                    code = await self._rights.ask(session, GroupRight.READ, request.group)
-            except (ClusterError, TimeoutError):
-                for one in rejected:
-                    self._dead_letters.skip(one, _RIGHT_UNKNOWN)
-                    _add_outcome(request, one, DeadLetterOutcome((), ((one.first, one.last),)))
-            else:
-                if code != ErrorCode.GROUP_AUTHORIZATION_FAILED:  # else the broker refuses the whole request
-                    outcomes = await self._dead_letters.write(request.settings, rejected, session, self._left(until))
-                    for one, outcome in zip(rejected, outcomes, strict=True):
-                        _add_outcome(request, one, outcome)
+            outcomes = await self._dead_letters.write(request.settings, rejected, session, self._left(until))
+            for one, outcome in zip(rejected, outcomes, strict=True):
+                _add_outcome(request, one, outcome)
         for partition in request.partitions.values():
             for deferred in partition.deferred:
                 partition.outcomes.append((deferred.range, await self._deferred_outcome(deferred, until)))

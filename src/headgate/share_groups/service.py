@@ -102,7 +102,6 @@ class ShareGroupService:
             states=self._states,
             limits=self._limits,
             dead_letters=self._dead_letters,
-            rights=self.rights,
             outbox=self._outbox,
             tasks=self._tasks,
             clock=self._clock,

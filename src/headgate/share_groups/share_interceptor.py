@@ -1,18 +1,23 @@
 """ShareFetch and ShareAcknowledge on their way to the broker and back.
 
-A request of a group that Headgate does not manage is not decoded and passes byte for byte. A request with REJECTs waits
-while its dead letters are written, and no longer than its locks allow. Whatever fails, a paused group acquires nothing.
+A request of a group that Headgate does not manage is not decoded and passes byte for byte. Of a managed group only the
+name is read until the broker has shown that the client has READ on it: by a probe, and then by every response. Requests
+with REJECTs wait while their dead letters are written, and no longer than their locks allow. Whatever fails, a paused
+group acquires nothing.
 
 Pausing uses a path that brokers have: with MaxBytes 0 they process acknowledgements and keep the session, and acquire
 nothing. The response then waits as long as the broker's would have, or until the group is resumed; a response to
 acknowledgements does not wait.
 """
 
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from headgate.base.errors import WireError
+from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.decoding import DECODE_SECONDS, SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
@@ -20,6 +25,7 @@ from headgate.proxy.interceptor import (
     Interceptor,
     OnRequest,
     OnResponse,
+    Outcome,
     Prefilter,
     RequestFrame,
     ResponseFrame,
@@ -27,8 +33,10 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
+from headgate.proxy.rights import GroupRight
 from headgate.share_groups.acknowledgements import LAST_EPOCH, AcknowledgementTracker, RequestAcks
 from headgate.share_groups.deferred_acks import add_rejects, remove_partitions
+from headgate.share_groups.model.dispositions import AckRun, runs
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.codec import encode
 from headgate.wire.errors import ErrorCode
@@ -42,6 +50,7 @@ from headgate.wire.primitives import Buffer
 from headgate.wire.share_requests import (
     ShareRequest,
     group_bytes,
+    group_name,
     read_acknowledge,
     read_acknowledge_response,
     read_fetch,
@@ -52,11 +61,13 @@ from headgate.wire.share_requests import (
 
 FIRST_EPOCH: Final = 0
 _MARGIN_S: Final = 5.0  # for what a hold does beside waiting
+# The broker handles the request only after the probe in front of it, so that nothing is gained by not waiting for it.
+_PROBE_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class ForwardedRequest:
-    """A request that was forwarded; `paused`: with MaxBytes 0. `waited`: it was held until the service was open.
+    """A request that was forwarded; `paused`: with MaxBytes 0. `waited`: the service did not open in time.
 
     `generation` is the group's when it was forwarded: it may acquire records before a trip that is read meanwhile.
     """
@@ -72,19 +83,28 @@ class ForwardedRequest:
         return self.share.session_epoch == LAST_EPOCH
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a request says, and its acknowledgements by topic id and partition."""
+
+    share: ShareRequest
+    runs: Mapping[tuple[bytes, int], tuple[AckRun, ...]]
+
+
 _Forwarded = Forward[ForwardedRequest] | Rewritten[ForwardedRequest]
 
 
 class ShareInterceptor(Interceptor[ForwardedRequest]):
     """The common part of ShareFetch and ShareAcknowledge."""
 
-    # 50,000 acknowledgements of one record each: more than a real member sends, and 0.2 s of work.
+    # 50,000 acknowledgements of one record each: more than a real member sends, and 0.2 s of work off the event loop.
     max_bytes = 1024 * 1024
     max_response_bytes = 2**31 - 1  # the connection limits frames
     request_type: ClassVar[type[ShareFetchRequest] | type[ShareAcknowledgeRequest]]
 
     def __init__(self, service: ShareGroupService, acknowledgements: AcknowledgementTracker) -> None:
         self._service = service
+        self._rights = service.rights
         self._acknowledgements = acknowledgements
         self._in_flight: dict[int, list[RequestAcks]] = {}  # with dead letters, by connection
 
@@ -95,8 +115,8 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         """Whether deferred acknowledgements of the member can be added to this request."""
         raise NotImplementedError
 
-    def _invalid_request(self, version: ApiVersion) -> bytes:
-        """The response to a request that cannot be decoded."""
+    def _error(self, version: ApiVersion, code: ErrorCode) -> bytes:
+        """The response to a request that is not forwarded."""
         raise NotImplementedError
 
     # --- requests
@@ -112,36 +132,76 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[ForwardedRequest]:
         try:
-            share = self._read(request)
+            group = group_name(request.body)
         except WireError:
-            # Not forwarded: a broker that can decode it would let it acquire records of a paused group.
-            return Answer(self._invalid_request(request.api_version))
-        if not share.group or not share.member:
+            return self._invalid(request)
+        is_opening = self._service.is_opening
+        if not group or not (self._service.selects(group) if is_opening else self._service.manages(group)):
             return Forward()
-        if self._service.is_opening:
-            wait_s = self._service.opening_wait_s(share)
-            return Hold(self._when_open(request, share, session, wait_s), wait_s + self._service.max_hold_s())
-        return self._decide(request, share, session)
+        is_small = len(request.body) <= SMALL_BYTES
+        if is_small and not is_opening and self._rights.has(session, GroupRight.READ, group):
+            try:
+                return self._decide(request, self._parse(request), session)
+            except WireError:
+                return self._invalid(request)
+        deadline = _PROBE_S + DECODE_SECONDS + self._service.max_hold_s() + _MARGIN_S
+        return Hold(self._when_allowed(request, group, session), deadline)
 
-    async def _when_open(
-        self, request: RequestFrame, share: ShareRequest, session: Session, wait_s: float
-    ) -> _Forwarded:
+    def _invalid(self, request: RequestFrame) -> Answer:
+        """Not forwarded: a broker that can decode it would let it acquire records of a paused group."""
+        return Answer(self._error(request.api_version, ErrorCode.INVALID_REQUEST))
+
+    def _parse(self, request: RequestFrame) -> ReadRequest:
+        share = self._read(request)
+        found = {
+            (acks.topic_id, acks.partition): tuple(
+                run for batch in acks.batches for run in runs(batch.first, batch.last, batch.types)
+            )
+            for acks in share.acks
+        }
+        return ReadRequest(share, found)
+
+    async def _when_allowed(self, request: RequestFrame, group: str, session: Session) -> Outcome[ForwardedRequest]:
+        """Read the request after the broker has answered a probe for READ on its group."""
+        try:
+            if not self._rights.has(session, GroupRight.READ, group):
+                code = await self._rights.ask(session, GroupRight.READ, group, deadline=_PROBE_S)
+                if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    return Forward()  # the broker refuses it
+                self._rights.note(session, GroupRight.READ, group, code)
+            if len(request.body) <= SMALL_BYTES:
+                read = self._parse(request)
+            else:
+                async with asyncio.timeout(DECODE_SECONDS):
+                    read = await run_off_loop(lambda: self._parse(request))
+        except WireError:
+            return self._invalid(request)
+        except (ClusterError, TimeoutError):
+            return Answer(self._error(request.api_version, ErrorCode.REQUEST_TIMED_OUT))
+        if self._service.is_opening:
+            return await self._when_open(request, read, session)
+        decided = self._decide(request, read, session)
+        return await decided.outcome if isinstance(decided, Hold) else decided
+
+    async def _when_open(self, request: RequestFrame, read: ReadRequest, session: Session) -> Outcome[ForwardedRequest]:
         """It is not known yet which groups are paused: the request waits, and after too long it acquires nothing."""
-        if not await self._service.wait_until_open(wait_s) and self._service.is_opening:
+        share = read.share
+        if not await self._service.wait_until_open(self._service.opening_wait_s(share)) and self._service.is_opening:
             group = share.group or ""
             acks = RequestAcks(group, share.member or "", self._service.state(group).settings, {})
             return self._forward(request, share, acks, session, unknown=True)
-        decided = self._decide(request, share, session)
-        outcome = await decided.outcome if isinstance(decided, Hold) else decided
-        assert isinstance(outcome, Forward | Rewritten)
-        return outcome
+        decided = self._decide(request, read, session)
+        return await decided.outcome if isinstance(decided, Hold) else decided
 
     def _decide(
-        self, request: RequestFrame, share: ShareRequest, session: Session
+        self, request: RequestFrame, read: ReadRequest, session: Session
     ) -> _Forwarded | Hold[ForwardedRequest]:
-        if not self._service.manages(share.group or ""):
+        share = read.share
+        if not share.member or not self._service.manages(share.group or ""):
             return Forward()
-        acks = self._acknowledgements.read(share, carries_deferred=self._carries_deferred(share))
+        # A large request carries no deferred acknowledgements: adding them decodes it once more, on the event loop.
+        carries_deferred = len(request.body) <= SMALL_BYTES and self._carries_deferred(share)
+        acks = self._acknowledgements.read(share, read.runs, carries_deferred=carries_deferred)
         if not acks.rejected and not acks.deferred_ranges:
             return self._forward(request, share, acks, session)
         # Records that are accepted in the same request wait with the rejected ones.
@@ -161,11 +221,10 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         body: Buffer | None = None
         if rejects := acks.deferred_ranges:
             body = add_rejects(self.request_type, request.body, request.api_version, rejects)
-            share = self._read(replace(request, body=body))
-        is_fetch = share.max_bytes_at > 0 and share.session_epoch != LAST_EPOCH
+        is_fetch = self.request_type is ShareFetchRequest and share.session_epoch != LAST_EPOCH
         paused = is_fetch and (unknown or self._service.is_paused(acks.group))
         if paused:
-            body = without_bytes(request.body if body is None else body, share)
+            body = without_bytes(request.body if body is None else body)
         if any(outcome.written for _, outcome in acks.outcomes):
             self._in_flight.setdefault(session.number, []).append(acks)
         generation = self._service.state(acks.group).generation
@@ -174,8 +233,9 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
 
     # --- responses
 
-    def _complete(self, forwarded: ForwardedRequest, session: Session) -> None:
+    def _complete(self, forwarded: ForwardedRequest, error_code: int, session: Session) -> None:
         """The response has arrived: the outcome of the dead letters is not in doubt any more."""
+        self._rights.note(session, GroupRight.READ, forwarded.acks.group, error_code)
         in_flight = self._in_flight.get(session.number)
         if in_flight is not None and forwarded.acks in in_flight:
             in_flight.remove(forwarded.acks)
@@ -200,12 +260,12 @@ class ShareFetchInterceptor(ShareInterceptor):
     def _carries_deferred(self, share: ShareRequest) -> bool:
         return share.session_epoch != FIRST_EPOCH  # the request that opens a session may not acknowledge anything
 
-    def _invalid_request(self, version: ApiVersion) -> bytes:
-        return encode(ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST), version)
+    def _error(self, version: ApiVersion, code: ErrorCode) -> bytes:
+        return encode(ShareFetchResponse(error_code=code), version)
 
     def on_response(self, response: ResponseFrame, context: ForwardedRequest, session: Session) -> OnResponse:
-        self._complete(context, session)
         answer = read_fetch_response(response.body, response.api_version)
+        self._complete(context, answer.error_code, session)
         acks = context.acks
         codes = {(one.topic_id, one.partition): one.acknowledge_error_code for one in answer.partitions}
         self._acknowledgements.settle(acks, codes, answer.error_code, is_last=context.is_last)
@@ -230,12 +290,12 @@ class ShareAcknowledgeInterceptor(ShareInterceptor):
     def _carries_deferred(self, share: ShareRequest) -> bool:
         return share.session_epoch == LAST_EPOCH
 
-    def _invalid_request(self, version: ApiVersion) -> bytes:
-        return encode(ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST), version)
+    def _error(self, version: ApiVersion, code: ErrorCode) -> bytes:
+        return encode(ShareAcknowledgeResponse(error_code=code), version)
 
     def on_response(self, response: ResponseFrame, context: ForwardedRequest, session: Session) -> OnResponse:
-        self._complete(context, session)
         answer = read_acknowledge_response(response.body, response.api_version)
+        self._complete(context, answer.error_code, session)
         codes = {(topic_id, partition): code for topic_id, partition, code in answer.partitions}
         self._acknowledgements.settle(context.acks, codes, answer.error_code, is_last=context.is_last)
         if context.acks.added:

@@ -41,13 +41,12 @@ class PartitionAcks(NamedTuple):
 
 
 class ShareRequest(NamedTuple):
-    """A ShareFetch or ShareAcknowledge request; `max_bytes_at` is the position of MaxBytes in a ShareFetch, else 0."""
+    """A ShareFetch or ShareAcknowledge request; `max_wait_ms` is 0 in the latter."""
 
     group: str | None
     member: str | None
     session_epoch: int
     max_wait_ms: int
-    max_bytes_at: int
     acks: tuple[PartitionAcks, ...]
 
 
@@ -92,14 +91,18 @@ def group_bytes(view: Buffer, pos: int, end: int) -> bytes | None:
     return bytes(view[pos + 1 : pos + size])
 
 
+def group_name(body: Buffer) -> str | None:
+    """GroupId of a ShareFetch or ShareAcknowledge request, without a look at the rest."""
+    return _Cursor(body).string()
+
+
 def read_fetch(body: Buffer, version: int) -> ShareRequest:
     """A ShareFetch request of version 1 or 2."""
     reader = _Cursor(body)
     group, member = reader.string(), reader.string()
     epoch, max_wait_ms, _, _ = reader.unpack(_HEAD)
-    max_bytes_at = reader.pos - _I32.size
     reader.skip(4 + 4 + (2 if version >= 2 else 0))  # MaxRecords, BatchSize, ShareAcquireMode, IsRenewAck
-    return ShareRequest(group, member, epoch, max_wait_ms, max_bytes_at, reader.acks())
+    return ShareRequest(group, member, epoch, max_wait_ms, reader.acks())
 
 
 def read_acknowledge(body: Buffer, version: int) -> ShareRequest:
@@ -109,12 +112,16 @@ def read_acknowledge(body: Buffer, version: int) -> ShareRequest:
     (epoch,) = reader.unpack(_I32)
     if version >= 2:
         reader.skip(1)  # IsRenewAck
-    return ShareRequest(group, member, epoch, 0, 0, reader.acks())
+    return ShareRequest(group, member, epoch, 0, reader.acks())
 
 
-def without_bytes(body: Buffer, request: ShareRequest) -> bytes:
+def without_bytes(body: Buffer) -> bytes:
     """The ShareFetch with MaxBytes 0: its acknowledgements hold, and nothing is acquired."""
-    at = request.max_bytes_at
+    reader = _Cursor(body)
+    reader.skip_text()  # GroupId
+    reader.skip_text()  # MemberId
+    reader.skip(_HEAD.size)
+    at = reader.pos - _I32.size
     return b"".join((body[:at], bytes(_I32.size), body[at + _I32.size :]))
 
 

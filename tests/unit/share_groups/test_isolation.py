@@ -33,6 +33,7 @@ def in_conflict(it: Scene) -> None:
 
 
 async def proves(it: Scene, code: int) -> None:
+    it.broker.code = None
     probe = await it.broker.request()
     assert probe.key == HEARTBEAT
     assert decode(HeartbeatRequest, probe.version, probe.body).group_id == "sg"

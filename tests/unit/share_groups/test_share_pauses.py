@@ -140,20 +140,8 @@ async def test_a_fetch_that_cannot_be_read_does_not_get_around_a_pause() -> None
         # A broker reads over as many unknown tags as there are, here in a partition; we do not.
         tags = b"\x11" + b"".join(bytes((tag, 0)) for tag in range(100, 117))
         await on.client.send(request(FETCH, 2, body[:-4] + tags + body[-3:]))
-        assert (await on.fetched()).error_code == 42
         assert await on.broker.is_quiet()
-
-
-async def test_a_pause_holds_while_the_right_for_a_reject_is_not_known() -> None:
-    async with scene(hold_max_ms=100) as on:
-        on.configure()
-        on.pause()
-        await on.send(fetching({0: [(0, 0, [REJECT])]}))
-        probe = await on.broker.request()
-        asked = await on.broker.request()
-        assert on.read_fetch(asked).max_bytes == 0
-        await on.broker.send(probe.answer(), asked.answer(fetched({}, codes={0: 0})))
-        await on.fetched()
+        assert (await on.fetched()).error_code == 42
 
 
 async def test_what_is_acquired_by_a_fetch_that_was_under_way_at_a_trip_is_older_than_the_trip() -> None:
@@ -213,7 +201,6 @@ async def test_a_reject_waits_for_its_group_to_be_known_and_is_dead_lettered_the
         assert await on.broker.is_quiet()
         on.configure()
         opens.set()
-        await on.proves_right()
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert on.dead_letters.offsets == [(0, 0)]

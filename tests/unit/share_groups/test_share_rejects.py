@@ -8,9 +8,7 @@ from headgate.facts import EventHappened
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.scene import (
     ACCEPT,
-    DENIED,
     GAP,
-    HEARTBEAT,
     REJECT,
     RELEASE,
     RENEW,
@@ -30,7 +28,6 @@ async def test_a_reject_goes_on_when_its_dead_letter_is_written_and_not_before()
         await on.acquires((10, 12, 1))
         on.dead_letters.open.clear()
         await on.send(acknowledging({0: [(10, 12, [ACCEPT, REJECT, REJECT])]}))
-        await on.proves_right()
         await on.names_topic()
         await until(lambda: len(on.dead_letters.begun) == 2)
         assert await on.broker.is_quiet()
@@ -58,32 +55,6 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
         assert on.service.meter.write_timeouts == {"g": 1}
 
 
-async def test_the_question_for_the_right_is_part_of_the_wait() -> None:
-    async with scene(hold_max_ms=300) as on:
-        on.configure()
-        await on.acquires((10, 10, 1))
-        began = asyncio.get_running_loop().time()
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
-        asked = await on.broker.request()
-        assert asked.key == HEARTBEAT  # and gets no answer
-        passed = await on.broker.request()
-        assert asyncio.get_running_loop().time() - began < 4, "a question may take five seconds by itself"
-        await on.broker.send(asked.answer(), passed.answer(acknowledged({0: 0})))
-        await on.client.frame()
-        assert on.dead_letters.begun == []
-        assert on.counted() == {"rejected": 1, "write_timeouts": 1}, "archived without a dead letter, and it is said"
-
-
-async def test_a_client_without_the_right_to_its_group_writes_no_dead_letters() -> None:
-    async with scene() as on:
-        on.configure()
-        await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
-        await on.proves_right(DENIED)
-        await on.goes_on_acknowledging(acknowledged(error_code=DENIED))
-        assert on.dead_letters.begun == []
-        assert on.counted() == {}
-
-
 async def test_what_is_accepted_in_the_same_request_shortens_the_wait_by_its_own_lock() -> None:
     async with scene() as on:
         on.configure()
@@ -100,7 +71,6 @@ async def test_dead_letters_of_a_client_that_goes_away_meanwhile_are_withdrawn_a
         await on.acquires((10, 11, 1))
         on.dead_letters.open.clear()
         await on.send(acknowledging({0: [(10, 11, [REJECT])]}))
-        await on.proves_right()
         await on.names_topic()
         await until(lambda: len(on.dead_letters.begun) == 2)
         on.client.close()
@@ -118,7 +88,6 @@ async def test_dead_letters_whose_acknowledgement_got_no_answer_are_withdrawn_wh
         on.configure()
         await on.acquires((10, 10, 1))
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}))
-        await on.proves_right()
         await on.names_topic()
         await on.broker.request()
         on.broker.close()
@@ -182,7 +151,6 @@ async def test_of_a_partition_that_is_named_twice_the_last_counts_as_at_the_brok
         on.configure()
         await on.acquires((10, 11, 1))
         await on.send(twice(fetching({0: [(10, 10, [ACCEPT])]}), [(10, 10, [REJECT])]))
-        await on.proves_right()
         await on.names_topic()
         await on.goes_on_fetching(fetched({}, codes={0: 0}))
         assert on.dead_letters.offsets == [(0, 10)]
@@ -237,8 +205,6 @@ async def test_a_topic_that_is_away_fills_neither_the_log_nor_the_events(logs: l
         on.dead_letters.problem = "the topic does not exist"
         for offset in range(30):
             await on.send(acknowledging({0: [(offset, offset, [REJECT])]}))
-            if offset == 0:
-                await on.proves_right()
             await on.names_topic()
             await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert sum(len(one["offsets"]) for one in on.events("write_timeout")) == 30
@@ -252,7 +218,6 @@ async def test_a_failure_while_letters_are_written_lets_the_reject_pass(logs: li
         on.pause()
         on.dead_letters.failure = ZeroDivisionError()
         await on.send(fetching({0: [(1, 1, [REJECT])]}))
-        await on.proves_right()
         await on.names_topic()
         asked, _ = await on.goes_on_fetching(fetched({}, codes={0: 0}))
         assert asked.max_bytes == 0, "it is paused all the same"
@@ -267,7 +232,6 @@ async def test_what_was_written_for_a_client_that_is_gone_is_withdrawn_also_when
         await on.fetch(fetching(), fetched({0: [(10, 10, 1)], 1: [(20, 20, 9)]}))
         await on.names_topic()
         await on.send(acknowledging({0: [(10, 10, [REJECT])]}, epoch=-1))
-        await on.proves_right()
         await on.names_topic()
         await until(lambda: len(on.dead_letters.written) == 1)
         on.client.close()

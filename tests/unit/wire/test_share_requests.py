@@ -160,7 +160,7 @@ def test_a_fetch_is_read_as_the_codec_reads_it(version: int, message: ShareFetch
         message.max_wait_ms,
     )
     assert read_acks(read) == acks_of(message)
-    paused = share_requests.without_bytes(memoryview(body), read)
+    paused = share_requests.without_bytes(memoryview(body))
     assert paused == encode(replace(message, max_bytes=0), version)
 
 

@@ -37,9 +37,11 @@ class AckType(IntEnum):
 
 
 _TYPES = tuple(AckType)
+AckRun = tuple[int, int, AckType]
+"""First offset, last offset, and the type of all of them."""
 
 
-def runs(first: int, last: int, types: Sequence[int]) -> list[tuple[int, int, AckType]]:
+def runs(first: int, last: int, types: Sequence[int]) -> list[AckRun]:
     """The batch as ranges of one type, with equal neighbours joined; nothing when the batch is invalid."""
     if last < first or not types:
         return []
@@ -49,7 +51,8 @@ def runs(first: int, last: int, types: Sequence[int]) -> list[tuple[int, int, Ac
         return [(first, last, _TYPES[types[0]])]
     if len(types) != last - first + 1:
         return []
-    found, start = [], first
+    found: list[AckRun] = []
+    start = first
     for code, equal in groupby(types):
         end = start + sum(1 for _ in equal)
         found.append((start, end - 1, _TYPES[code]))
