@@ -274,11 +274,16 @@ def _sent_to_broker(connection: Connection) -> list[tuple[int, bool]]:
 
 
 def _inside_authentication(sent: Sequence[tuple[int, bool]]) -> list[int]:
-    """Places of our calls behind a SaslHandshake and before the client's first call that is not about logging in."""
-    inside, found = False, []
+    """Places of our calls between two calls of the client that belong to one log-in.
+
+    A call behind the last SaslAuthenticate is not inside: the client's next call may be held for it.
+    """
+    inside, found, open_places = False, [], []
     for place, (key, is_ours) in enumerate(sent):
-        if is_ours and inside:
-            found.append(place)
-        elif not is_ours:
-            inside = key in {SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS}
+        if is_ours:
+            open_places += [place] if inside else []
+            continue
+        if key == SASL_AUTHENTICATE:
+            found += open_places
+        inside, open_places = key in {SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS}, []
     return found
