@@ -7,7 +7,7 @@ waits for, so that a busy loop is not flooded.
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVarTuple
 
@@ -22,6 +22,7 @@ POLL_S: Final = 0.1
 CALL_S: Final = 3.0  # as long as closing may have to wait
 _BATCH: Final = 500
 Ts = TypeVarTuple("Ts")
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class ConsumedRecord:
     key: bytes | None
     value: bytes | None
     partition: int = 0
+    headers: Headers | None = None  # only where they were requested
 
 
 class ConsumerThread(ABC):
@@ -131,11 +133,21 @@ def next_batch(consumer: Consumer) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(num_messages=_BATCH - 1, timeout=0)]
 
 
-def record_of(message: Message) -> ConsumedRecord:
+def record_of(message: Message, *, with_headers: bool = False) -> ConsumedRecord:
     offset, key, value = message.offset(), message.key(), message.value()
     if offset is None:
         raise KafkaException(KafkaError(KafkaError.UNKNOWN, "a record without an offset"))
-    return ConsumedRecord(offset, _bytes(key), _bytes(value), message.partition() or 0)
+    headers = _headers(message) if with_headers else None
+    return ConsumedRecord(offset, _bytes(key), _bytes(value), message.partition() or 0, headers)
+
+
+def _headers(message: Message) -> Headers | None:
+    """The headers; None for names that are not UTF-8, which only another producer writes."""
+    try:
+        found: Any = message.headers()
+    except UnicodeDecodeError:
+        return None
+    return [(name, _bytes(value)) for name, value in (found or ())]
 
 
 def _bytes(part: str | bytes | None) -> bytes | None:

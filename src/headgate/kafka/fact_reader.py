@@ -52,6 +52,7 @@ class FactReader(ConsumerThread, Generic[T]):
         take: Callable[[T], None],
         largest: int = MIB,
         committed: bool = False,
+        with_headers: bool = False,
     ) -> None:
         super().__init__(
             settings,
@@ -72,6 +73,7 @@ class FactReader(ConsumerThread, Generic[T]):
         self._digest = digest
         self._forget = forget
         self._take = take
+        self._with_headers = with_headers
         self._rewind = threading.Event()
         self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
@@ -144,7 +146,7 @@ class FactReader(ConsumerThread, Generic[T]):
         for message in batch:
             error = message.error()
             if error is None:
-                record = record_of(message)
+                record = record_of(message, with_headers=self._with_headers)
                 records.append(record)
                 reached[record.partition] = record.offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -26,7 +26,7 @@ from headgate.kafka.delivery_reports import DeliveryReports
 from headgate.kafka.fact_writer import PolledProducer
 from headgate.kafka.topics import quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo, DeadLetterTopics
-from headgate.share_groups.model.dead_letter_records import DeadLetter, partition_of
+from headgate.share_groups.model.dead_letter_records import Header, partition_of
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
 
 log = structlog.get_logger()
@@ -45,7 +45,24 @@ _NO_TOPIC = frozenset(
     }
 )
 
-OnLate = Callable[[DeadLetter], None]
+
+class WritableLetter(Protocol):
+    """A dead letter as the writer sees it: a new one, or one from the spool."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+
+L = TypeVar("L", bound=WritableLetter)
+OnLate = Callable[[L], None]
 
 
 class WriteFailureCause(Enum):
@@ -142,7 +159,7 @@ class DeadLetterWriter:
         return await self._topics.describe(topic, self._producer.alive())
 
     async def write(
-        self, topic: str, letters: Sequence[DeadLetter], deadline_s: float, on_late: OnLate | None = None
+        self, topic: str, letters: Sequence[L], deadline_s: float, on_late: OnLate[L] | None = None
     ) -> list[WriteFailure | None]:
         """Return when every in-sync replica has the dead letters, or at the deadline; None for each that is written.
 
@@ -266,7 +283,7 @@ class DeadLetterWriter:
             if failure is None and writing.on_late is not None:
                 writing.on_late(writing.letter)
 
-    def _release(self, writing: "_Writing", on_late: OnLate | None) -> None:
+    def _release(self, writing: "_Writing", on_late: OnLate[Any] | None) -> None:
         """Stop counting it in the bounds, after its attempt in flight has ended."""
         if writing.round is None:
             self._forget(writing)
@@ -291,7 +308,7 @@ class _Writing:
 
     __slots__ = ("failure", "headers", "is_released", "letter", "on_late", "round", "size", "topic")
 
-    def __init__(self, topic: str, letter: DeadLetter) -> None:
+    def __init__(self, topic: str, letter: WritableLetter) -> None:
         self.topic = topic
         self.letter = letter
         self.headers = letter.headers
@@ -301,7 +318,7 @@ class _Writing:
         self.failure: WriteFailure | None = _NOT_IN_TIME
         self.round: _Round | None = None
         self.is_released = False
-        self.on_late: OnLate | None = None
+        self.on_late: OnLate[Any] | None = None
 
     @property
     def is_too_large(self) -> bool:

@@ -76,6 +76,7 @@ class ShareMeter:
         self.trips: Counter[str] = Counter()
         self.write_timeouts: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()
+        self.moved: Counter[str] = Counter()
         self.late_writes = 0
         self.withdrawn = 0
         self.stripped = 0

@@ -61,10 +61,10 @@ class FakeDeadLetterWriter:
         self.problem: str | None = None
         self.failure: Exception | None = None
         self.max_bytes = 1 << 20  # of a value; a larger one is refused as TOO_LARGE
-        self.on_late: OnLate | None = None
+        self.on_late: OnLate[DeadLetter] | None = None
 
     async def write(
-        self, topic: str, letters: Sequence[DeadLetter], deadline_s: float, on_late: OnLate | None = None
+        self, topic: str, letters: Sequence[DeadLetter], deadline_s: float, on_late: OnLate[DeadLetter] | None = None
     ) -> list[WriteFailure | None]:
         assert topic.startswith("dlq.")
         self.on_late = on_late

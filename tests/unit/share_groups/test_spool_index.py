@@ -120,7 +120,7 @@ def test_the_index_equals_the_last_records_in_whatever_order_the_partitions_are_
             assert in_order(found) == in_order([one for one in waiting if (one.target, one.lane) == (target, lane)])
             assert [one.sequence for one in found] == sorted(one.sequence for one in found)
         parked = [one for one in expected if one.parked is not None and one.target == target]
-        assert in_order(index.parked(target, -1, 100)) == in_order(parked)
+        assert in_order([*index.parked(target, 0, 2), *index.parked(target, 2, 100)]) == in_order(parked)
         assert (target in index.parked_targets()) == bool(parked)
     for group in ("g", "h"):
         these = [one for one in expected if one.lane.group == group]

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 SHIPPED = "__dlq.errors."
 OWN = "__headgate."
+COPY_PROBLEM = f"{OWN}copy.problem"
 # Readers expect a number, and no record is delivered 0 times.
 UNKNOWN_COUNT = "0"
 _MAX_CACHED_CHARACTERS = 1024
@@ -69,7 +70,7 @@ class DeadLetter:
         )
         headers = [*same[:2], (f"{SHIPPED}offset", b"%d" % self.offset), *same[2:]]  # in the order that Kafka shipped
         if self.copy_problem is not None:
-            headers.append((f"{OWN}copy.problem", self.copy_problem.encode()))
+            headers.append((COPY_PROBLEM, self.copy_problem.encode()))
         return headers
 
 

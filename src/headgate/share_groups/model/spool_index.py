@@ -12,6 +12,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.share_groups.model.spool_records import (
@@ -232,18 +233,17 @@ class SpoolIndex:
         """The topics that have parked dead letters."""
         return tuple(self._parked)
 
-    def parked(self, target: str, after: int, count: int) -> list[SpoolPlace]:
-        """The first parked dead letters of a topic after a sequence, at most `count` of them, in order."""
+    def parked(self, target: str, skip: int, count: int) -> list[SpoolPlace]:
+        """Parked dead letters of a topic, those of a lane and reason in order; without the first `skip` of them."""
         found = (
-            place
+            (name, key, item)
             for name in self._parked.get(target, ())
             if (lane := self._lane(name)) is not None
             for key, queue in lane.queues.items()
             if key[0] == target and key[1] is not None
-            for place in _places(name, key, queue)
-            if place.sequence > after
+            for item in queue.items()
         )
-        return heapq.nsmallest(count, found, key=lambda place: place.sequence)
+        return [_place(name, key, *item) for name, key, item in islice(found, skip, skip + count)]
 
     def places(self, identity: LetterIdentity) -> list[SpoolPlace]:
         """Where the records of a dead letter lie: usually one, after an outage of a partition two."""
