@@ -5,26 +5,22 @@ the broker's final state of it, the dead letters, and what the gateway wrote dow
 """
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import Producer
-
-from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, ShareMember, is_rejected
-from tests.support.share_outages import spots_of
+from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, ShareMember
+from tests.support.share_load import Load
 from tests.support.share_scene import BREAKER, DLQ_TOPIC, MINIMUM, THRESHOLD, WINDOW, ShareScene, until
-from tests.support.share_truth import Spot
+from tests.support.share_truth import Spot, spots_of
 
 PARTITIONS = 4
 # A breaker whose threshold is twice what is rejected: it must never trip.
 ABOVE: Mapping[str, str] = {BREAKER: "true", THRESHOLD: "20", MINIMUM: "50", WINDOW: "30000"}
 # What a member holds that lost its broker comes again after this.
 LOCK = {"share.record.lock.duration.ms": "10000"}
-_FLUSH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,34 +40,6 @@ class Aftermath:
     refused: int
     trips: int
     problems: tuple[str, ...]
-
-
-class Load:
-    """Records one after the other over the partitions, at a pace, until it is stopped; each key is its number."""
-
-    def __init__(self, scene: ShareScene, topic: str, *, rate: int) -> None:
-        self.sent = 0
-        self._topic = topic
-        self._pause_s = 20 / rate
-        self._producer = Producer({**scene.direct, "linger.ms": 5, "enable.idempotence": True})
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ending.wait(self._pause_s):
-            for _ in range(20):
-                key = str(self.sent).encode()
-                self._producer.produce(self._topic, b"x" * 100, key, partition=self.sent % PARTITIONS)
-                self.sent += 1
-            self._producer.poll(0)
-
-    def stop(self) -> int:
-        """How many there are, all of them acknowledged."""
-        self._ending.set()
-        self._thread.join(_FLUSH_S)
-        assert self._producer.flush(_FLUSH_S) == 0
-        return self.sent
 
 
 @contextmanager
@@ -139,7 +107,7 @@ def campaign(
     scene.topic_id(topic)  # while all brokers are there
     began = time.monotonic()
     with members(scene, jvms, group, topic, rejects_percent) as crew:
-        load = Load(scene, topic, rate=rate)
+        load = Load(scene, topic, rate=rate, partitions=PARTITIONS)
         try:
             # A blow before everybody has records would meet nothing.
             until(crew.are_busy)
@@ -152,11 +120,7 @@ def campaign(
         fate = scene.wait_for_end(group, topic, sent)
         refused = crew.refusals()
         mend()
-    rejected = {
-        (number % PARTITIONS, number // PARTITIONS)
-        for number in range(sent)
-        if is_rejected(str(number).encode(), rejects_percent)
-    }
+    rejected = load.rejected(rejects_percent)
     all_letters = scene.letters(dlq)
     over = {one.spot for one in all_letters if one.headers["__dlq.errors.message"].startswith("Offset delivery count")}
     letters = Counter(one.spot for one in all_letters)

@@ -1,155 +1,374 @@
-"""A dead-letter topic that fails while a share group of twenty partitions rejects a tenth of its records.
+"""Share groups under load whose dead-letter topics fail, at the default settings of gateway, broker and clients.
 
-One rule: the primary stream must go on whatever the outage is and however long it lasts. What could not be written is
-archived, told as timed out, and never counted in the rate; when the outage is over, dead letters are written again.
+One rule: a run compares with itself. The same load runs through a healthy phase and through the outage, so a busy
+machine does not decide; afterwards each rejected offset is judged by the broker's own states (`share_truth`): what the
+broker archived has its dead letter, and nothing else has one.
 """
 
-import itertools
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 
-from tests.support.share_consumers import Settings, ShareJvm, is_rejected
-from tests.support.share_scene import (
-    BREAKER,
-    DLQ_TOPIC,
-    MINIMUM,
-    THRESHOLD,
-    WRITE_TIMEOUT,
-    ShareScene,
-    until,
-)
-from tests.support.share_truth import Spot
+from tests.support.share_consumers import Settings, ShareJvm
+from tests.support.share_load import Load
+from tests.support.share_scene import DLQ_TOPIC, ShareScene, until
+from tests.support.share_truth import ACKNOWLEDGED, ARCHIVED, Letter, Reading, Spot, share_states, spots_of
 
-PARTITIONS, REJECTS_PERCENT = 20, 10
-TIMEOUT_MS = 1000
-PACE_S = 0.2  # a record for each partition
-# The write timeout, and a machine on which others work too.
-LONGEST_SILENCE_S = 10.0
+RATE = 1000  # records a second for each partition
+REJECTS_PERCENT = 10
+_WARM_UP_S = 3.0
+_SETTLING_S = 5.0  # of load behind the outage: later dead letters follow those that wait
+_LETTERS_S = 150.0  # a dead letter that was too large for its topic is tried again once a minute
+_REPORTS_S = 10.0
+
+Blow = tuple[float, Callable[[], object]]  # seconds after the outage began, and what happens then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutageLimits:
+    """What an outage may cost; of commits also so many times the longest one of the healthy phase."""
+
+    commit_s: float = 1.0
+    commit_ratio: float = 0.0
+    throughput: float = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A way in which a dead-letter topic fails. With `is_read_before` its letters do not outlive the outage."""
+
+    kind: str
+    dlq: str
+    begin: Callable[[], object]
+    end: Callable[[], object]
+    is_read_before: bool = False
+    replicas: Sequence[Sequence[int]] | None = None  # of the primary topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """What a group did in one phase."""
+
+    began: float  # wall clock, as the events of the members
+    seconds: float
+    records: int
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endured:
-    """The figures of one group; the silence is the longest time without a delivery during the outage."""
+    """The figures of one group; `problems` is empty when every promise was kept."""
 
+    kind: str
+    partitions: int
     sent: int
+    healthy_rate: float
+    outage_rate: float
+    healthy_commit_s: float
+    outage_commit_s: float
+    archived: int
+    letters: int
+    repeated_letters: int
     timed_out: int
-    written_late: int
-    longest_silence_s: float
+    late: int
+    withdrawn: int
+    lost: int
+    left_in_spool: int
+    states_read: int
+    letters_after_s: float
+    problems: tuple[str, ...] = ()
+
+    @property
+    def throughput(self) -> float:
+        return self.outage_rate / self.healthy_rate
+
+    def judged(self, limits: OutageLimits, *, with_kills: bool) -> "Endured":
+        """With what an outage may cost; a kill ends connections and costs time, so then it is not asked."""
+        if with_kills:
+            return self
+        told = list(self.problems)
+        allowed = max(limits.commit_s, limits.commit_ratio * self.healthy_commit_s)
+        if self.outage_commit_s > allowed:
+            told.append(f"the longest commit took {self.outage_commit_s:.2f} s, {allowed:.2f} allowed")
+        if self.throughput < limits.throughput:
+            told.append(f"{self.throughput:.2f} of the healthy throughput, {limits.throughput} allowed")
+        return replace(self, problems=tuple(told))
 
 
-class Ordeal:
-    """One group with its dead-letter topic; a breaker that would trip at the first dead letter watches."""
+@dataclass(slots=True)
+class _Letters:
+    """Every dead letter that was seen, also those of a topic that is gone."""
+
+    scene: ShareScene
+    topic: str
+    spots: Counter[Spot] = field(default_factory=Counter)
+    over_limit: set[Spot] = field(default_factory=set)
+    _reader: Reading | None = None
+
+    def read(self) -> Counter[Spot]:
+        if self._reader is None:
+            self._reader = Reading(self.scene.direct, self.topic)
+        for partition, key, value, headers in self._reader.to_the_end():
+            texts = {name: (held or b"").decode(errors="backslashreplace") for name, held in headers}
+            letter = Letter(partition=partition, key=key, value=value, headers=texts)
+            self.spots[letter.spot] += 1
+            if texts["__dlq.errors.message"].startswith("Offset delivery count"):
+                self.over_limit.add(letter.spot)
+        return self.spots
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+class LoadedGroup:
+    """One group with its load, a member of each JVM that commits after each poll, and its dead-letter topic."""
 
     def __init__(
         self,
         scene: ShareScene,
-        jvm: ShareJvm,
-        dlq: str,
+        outage: Outage,
+        jvms: Sequence[ShareJvm],
+        addresses: Sequence[Settings],
         *,
-        settings: Settings | None = None,
-        replicas: Sequence[Sequence[int]] | None = None,
+        partitions: int,
+        rate: int,
     ) -> None:
-        self.scene, self.dlq = scene, dlq
-        self.topic = scene.new_topic(partitions=PARTITIONS, replicas=replicas)
-        self.group = scene.new_group(
-            {DLQ_TOPIC: dlq, WRITE_TIMEOUT: str(TIMEOUT_MS), BREAKER: "true", THRESHOLD: "1", MINIMUM: "1"}
+        self.outage = outage
+        self._scene, self._partitions = scene, partitions
+        self._topic = scene.new_topic(partitions=partitions, replicas=outage.replicas)
+        self._topic_id = scene.topic_id(self._topic)
+        self._group = scene.new_group({DLQ_TOPIC: outage.dlq})
+        self._letters = _Letters(scene, outage.dlq)
+        self._states: dict[Spot, int] = {}
+        self._members = [
+            jvm.join(
+                f"{self._group}-{at}",
+                addresses[at % len(addresses)],
+                self._group,
+                [self._topic],
+                commit="sync",
+                rejects_percent=REJECTS_PERCENT,
+                each=False,
+            )
+            for at, jvm in enumerate(jvms)
+        ]
+        self.load = Load(scene, self._topic, rate=rate * partitions, partitions=partitions)
+
+    def is_busy(self) -> bool:
+        return all(member.events("committed") for member in self._members) and self._lag() >= 0
+
+    def done(self) -> int:
+        """How many records the broker is done with."""
+        until(lambda: self._lag() >= 0)
+        sent = self.load.sent
+        return sent - self._lag()
+
+    def _lag(self) -> int:
+        return self._scene.lag(self._group, self._topic, self._partitions)
+
+    def look(self) -> None:
+        """Keep the broker's answer to ReadShareGroupState: what is acknowledged or archived stays so."""
+        with suppress(OSError, EOFError):
+            for partition in range(self._partitions):
+                address = self._scene.share_coordinator(self._group, self._topic_id, partition)
+                found = share_states(address, self._group, self._topic_id, partition)
+                self._states |= {spot: state for spot, state in found.items() if state in {ACKNOWLEDGED, ARCHIVED}}
+
+    def keep_history(self) -> None:
+        """Read the broker's log of states on, before the broker prunes it."""
+        self._scene.fate(self._group, self._topic)
+
+    def read_letters(self) -> None:
+        """At a moment when nothing is under way: all dead letters so far."""
+        self._scene.wait_for_end(self._group, self._topic, self.load.sent)
+        archived = self._scene.fate(self._group, self._topic).archived
+        until(lambda: archived <= set(self._letters.read()))
+        self._letters.close()
+
+    def longest_commit(self, spell: Spell) -> float:
+        """Of the commits that were under way in the phase, whenever they ended."""
+        begin, end = spell.began * 1000, (spell.began + spell.seconds) * 1000
+        return max(
+            (
+                event["took_ms"] / 1000
+                for member in self._members
+                for event in member.events("committed")
+                if event["at_ms"] >= begin and event["at_ms"] - event["took_ms"] <= end
+            ),
+            default=0.0,
         )
-        self._rejected: set[Spot] = set()
-        self._sent = 0
-        self._silent_s = 0.0
-        self._member = jvm.join(
-            self.group, settings or scene.bootstrap, self.group, [self.topic], rejects_percent=REJECTS_PERCENT
-        )
 
-    def send(self, value: str = "x") -> None:
-        """A record for each partition."""
-        keys = [str(self._sent + at).encode() for at in range(PARTITIONS)]
-        self.scene.send(self.topic, [value] * PARTITIONS, partitions=PARTITIONS, keys=keys)
-        offset = self._sent // PARTITIONS
-        if value == "x":
-            self._rejected |= {(at, offset) for at, key in enumerate(keys) if is_rejected(key, REJECTS_PERCENT)}
-        self._sent += PARTITIONS
-
-    def warm_up(self) -> None:
-        """Until a record of each partition is done with, all of them accepted: a dead letter would trip the breaker."""
-        self.send("A:")
-        self.scene.wait_for_end(self.group, self.topic, self._sent)
-
-    def check_during_the_outage(self) -> Endured:
-        """Everything that was sent is done with, while no dead letter can be written."""
-        fate = self.scene.wait_for_end(self.group, self.topic, self._sent)
-        assert self._rejected, "too short: nothing was rejected"
-        assert fate.archived == self._rejected
-        assert len(fate.acknowledged) == self._sent - len(self._rejected)
-        until(lambda: self._told("write_timeout") >= self._rejected, what=lambda: str(self._told("write_timeout")))
-        assert self._told("write_timeout") == self._rejected, "and nothing else"
-        status = self.scene.status(self.group)
-        assert (status["dlq_written"], status["paused"]) == (0, False), "never in the rate"
-        timeouts = "headgate_share_group_dlq_write_timeouts_total"
-        until(lambda: self.scene.gateway.metric(timeouts, group=self.group) == len(self._rejected))
-        assert self._member.errors == []
-        self._silent_s = self._silence()
-        return self._endured(self._rejected, set())
-
-    def check_afterwards(self) -> Endured:
-        """Dead letters are written again; one of those that were given up may come, and is told to be late."""
-        self.scene.configure(self.group, {BREAKER: "false"})
-        before = set(self._rejected)
-
-        def is_written_again() -> bool:
-            self.send()
-            return bool(self._letters() - before)
-
-        until(is_written_again, 60)
-        fate = self.scene.wait_for_end(self.group, self.topic, self._sent)
-        self._member.close()
-        assert self._member.errors == []
-        timed_out, written = self._told("write_timeout"), self._letters()
-        assert fate.archived == self._rejected
-        assert self._rejected <= written | timed_out
-        late = written & timed_out
-        until(lambda: late <= self._told("late_write"), what=lambda: f"{late} of {self._told('late_write')}")
-        return self._endured(timed_out, late)
-
-    def _endured(self, timed_out: set[Spot], late: set[Spot]) -> Endured:
+    def finish(self, healthy: Spell, outage: Spell, *, with_kills: bool) -> Endured:
+        """Stop the load, wait until the broker is done with everything, and judge each offset."""
+        sent = self.load.stop()
+        ended = time.monotonic()
+        fate = self._scene.wait_for_end(self._group, self._topic, sent)
+        for member in self._members:
+            member.close()
+        with suppress(AssertionError):  # what is missing then is told below
+            until(lambda: fate.archived <= set(self._letters.read()), _LETTERS_S)
+        after_s = time.monotonic() - ended
+        left: set[bytes] = set()
+        with suppress(AssertionError):
+            until(lambda: not (left := self._left_in_spool()), _REPORTS_S, what=lambda: str(left))
+        with suppress(AssertionError):
+            until(
+                lambda: self._told("write_timeout") & set(self._letters.spots) <= self._told("late_write"), _REPORTS_S
+            )
+        left = self._left_in_spool()
+        letters, over = self._letters.read(), self._letters.over_limit
+        self._letters.close()
+        rejected = self.load.rejected(REJECTS_PERCENT)
+        timed_out, late = self._told("write_timeout"), self._told("late_write")
+        withdrawn = self._told("dead_letter_withdrawn")
+        wrong = {
+            "archived without a dead letter": fate.archived - set(letters),
+            "rejected and not archived": rejected - fate.archived,
+            "archived, neither rejected nor over the limit": fate.archived - rejected - over,
+            "a dead letter of a record that is not archived": set(letters) - fate.archived - withdrawn,
+            "timed out, arrived, and not reported as late": (timed_out & set(letters)) - late,
+            "reported as late and never timed out": late - timed_out,
+            "ReadShareGroupState and the log of states differ": {
+                spot for spot, state in self._states.items() if fate.last[spot].state != state
+            },
+        }
+        told = [f"{what}: {sorted(spots)[:5]} ({len(spots)})" for what, spots in wrong.items() if spots]
+        if left:
+            told.append(f"left in the spool: {sorted(left)[:3]} ({len(left)})")
+        if not with_kills:
+            told += [f"a member: {error}" for member in self._members for error in member.errors[:3]]
+        if not rejected:
+            told.append("too short: nothing was rejected")
         return Endured(
-            sent=self._sent, timed_out=len(timed_out), written_late=len(late), longest_silence_s=self._silent_s
+            kind=self.outage.kind,
+            partitions=self._partitions,
+            sent=sent,
+            healthy_rate=healthy.rate,
+            outage_rate=outage.rate,
+            healthy_commit_s=self.longest_commit(healthy),
+            outage_commit_s=self.longest_commit(outage),
+            archived=len(fate.archived),
+            letters=len(letters),
+            repeated_letters=letters.total() - len(letters),
+            timed_out=len(timed_out),
+            late=len(late),
+            withdrawn=len(withdrawn),
+            lost=len(fate.archived - set(letters)),
+            left_in_spool=len(left),
+            states_read=len(self._states),
+            letters_after_s=after_s,
+            problems=tuple(told),
         )
 
-    def _letters(self) -> set[Spot]:
-        return {letter.spot for letter in self.scene.letters(self.dlq)}
+    def close(self) -> None:
+        self.load.stop()
+        self._letters.close()
 
     def _told(self, event: str) -> set[Spot]:
-        return {spot for told in self.scene.events(self.group, event) for spot in spots_of(told["detail"])}
+        return {spot for told in self._scene.events(self._group, event) for spot in spots_of(told["detail"])}
 
-    def _silence(self) -> float:
-        """The longest time without a delivery while there was something to deliver."""
-        times = [event["at_ms"] / 1000 for event in self._member.events("polled")]
-        return max((later - sooner for sooner, later in itertools.pairwise(times)), default=0.0)
-
-
-def spots_of(detail: dict[str, Any]) -> set[Spot]:
-    """The places that an event's detail names."""
-    return {(detail["partition"], offset) for first, last in detail["offsets"] for offset in range(first, last + 1)}
+    def _left_in_spool(self) -> set[bytes]:
+        """Keys of this group in the spool whose last record is not a tombstone."""
+        reader = Reading(self._scene.direct, f"{self._scene.facts}spool")
+        last: dict[bytes, bool] = {}
+        try:
+            for _, key, value, _ in reader.to_the_end():
+                if key is not None and f'"{self._group}"'.encode() in key:
+                    last[key] = value is not None
+        finally:
+            reader.close()
+        return {key for key, is_there in last.items() if is_there}
 
 
 def endure(
-    ordeals: Sequence[Ordeal], break_it: Callable[[], object], mend_it: Callable[[], object], *, seconds: float
+    scene: ShareScene,
+    outages: Sequence[Outage],
+    jvms: Sequence[ShareJvm],
+    *,
+    healthy_s: float,
+    outage_s: float,
+    partitions: int = 1,
+    rate: int = RATE,
+    addresses: Sequence[Settings] = (),
+    blows: Sequence[Blow] = (),
+    blows_after: Sequence[Blow] = (),
+    limits: OutageLimits | None = None,
 ) -> list[Endured]:
-    """All of them through one outage of so many seconds; the figures at its end."""
-    for ordeal in ordeals:
-        ordeal.warm_up()
-    break_it()
-    by = time.monotonic() + seconds
-    while time.monotonic() < by:
-        began = time.monotonic()
-        for ordeal in ordeals:
-            ordeal.send()
-        time.sleep(max(0.0, began + PACE_S - time.monotonic()))
-    figures = [ordeal.check_during_the_outage() for ordeal in ordeals]
-    for one in figures:
-        assert one.longest_silence_s < LONGEST_SILENCE_S, one
-    mend_it()
-    return [ordeal.check_afterwards() for ordeal in ordeals]
+    """A group for each outage, all at the same time: healthy, then the outage, then the judgement.
+
+    `blows` come during the outage, `blows_after` behind its end, while what waits is written.
+    """
+    with _loaded(scene, outages, jvms, addresses or [scene.bootstrap], partitions, rate) as groups:
+        until(lambda: all(group.is_busy() for group in groups))
+        _pass(groups, _WARM_UP_S)
+        healthy = _spells(groups, healthy_s)
+        for group in groups:
+            if group.outage.is_read_before:
+                group.load.pause()
+                group.read_letters()
+        for begin in _distinct(group.outage.begin for group in groups):
+            begin()
+        for group in groups:
+            group.load.resume()
+        outage = _spells(groups, outage_s, blows)
+        for end in _distinct(group.outage.end for group in groups):
+            end()
+        _pass(groups, _SETTLING_S, blows_after)
+        with_kills = bool(blows or blows_after)
+        found = [
+            group.finish(before, during, with_kills=with_kills)
+            for group, before, during in zip(groups, healthy, outage, strict=True)
+        ]
+    return [one.judged(limits or OutageLimits(), with_kills=with_kills) for one in found]
+
+
+@contextmanager
+def _loaded(
+    scene: ShareScene,
+    outages: Sequence[Outage],
+    jvms: Sequence[ShareJvm],
+    addresses: Sequence[Settings],
+    partitions: int,
+    rate: int,
+) -> Iterator[list[LoadedGroup]]:
+    with ExitStack() as stack:
+        groups: list[LoadedGroup] = []
+        for outage in outages:
+            groups.append(LoadedGroup(scene, outage, jvms, addresses, partitions=partitions, rate=rate))
+            stack.callback(groups[-1].close)
+        yield groups
+
+
+def _spells(groups: Sequence[LoadedGroup], seconds: float, blows: Sequence[Blow] = ()) -> list[Spell]:
+    begun = [(group.done(), time.time()) for group in groups]
+    _pass(groups, seconds, blows)
+    ended = [(group.done(), time.time()) for group in groups]
+    for group in groups:
+        group.keep_history()
+    return [
+        Spell(began=began, seconds=end - began, records=after - before)
+        for (before, began), (after, end) in zip(begun, ended, strict=True)
+    ]
+
+
+def _pass(groups: Sequence[LoadedGroup], seconds: float, blows: Sequence[Blow] = ()) -> None:
+    """So many seconds, with a look at the broker's states about once in two."""
+    end = time.monotonic() + seconds
+    for at_s, blow in [*blows, (seconds, lambda: None)]:
+        while (left := end - seconds + at_s - time.monotonic()) > 0:
+            time.sleep(min(2.0, left))
+            for group in groups:
+                group.look()
+        blow()
+
+
+def _distinct(actions: Iterator[Callable[[], object]]) -> list[Callable[[], object]]:
+    """Two groups can share an outage: it begins and ends once."""
+    return list(dict.fromkeys(actions))

@@ -6,6 +6,7 @@ One rule: what is set and asked as an operator would goes through the gateway; w
 import json
 import time
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -200,6 +201,17 @@ class ShareScene:
 
         until(is_known)
         return node
+
+    def share_coordinator(self, group: str, topic_id: bytes, partition: int) -> str:
+        """The broker's address that minds the states of this partition in the group; asked of the cluster itself."""
+        text = urlsafe_b64encode(topic_id).decode().rstrip("=")
+        request = FindCoordinatorRequest(key_type=2, coordinator_keys=(f"{group}:{text}:{partition}",))
+        nodes = self.cluster.bootstrap.split(",")
+        for address in nodes:
+            with suppress(OSError, EOFError), RawClient(address) as client:
+                [found] = client.call(request, 6).coordinators
+                return nodes[found.node_id]
+        raise OSError("no broker says which one minds the states")
 
     def status(self, group: str) -> dict[str, Any]:
         """The breaker's state from the tagged field; empty when there is none."""

@@ -13,12 +13,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from headgate.base.ids import ApiKey
 from headgate.wire.messages.share import (
     DescribeShareGroupOffsetsRequest,
     ShareOffsetsRequestGroup,
     ShareOffsetsRequestTopic,
 )
-from headgate.wire.primitives import read_uvarint, skip_tags
+from headgate.wire.primitives import read_uvarint, skip_tags, write_uvarint
 from tests.support.raw_client import RawClient
 
 ACKNOWLEDGED, ARCHIVED = 2, 4
@@ -56,6 +57,11 @@ class Fate:
         return self.those(ACKNOWLEDGED)
 
 
+def spots_of(detail: Mapping[str, Any]) -> set[Spot]:
+    """The places that an event's detail names."""
+    return {(detail["partition"], offset) for first, last in detail["offsets"] for offset in range(first, last + 1)}
+
+
 class ShareHistory:
     """Reads the log of states on, from where it stopped."""
 
@@ -91,6 +97,37 @@ class ShareHistory:
                 spot = (partition, offset)
                 fate.last[spot] = State(state, deliveries)
                 fate.highest[spot] = max(deliveries, fate.highest.get(spot, 0))
+
+
+def share_states(address: str, group: str, topic_id: bytes, partition: int) -> dict[Spot, int]:
+    """The state of each offset that ReadShareGroupState (84) lists: those that the group has not gone past."""
+    name = group.encode()
+    # Version 0: the group, one topic, one of its partitions, any leader epoch; an empty tag section behind each.
+    body = (
+        write_uvarint(len(name) + 1)
+        + name
+        + b"\x02"
+        + topic_id
+        + b"\x02"
+        + struct.pack(">ii", partition, -1)
+        + bytes(3)
+    )
+    with RawClient(address) as client:
+        answer = client.ask(ApiKey.READ_SHARE_GROUP_STATE, 0, body)
+    # One result of one topic: the partition, its error and text, the epoch of its state and its start offset.
+    position = 1 + 16 + 1 + 4
+    [error] = struct.unpack_from(">h", answer, position)
+    if error:
+        return {}
+    size, position = read_uvarint(answer, position + 2)
+    position += max(0, size - 1) + 4 + 8
+    count, position = read_uvarint(answer, position)
+    found: dict[Spot, int] = {}
+    for _ in range(count - 1):
+        first, last, state, _ = struct.unpack_from(">qqbh", answer, position)
+        position = skip_tags(answer, position + 19, len(answer))
+        found |= {(partition, offset): state for offset in range(first, last + 1)}
+    return found
 
 
 def lag(bootstrap: str, group: str, topic: str, partitions: int = 1) -> int:

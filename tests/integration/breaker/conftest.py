@@ -8,13 +8,11 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.share_consumers import Commit, LibrdkafkaMember, ShareJvm
-from tests.support.share_outages import Endured
 from tests.support.share_scene import ShareScene, share_scene
 
 # Every client library, every way in which acknowledgements reach the broker.
 KINDS = ("4.3.1 sync", "4.3.1 none", "4.4.0 async", "4.4.0 none", "librdkafka sync")
 Consuming = Callable[..., AbstractContextManager[None]]
-Report = Callable[[list[Endured]], None]
 
 
 @pytest.fixture(scope="package")
@@ -63,18 +61,3 @@ def consuming(request: pytest.FixtureRequest, scene: ShareScene) -> Consuming:
         assert one.errors == []
 
     return run
-
-
-@pytest.fixture
-def seconds() -> float:
-    """How long an outage lasts."""
-    return 3.0
-
-
-@pytest.fixture
-def report() -> Report:
-    def tell(figures: list[Endured]) -> None:
-        for one in figures:
-            print(one)
-
-    return tell

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.breaker.conftest import Report
+from tests.integration.breaker.test_outages import WIDE
 from tests.support.cluster import start_test_cluster
-from tests.support.raw_client import is_served
+from tests.support.outage_kinds import start_broker, stopped_and_too_few
 from tests.support.share_blows import PARTITIONS as LOADED
 from tests.support.share_blows import campaign
 from tests.support.share_consumers import ShareJvm
-from tests.support.share_outages import PARTITIONS, Ordeal, endure
-from tests.support.share_scene import ShareScene, share_scene, until
+from tests.support.share_outages import endure
+from tests.support.share_scene import ShareScene, share_scene
 
 
 @pytest.fixture(scope="module")
@@ -26,24 +26,21 @@ def before_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareScen
         yield scene
 
 
-def start(scene: ShareScene, node: int) -> None:
-    scene.cluster.kafka.nodes[node].start()
-    scene.cluster.kafka.wait_ready()
-    until(lambda: all(is_served(scene.gateway.address(one)) for one in range(3)))
-
-
-def test_a_broker_that_is_stopped_and_a_topic_that_has_too_few_replicas_left(
-    before_three: ShareScene, java_431: ShareJvm, java_440: ShareJvm, seconds: float, report: Report
+def test_a_broker_that_is_stopped_and_too_few_replicas_are_not_felt_and_lose_no_dead_letter(
+    before_three: ShareScene, java_431: ShareJvm, java_440: ShareJvm
 ) -> None:
     scene = before_three
-    alone = scene.new_topic("dlq", replicas=[[2]])
-    in_sync = scene.new_topic("dlq", replicas=[[1, 2]], configs={"min.insync.replicas": "2"})
-    replicas = [[partition % 2] for partition in range(PARTITIONS)]  # the primary stream is elsewhere
-    ordeals = [
-        Ordeal(scene, java_431, alone, replicas=replicas),
-        Ordeal(scene, java_440, in_sync, replicas=replicas),
-    ]
-    report(endure(ordeals, scene.cluster.kafka.nodes[2].stop, lambda: start(scene, 2), seconds=seconds))
+    found = endure(
+        scene,
+        stopped_and_too_few(scene, 1),
+        [java_431, java_440],
+        healthy_s=4.0,
+        outage_s=8.0,
+        rate=200,
+        limits=WIDE,
+    )
+    print(*found, sep="\n")
+    assert [one.problems for one in found] == [(), ()]
 
 
 def test_a_coordinator_that_moves_in_mid_window_loses_nothing_and_trips_nothing(
@@ -60,7 +57,7 @@ def test_a_coordinator_that_moves_in_mid_window_loses_nothing_and_trips_nothing(
 
     def restart() -> None:
         for node in stopped:
-            start(scene, node)
+            start_broker(scene, node)
 
     try:
         aftermath = campaign(scene, [java_431, java_440], [stop], topic=topic, dlq=dlq, mend=restart)

@@ -137,7 +137,7 @@ final class ShareMember {
             ConsumerRecords<byte[], byte[]> polled = consumer.poll(POLL);
             if (!polled.isEmpty()) {
                 take(polled);
-                commit();
+                commit(polled.count());
             }
             return "";
         } catch (RuntimeException error) {
@@ -187,11 +187,22 @@ final class ShareMember {
         return Verdict.RENEW;
     }
 
-    private void commit() {
+    private void commit(int count) {
         switch (commit) {
-            case "sync" -> consumer.commitSync(PATIENCE);
+            case "sync" -> commitSync(count);
             case "async" -> consumer.commitAsync();
             default -> {}
+        }
+    }
+
+    /** How long the application waits for its commit is told, also of a commit that fails. */
+    private void commitSync(int count) {
+        long began = System.nanoTime();
+        try {
+            consumer.commitSync(PATIENCE);
+        } finally {
+            long tookMs = (System.nanoTime() - began) / 1_000_000;
+            lines.event(name, "committed", line -> line.put("count", count).put("took_ms", tookMs));
         }
     }
 
