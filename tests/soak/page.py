@@ -15,13 +15,16 @@ from bench.machine import facts
 PAGE = Path(__file__).resolve().parents[2] / "bench" / "SOAK.md"
 _TITLE = """# Soak
 
-Results of `make soak` (`make soak MINUTES=10`), each section as its last run wrote it. The tests are in `tests/soak`.
+Results of `make soak` (`make soak MINUTES=10`) and `make soak-pipeline`, each section as its last run wrote it. The tests
+are in `tests/soak`.
 """
 
 
-def write_section(name: str, lines: Iterable[str], *, page: Path = PAGE) -> None:
-    """Put the section into the page, where its predecessor stood or at the end."""
+def write_section(name: str, lines: Iterable[str], *, is_first: bool = False, page: Path = PAGE) -> None:
+    """Put the section into the page: where its predecessor stood, or at the end, or first."""
     sections = _sections(page.read_text(encoding="utf-8") if page.exists() else "")
+    if is_first:
+        sections = {name: "", **sections}
     sections[name] = "\n".join(["", *_measured(), "", *lines]).rstrip() + "\n"
     text = _TITLE + "".join(f"\n## {title}\n{body}" for title, body in sections.items())
     page.write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ from tests.soak.page import write_section
 
 pytestmark = pytest.mark.timeout(0)  # the fuzzer ends by its own clock
 _ROOT = Path(__file__).resolve().parents[2]
-_SHARE = 0.5  # of the minutes: this is the cheapest campaign
+_SHARE = 0.05  # of the minutes
 
 
 def test_no_bytes_break_the_codec_the_walkers_or_the_splices(tmp_path: Path, minutes: float) -> None:

@@ -12,6 +12,7 @@ from tests.support.hostile_campaign import MIB, Limits, Outcome, Phase
 
 pytestmark = pytest.mark.timeout(0)  # they end by themselves: every attack is bounded in count and time
 LIMITS = Limits()
+_SHARE = 0.4  # of the minutes of the run
 HOW_TO_READ = (
     "Times are milliseconds. *Canary*: Metadata, Produce and Fetch of a healthy client through the attacked gateway. "
     "*Twin*: the same work past the gateway, at the broker itself: what it waits is the broker's and the machine's. "
@@ -24,7 +25,7 @@ HOW_TO_READ = (
 
 
 def test_hostile_clients(cluster: Cluster, tmp_path: Path, minutes: float) -> None:
-    outcome = against_clients(cluster.bootstrap, tmp_path, WHOLE.lasting(minutes))
+    outcome = against_clients(cluster.bootstrap, tmp_path, WHOLE.lasting(minutes * _SHARE))
     report("Hostile clients", outcome, "A real broker; every attack that a client can make, one after the other.")
     assert outcome.problems(LIMITS) == []
 

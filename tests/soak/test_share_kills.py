@@ -27,7 +27,7 @@ def scene(cluster: Cluster, tmp_path: Path) -> Iterator[ShareScene]:
 def test_twenty_kills(scene: ShareScene, tmp_path: Path) -> None:
     with ShareJvm("broker", tmp_path / "4.3.1.log") as old, ShareJvm("clients", tmp_path / "4.4.0.log") as new:
         blows = [whole(scene) if at % WHOLE_EVERY == WHOLE_EVERY - 1 else one(scene) for at in range(KILLS)]
-        aftermath = campaign(scene, [old, new], blows, between_s=(1.0, 9.0))
+        aftermath = campaign(scene, [old, new], blows, between_s=(1.0, 5.0))
     write(f"{KILLS} kills of the gateway", aftermath)
     assert aftermath.problems == ()
 

@@ -80,6 +80,8 @@ WHOLE: Final = Size(
     storm_seconds=20,
     broker_calls=4000,
     recovery_seconds=60,
+    frame_rate=800.0,
+    broker_rate=80.0,
 )
 TWENTIETH: Final = Size(
     quiet_seconds=4,
