@@ -284,4 +284,5 @@ class Connection:
         self.requests.abandon(ended)
         self.responses.abandon(ended)
         self.pending.clear()
+        del self.requests, self.responses  # they have this connection: without cycles it is freed at once
         self.gateway.forget(self, cause)

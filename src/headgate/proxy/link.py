@@ -216,6 +216,7 @@ class Link:
         self._out.clear()
         self._kept = b""
         self.backlog = 0
+        del self._owner  # it has this link: two that have each other are freed by the garbage collector, much later
 
     def _on_readable(self) -> None:
         kept = len(self._kept)

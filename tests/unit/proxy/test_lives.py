@@ -1,14 +1,16 @@
 """How connections live and end: what the other side still gets, who is idle, who is one too many."""
 
 import asyncio
+import gc
 import socket
+import weakref
 
 import pytest
 
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.messages.data import FetchRequest
 from tests.support.fake_upstream import FakeUpstream, request
-from tests.unit.proxy.stage import stage, until
+from tests.unit.proxy.stage import stage, turns, until
 from tests.unit.proxy.test_back_pressure import SMALL_BUFFER, fetch_answer
 from tests.unit.proxy.test_order import heartbeat, metadata, produce
 
@@ -149,3 +151,29 @@ async def test_a_thousand_connections_come_and_go_and_leave_nothing() -> None:
                 client.close()
         assert sum(on.ended.values()) == on.gateway.metrics.accepted == 500
         assert on.gateway._caps._sum(0) == 0
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize("who", ["client", "broker"])
+async def test_a_connection_that_ended_is_freed_at_once_and_not_by_the_garbage_collector(
+    who: str, how: str, *, is_answered: bool
+) -> None:
+    """A worker collects garbage rarely, so that clients do not wait for it: cycles would hold memory for hours."""
+    async with stage() as on:
+        client, broker = await on.pair()
+        ended = weakref.ref(await on.connection())
+        await client.send(heartbeat(1), metadata(2))
+        asked = [await broker.request(), await broker.request()]
+        if is_answered:
+            await broker.send(asked[0].answer(), asked[1].answer(on.upstream.metadata()))
+            await client.frame()
+            await client.frame()
+        gc.disable()
+        try:
+            getattr(client if who == "client" else broker, how)()
+            await until(lambda: not on.gateway.connections)
+            await turns()
+            assert ended() is None
+        finally:
+            gc.enable()
