@@ -15,8 +15,8 @@ from bench.machine import facts
 PAGE = Path(__file__).resolve().parents[2] / "bench" / "SOAK.md"
 _TITLE = """# Soak
 
-Results of `make soak` (`make soak MINUTES=10`) and `make soak-pipeline`, each section as its last run wrote it. The tests
-are in `tests/soak`.
+Results of `make soak` (`make soak MINUTES=10`) and `make soak-pipeline`, each section as its last run wrote it. The
+tests are in `tests/soak`.
 """
 
 
