@@ -8,12 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.wire.messages import admin, cluster, configs, data, groups, share, streams
+from headgate.wire.messages import admin, cluster, configs, data, groups, share, streams, transactions
 from headgate.wire.schema import ArrayOf, FieldSpec, Message, Request, Scalar, Struct
 
 REQUESTS: dict[int, type[Request[Any]]] = {
     cls.api_key: cls
-    for module in (admin, cluster, configs, data, groups, share, streams)
+    for module in (admin, cluster, configs, data, groups, share, streams, transactions)
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Request) and cls is not Request
 }

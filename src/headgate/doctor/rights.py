@@ -103,6 +103,12 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
         (Resource.GROUP, "DescribeConfigs", "needed", f"read the delivery count limits of groups; {_UNPROTECTED}"),
         (Resource.GROUP, "AlterConfigs", "needed", f"set the delivery count limits of groups; {_UNPROTECTED}"),
         (
+            Resource.GROUP,
+            "Describe",
+            "optional",
+            "know whether other groups of a dead-letter topic exist (`strict.isolation`); without it all count as such",
+        ),
+        (
             Resource.CLUSTER,
             "DescribeConfigs",
             "needed",
@@ -146,7 +152,8 @@ def share_group_rights(config: Config) -> tuple[AclRight, ...]:
     """The rights beyond `facts.prefix` that this configuration needs for dead letters."""
     share = config.share_groups
     scopes = {Scope.SHARE_GROUPS: share.enable, Scope.DLQ_AUTO_CREATE: share.enable and share.dlq_auto_create}
-    return rights_in(*(scope for scope, is_on in scopes.items() if is_on))
+    chosen = rights_in(*(scope for scope, is_on in scopes.items() if is_on))
+    return tuple(right for right in chosen if right.need != "optional")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

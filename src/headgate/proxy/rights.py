@@ -21,7 +21,8 @@ from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import Session
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
-from headgate.wire.messages.groups import HeartbeatRequest, OffsetDeleteRequest
+from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.wire.messages.groups import DescribeGroupsRequest, HeartbeatRequest, OffsetDeleteRequest
 
 GROUP_AUTHORIZATION_FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 # The coordinator says something about itself and nothing about the right, so there is no verdict to keep.
@@ -32,6 +33,8 @@ _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 64  # for each connection
 _LONGEST_NAME: Final = 1024  # verdicts on longer names are not kept
 _METADATA_VERSION: Final = ApiVersion(13)
+_DESCRIBE_CONFIGS_VERSION: Final = ApiVersion(4)
+_GROUP: Final = 32  # a type of config resources
 _WRITE: Final = 1 << 4  # of the authorized operations; the value for "unknown" lacks it
 
 
@@ -39,6 +42,7 @@ class GroupRight(Enum):
     """A right on a group."""
 
     READ = "read"
+    DESCRIBE = "describe"
     DELETE = "delete"
 
 
@@ -47,6 +51,9 @@ async def _probe(session: Session, right: GroupRight, group: str, deadline: floa
     if right is GroupRight.READ:
         beat = HeartbeatRequest(group_id=group, generation_id=-1, member_id="headgate-probe")
         return (await session.call(beat, ApiVersion(4), deadline=deadline)).error_code
+    if right is GroupRight.DESCRIBE:
+        answer = await session.call(DescribeGroupsRequest(groups=(group,)), ApiVersion(6), deadline=deadline)
+        return next((one.error_code for one in answer.groups if one.group_id == group), GROUP_AUTHORIZATION_FAILED)
     return (await session.call(OffsetDeleteRequest(group_id=group), ApiVersion(0), deadline=deadline)).error_code
 
 
@@ -90,6 +97,17 @@ class Rights:
         if found is None or self._clock.monotonic() - found[0] >= _KEPT_SECONDS:
             return None
         return found[1]
+
+
+async def described_configs(session: Session, groups: Sequence[str]) -> frozenset[str]:
+    """The groups on which the client has DESCRIBE_CONFIGS; `ClusterError` when the broker does not say."""
+    resources = tuple(
+        # A config that no group has: the response is as small as it can be.
+        DescribeConfigsResource(resource_type=_GROUP, resource_name=group, configuration_keys=("x",))
+        for group in groups
+    )
+    answer = await session.call(DescribeConfigsRequest(resources=resources), _DESCRIBE_CONFIGS_VERSION)
+    return frozenset(one.resource_name for one in answer.results if one.error_code == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

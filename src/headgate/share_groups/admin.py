@@ -4,12 +4,12 @@ All of it uses requests that brokers know too, so the ACLs of the cluster apply.
 without these values, and then the error says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from headgate.base.errors import ClusterError
-from headgate.kafka.connections import BrokerConnection, Connections, UnsupportedError
+from headgate.kafka.connections import BrokerConnection, Connections
 from headgate.kafka.group_admin import GroupError, batches, group_error, list_groups, on_coordinators
 from headgate.share_groups.broker_configs import (
     GROUP,
@@ -19,6 +19,7 @@ from headgate.share_groups.broker_configs import (
     alter_group,
     describe_configs,
     describe_results,
+    describe_share_groups,
 )
 from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
@@ -35,11 +36,9 @@ from headgate.wire.messages.configs import (
     IncrementalConfig,
     ListConfigResourcesRequest,
 )
-from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest
 
 _SHARE = "Share"
 
-NO_SHARE_GROUPS = "the server does not support share groups (ShareGroupDescribe): they came with Kafka 4.1"
 NO_HEADGATE = (
     "the server is a broker without Headgate, which provides dead letters and circuit breakers: connect to the gateway "
     "instead. If it is the gateway, [share_groups] does not select the group, or its topics have not been read yet"
@@ -87,7 +86,7 @@ class DlqTopology:
 
 async def breaker_status(connections: Connections, group: str) -> DescribedBreaker:
     """Describes a group's breaker; `ClusterError` when the group does not exist or the server is not Headgate."""
-    described_group = (await on_coordinators(connections, [group], _describe))[group]
+    described_group = (await on_coordinators(connections, [group], describe_share_groups))[group]
     if isinstance(described_group, GroupError):
         values = await _own_values(connections, group) if described_group.code == ErrorCode.GROUP_ID_NOT_FOUND else None
         if not values:
@@ -105,17 +104,6 @@ async def breaker_status(connections: Connections, group: str) -> DescribedBreak
     # The gateway adds its tag to every group with one of its configs, and to every paused one: so this group is not.
     status = replace(_from_configs(group, values), paused=False, pause_reasons=())
     return DescribedBreaker(status=status, source=StatusSource.NO_CONFIGS)
-
-
-async def _describe(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, DescribedShareGroup | GroupError]:
-    request = ShareGroupDescribeRequest(group_ids=tuple(groups))
-    try:
-        answer = await link.ask(request, lowest=0, highest=1)
-    except UnsupportedError:
-        raise UnsupportedError(NO_SHARE_GROUPS) from None
-    return {
-        one.group_id: group_error(one.error_code, one.error_message) if one.error_code else one for one in answer.groups
-    }
 
 
 async def _own_values(connections: Connections, group: str) -> Mapping[str, str] | None:

@@ -3,7 +3,8 @@
 Every worker follows the counts of all workers, so that each of them can show them; only the leader decides. A new
 leader fences its predecessor, reads its decisions, and starts with empty windows (KIP-1316, open question 1).
 
-A decision is written first and holds when it was read back; a leader that cannot write decides nothing.
+A decision is written first and holds when it was read back; a leader that cannot write decides nothing. The evaluation
+does not wait for the trips to be read back: until then their groups are not evaluated, and the others are.
 """
 
 import asyncio
@@ -28,8 +29,9 @@ from headgate.facts import (
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.breaker import BreakerRules, Breakers, WindowTotals
+from headgate.share_groups.model.breaker_status import BREAKER_TRIPPED
 from headgate.share_groups.model.group_configs import LIMIT
-from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, BREAKER_TRIPPED, ShareGroupFact, ShareStates
+from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FencedError, ShareGroupResources, TripWriter
 from headgate.share_groups.share_metrics import ShareMeter
 
@@ -51,12 +53,14 @@ class BreakerLeader:
         clock: Clock,
         meter: ShareMeter,
         outbox: FactOutbox,
+        pause_enable: bool = True,
     ) -> None:
         self._states = states
         self._limits = limits
         self._clock = clock
         self._meter = meter
         self._outbox = outbox
+        self._pause_enable = pause_enable
         self._resources: ShareGroupResources | None = None
         self._writer: TripWriter | None = None
         self._has_term = False
@@ -65,6 +69,7 @@ class BreakerLeader:
         self._limits_checked_at = -math.inf
         self._has_new_configs = True  # since topics were registered
         self._breakers = Breakers()
+        self._unread: dict[str, int] = {}  # generations of trips that were written and not read back yet, by group
 
     @property
     def is_leading(self) -> bool:
@@ -83,6 +88,7 @@ class BreakerLeader:
     async def on_gained(self) -> None:
         writer = await self._opened().open_trip_writer()
         self._breakers.reset_all()
+        self._unread.clear()
         self._limits_checked_at = -math.inf
         self._has_new_configs = True
         self._has_term = True
@@ -102,6 +108,7 @@ class BreakerLeader:
         if self._has_term and self._writer is None and self._clock.monotonic() >= self._reopen_at:
             writer = await self._opened().open_trip_writer()
             if self._has_term:
+                self._unread.clear()
                 self._writer = writer
 
     def _opened(self) -> ShareGroupResources:
@@ -109,9 +116,15 @@ class BreakerLeader:
             raise ClusterError("share groups are not open")
         return self._resources
 
+    def on_reset(self) -> None:
+        """The topics are read again from their beginnings; a trip in a topic that was replaced is never read back."""
+        self._unread.clear()
+
     def on_fact(self, fact: ShareGroupFact) -> None:
         if isinstance(fact, BreakerTripped | BreakerResumed):
             self._breakers.reset(fact.group)
+            if fact.generation >= self._unread.get(fact.group, 0):
+                self._unread.pop(fact.group, None)
         elif isinstance(fact, GroupConfigSet | GroupConfigUnset):
             self._has_new_configs = True
 
@@ -185,7 +198,7 @@ class BreakerLeader:
     def _rules_of(self, group: str) -> BreakerRules | None:
         state = self._states.of(group)
         settings = state.settings
-        if not settings.breaker_enable or state.is_tripped:
+        if not self._pause_enable or not settings.breaker_enable or state.is_tripped or group in self._unread:
             return None
         return BreakerRules(
             threshold_percent=settings.threshold_percent,
@@ -209,9 +222,11 @@ class BreakerLeader:
             window_ms=totals.window_ms,
             at=now_ms,
         )
+        self._unread[group] = trip.generation  # before the write, because it may be read back before that returns
         try:
-            position = await writer.write(resources.writer.stamped(trip))
-        except ClusterError:
+            await writer.write(resources.writer.stamped(trip))
+        except Exception:
+            self._unread.pop(group, None)
             await self._drop_writer()
             raise
         self._meter.count(self._meter.trips, group, 1)
@@ -230,7 +245,6 @@ class BreakerLeader:
             **detail,
         )
         self._outbox.put_event("tripped", group, {"delivered": trip.delivered, **detail})
-        await resources.read_trip(position.offset)
 
     async def _resume(self) -> None:
         due = self._states.due_resumes(self._clock.epoch_ms())
@@ -256,7 +270,9 @@ class BreakerLeader:
         facts: list[ShareGroupFact] = [
             DlqUnregistered(topic=topic, group=group) for topic, group in sorted(present - wanted)
         ]
-        facts += (DlqRegistered(topic=topic, group=group, at=now_ms) for topic, group in sorted(wanted - present))
+        # In the order in which the groups were given their topics: the first of a topic is its owner (isolation).
+        new = sorted(wanted - present, key=lambda one: (self._states.of(one[1]).dlq_topic_at, one))
+        facts += (DlqRegistered(topic=topic, group=group, at=now_ms) for topic, group in new)
         if facts:
             try:
                 await self._opened().decide(*facts)

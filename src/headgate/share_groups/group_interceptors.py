@@ -1,4 +1,4 @@
-"""ShareGroupDescribe and ShareGroupHeartbeat: the status of breakers, and strict isolation of dead-letter topics."""
+"""ShareGroupDescribe and ShareGroupHeartbeat: the status of breakers, and the groups that may not start."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -7,7 +7,8 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
 from headgate.proxy.decoding import DecodingInterceptor
 from headgate.proxy.interceptor import Answer, Forward, Hold, OnRequest, Outcome, Prefilter, RequestFrame, Session
-from headgate.proxy.rights import GroupRight, Rights
+from headgate.proxy.rights import GroupRight, Rights, described_configs
+from headgate.share_groups.group_start import StartRefusal
 from headgate.share_groups.model.breaker_status import STATUS_TAG
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire import group_requests
@@ -22,13 +23,19 @@ from headgate.wire.messages.share import (
 )
 
 _RIGHTS_S: Final = 10.0
+_START_S: Final = 20.0
+_OPENING_S: Final = 5.0
 
 
-class ShareGroupDescribeInterceptor(DecodingInterceptor[ShareGroupDescribeRequest, ShareGroupDescribeResponse, bool]):
+class ShareGroupDescribeInterceptor(
+    DecodingInterceptor[ShareGroupDescribeRequest, ShareGroupDescribeResponse, frozenset[str]]
+):
     """Adds the status of the breaker to described groups, in a tagged field that clients ignore.
 
-    A group with an error gets none: the broker has checked DESCRIBE on the client's own connection. The broker's fields
-    stay as they are, and responses without a managed group pass byte for byte.
+    A group with an error gets none: the broker has checked DESCRIBE on the client's own connection. The configs in the
+    status are only for clients with DESCRIBE_CONFIGS on the group, which is asked before the request goes on: the
+    context has the groups on which the client has it. The broker's fields stay as they are, and responses without a
+    managed group pass byte for byte.
     """
 
     request_class = ShareGroupDescribeRequest
@@ -42,18 +49,27 @@ class ShareGroupDescribeInterceptor(DecodingInterceptor[ShareGroupDescribeReques
         self,
         message: ShareGroupDescribeRequest,
         request: RequestFrame,  # noqa: ARG002
-        session: Session,  # noqa: ARG002
-    ) -> Forward[bool]:
-        return Forward(True) if any(map(self._is_managed, message.group_ids)) else Forward()
+        session: Session,
+    ) -> OnRequest[frozenset[str]]:
+        managed = tuple(filter(self._is_managed, dict.fromkeys(message.group_ids)))
+        return Hold(self._ask(managed, session), _RIGHTS_S) if managed else Forward()
+
+    async def _ask(self, groups: tuple[str, ...], session: Session) -> Outcome[frozenset[str]]:
+        try:
+            return Forward(await described_configs(session, groups))
+        except ClusterError:
+            return Forward(frozenset())
 
     def on_decoded_response(
         self,
         message: ShareGroupDescribeResponse,
-        context: bool,  # noqa: ARG002
+        context: frozenset[str],
         session: Session,  # noqa: ARG002
     ) -> ShareGroupDescribeResponse:
         groups = tuple(
-            self._with_status(one) if one.error_code == 0 and self._is_managed(one.group_id) else one
+            self._with_status(one, has_configs=one.group_id in context)
+            if one.error_code == 0 and self._is_managed(one.group_id)
+            else one
             for one in message.groups
         )
         return replace(message, groups=groups)
@@ -61,18 +77,20 @@ class ShareGroupDescribeInterceptor(DecodingInterceptor[ShareGroupDescribeReques
     def _is_managed(self, group: str) -> bool:
         return self._service.is_ready and self._service.manages(group)
 
-    def _with_status(self, group: DescribedShareGroup) -> DescribedShareGroup:
-        status = self._service.status(group.group_id).encode()
+    def _with_status(self, group: DescribedShareGroup, *, has_configs: bool) -> DescribedShareGroup:
+        status = self._service.status(group.group_id)
+        shown = status if has_configs else status.without_configs()
         others = (one for one in group.unknown_tags if one[0] != STATUS_TAG)
-        return replace(group, unknown_tags=(*others, (STATUS_TAG, status)))
+        return replace(group, unknown_tags=(*others, (STATUS_TAG, shown.encode())))
 
 
 class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequest, Any, None]):
-    """Refuses members of a group with strict isolation whose dead-letter topic belongs to another group.
+    """Refuses the members of groups that may not start (`group_start`).
 
-    Only joins (member epoch 0) are checked: members that have joined stay, and other heartbeats pass undecoded. Only a
-    client with READ on the group gets the error; the broker refuses all others. A refused member does not try again:
-    its application has to be restarted after the conflict is resolved.
+    Only joins (member epoch 0) are checked: members that have joined stay, and other heartbeats pass undecoded. While
+    it is not known yet which groups have which configs, a join waits for a few seconds. Only a client with READ on the
+    group gets the error; the broker refuses all others. A refused member does not try again: its application has to be
+    restarted after the conflict is resolved.
     """
 
     request_class = ShareGroupHeartbeatRequest
@@ -89,18 +107,35 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
     def on_decoded_request(
         self, message: ShareGroupHeartbeatRequest, request: RequestFrame, session: Session
     ) -> OnRequest[None]:
-        if message.member_epoch != 0 or not self._service.is_ready:
+        group = message.group_id
+        if message.member_epoch != 0 or not self._service.selects(group):
             return Forward()
-        conflict = self._service.isolation_conflict(message.group_id)
-        if conflict is None:
+        if not self._service.is_opening and not self._may_be_refused(group):
             return Forward()
-        return Hold(self._refuse(message.group_id, conflict, request.api_version, session), _RIGHTS_S)
+        return Hold(self._check(group, request.api_version, session), _START_S)
 
-    async def _refuse(self, group: str, conflict: str, version: ApiVersion, session: Session) -> Outcome[None]:
+    def _may_be_refused(self, group: str) -> bool:
+        return self._service.is_ready and self._service.group_start.may_be_refused(group)
+
+    async def _check(self, group: str, version: ApiVersion, session: Session) -> Outcome[None]:
+        if self._service.is_opening:
+            await self._service.wait_until_open(_OPENING_S)
+        if not self._may_be_refused(group):
+            return Forward()
         try:
             if await self._rights.ask(session, GroupRight.READ, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return Forward()
-        except ClusterError:
+            refusal = await self._service.group_start.refusal(group)
+            if refusal is None:
+                return Forward()
+            text = await self._shown(refusal, session)
+        except ClusterError:  # the connection has ended
             return Forward()
-        response = ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=conflict)
-        return Answer(encode(response, version))
+        return Answer(encode(ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=text), version))
+
+    async def _shown(self, refusal: StartRefusal, session: Session) -> str:
+        """The error message, which names no group that the client may not describe."""
+        if refusal.owner is None:
+            return refusal.text
+        code = await self._rights.ask(session, GroupRight.DESCRIBE, refusal.owner)
+        return refusal.anonymous_text if code == ErrorCode.GROUP_AUTHORIZATION_FAILED else refusal.text

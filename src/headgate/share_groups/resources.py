@@ -264,10 +264,6 @@ class ShareGroupResources:
             offset = (await self.writer.write(fact)).offset
         await self._read_back(self._state, offset)
 
-    async def read_trip(self, offset: int) -> None:
-        """Return when the trip at this offset was read back."""
-        await self._read_back(self._trips, offset)
-
     async def _read_back(self, reader: "FactReader[list[ShareGroupFact] | None]", offset: int) -> None:
         try:
             async with asyncio.timeout(_READ_BACK_S):

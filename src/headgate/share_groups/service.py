@@ -33,6 +33,7 @@ from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits, GroupConfigClient
 from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
 from headgate.share_groups.fact_outbox import SHARE_GROUP, FactOutbox
+from headgate.share_groups.group_start import GroupStart
 from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
 from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
@@ -93,7 +94,16 @@ class ShareGroupService:
         )
         self.meter = ShareMeter()
         self.rights = Rights(self._clock)
-        self._limits = DeliveryLimits(group_configs or GroupConfigClient(config.upstream), self._throttle)
+        client = group_configs or GroupConfigClient(config.upstream)
+        self._limits = DeliveryLimits(client, self._throttle)
+        self.group_start = GroupStart(
+            client,
+            states=self._states,
+            outbox=self._outbox,
+            clock=self._clock,
+            throttle=self._throttle,
+            pause_enable=config.share_groups.pause_enable,
+        )
         self._dead_letters = DeadLetterDelivery(
             states=self._states, outbox=self._outbox, clock=self._clock, meter=self.meter
         )
@@ -108,7 +118,12 @@ class ShareGroupService:
             meter=self.meter,
         )
         self._leader = BreakerLeader(
-            states=self._states, limits=self._limits, clock=self._clock, meter=self.meter, outbox=self._outbox
+            states=self._states,
+            limits=self._limits,
+            clock=self._clock,
+            meter=self.meter,
+            outbox=self._outbox,
+            pause_enable=config.share_groups.pause_enable,
         )
 
     # --- life cycle
@@ -140,12 +155,18 @@ class ShareGroupService:
         self._resources = resources
         await self._limits.load()
         self._opened.set()
+        self._warn_of_missing_pause()
         self._tasks.spawn(self._outbox.run(resources.writer))
         self._tasks.spawn(self._write_counts())
         self._tasks.spawn(self._load_limits())
         self._tasks.spawn(self._leader.run())
         self._tasks.spawn(self._leader.maintain())
         resources.start_leadership(self._leader.on_gained, self._leader.on_lost)
+
+    def _warn_of_missing_pause(self) -> None:
+        groups = sum(self._states.of(group).settings.breaker_enable for group in self._states.groups())
+        if groups and not self.rules.pause_enable:
+            log.warning("circuit breakers have no effect, because pausing is switched off", groups=groups)
 
     async def _open_resources(self, stack: AsyncExitStack) -> ShareGroupResources:
         listeners = FactListeners(
@@ -227,7 +248,7 @@ class ShareGroupService:
         return self.meter.samples(
             ready=self.is_ready,
             leading=self._leader.is_leading,
-            paused=sum(self._states.of(group).is_paused for group in self._states.groups()),
+            paused=sum(map(self.is_paused, self._states.groups())),
             ledger=self.acknowledgements.acquired_ranges,
             lost=self._outbox.lost + self.acknowledgements.lost,
             shared=((topic, len(groups)) for topic, groups in topics.items() if len(groups) > 1),
@@ -251,6 +272,7 @@ class ShareGroupService:
     def _on_reset(self) -> None:
         self._states.clear()
         self._managed.clear()
+        self._leader.on_reset()
 
     def _on_happened(self, facts: Sequence[EventHappened]) -> None:
         """Why a group was resumed last: not part of the state (KIP-1316), so known since this worker's start."""
@@ -285,7 +307,7 @@ class ShareGroupService:
 
     def is_paused(self, group: str) -> bool:
         """Where pausing is switched off no group is paused, whatever its state is."""
-        return self._config.share_groups.pause_enable and self._states.of(group).is_paused
+        return self.rules.pause_enable and self._states.of(group).is_paused
 
     async def wait_until_resumed(self, group: str, seconds: float, outcome: T) -> T:
         """Returns `outcome` when the group is not paused any more, or after these seconds."""
@@ -373,12 +395,13 @@ class ShareGroupService:
         settings = state.settings
         delivered, dlq_written = self._leader.totals(group)
         total = delivered + dlq_written
-        trip = state.trip if state.is_tripped else None
+        trip = state.trip if state.is_tripped and self.rules.pause_enable else None
         return BreakerStatus(
             group=group,
-            enabled=settings.breaker_enable,
-            paused=state.is_paused,
-            pause_reasons=state.pause_reasons,
+            # Without the pause a breaker has no effect, and records flow whatever the state is.
+            enabled=settings.breaker_enable and self.rules.pause_enable,
+            paused=self.is_paused(group),
+            pause_reasons=state.pause_reasons if self.rules.pause_enable else (),
             generation=state.generation,
             window_ms=settings.window_ms,
             delivered=delivered,
@@ -391,23 +414,4 @@ class ShareGroupService:
             dlq_topic=settings.dlq_topic,
             limit=self._limits.effective(state),
             limit_unprotected=self._limits.is_unprotected(group, state),
-        )
-
-    def isolation_conflict(self, group: str) -> str | None:
-        """The error for members of a group with strict isolation whose dead-letter topic another group had first."""
-        settings = self._states.of(group).settings
-        topic = settings.dlq_topic
-        if topic is None or not settings.strict_isolation:
-            return None
-        first = next(iter(self._states.registered_groups(topic)), None)
-        if first is None or first == group:
-            return None
-        if self._throttle.allows("conflict", group):
-            log.warning("share group refused for its dead-letter topic", group=group, dlq_topic=topic, first=first)
-            detail = {"dlq_topic": topic, "registered_by": first}
-            self._outbox.put_event("isolation_conflict", group, detail)
-        return (
-            f"Share group {group} has share.group.dlq.strict.isolation=true, and its dead-letter topic {topic} is "
-            f"already registered by share group {first}. Give one of them another topic, then restart this "
-            "application: a member that was refused does not try again."
         )

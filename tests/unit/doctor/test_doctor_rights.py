@@ -67,7 +67,7 @@ NAMES = AclNames(facts_prefix="h.", dlq_prefix="dlq.")
 USES = DeadLetterUses(topics={"dlq.a": ("one",), "dlq.b": ("two",)}, groups=("one", "two"))
 NO_USES = DeadLetterUses()
 OWN = rights_in(Scope.ALWAYS)
-FOR_DEAD_LETTERS = rights_in(Scope.SHARE_GROUPS, Scope.DLQ_AUTO_CREATE)
+FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS, Scope.DLQ_AUTO_CREATE) if one.need != "optional")
 EVERYTHING, NOTHING_SAID = 0b1_1111_1111_1000, -(2**31)
 READ, WRITE, DESCRIBE = 1 << 3, 1 << 4, 1 << 8
 Key = tuple[str, str]

@@ -8,6 +8,7 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey
 from headgate.proxy.rights import GroupRight, Rights, TopicRight, topic_rights
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
+from headgate.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from headgate.wire.schema import Request
 
 
@@ -18,12 +19,17 @@ class Connection:
         self.code = code
         self.calls: list[Any] = []
 
-    async def call(self, request: Request[Any], version: int) -> Any:
+    async def call(self, request: Request[Any], version: int, *, deadline: float = 5.0) -> Any:  # noqa: ARG002
         assert version in request.valid
         self.calls.append(request)
         if self.code == -1:
             raise ClusterError("no answer")
-        return request.response_class()(error_code=self.code)
+        response = request.response_class()
+        return (
+            response(error_code=self.code)
+            if "error_code" in {one.name for one in response.layout.fields}
+            else response()
+        )
 
 
 class Time:
@@ -70,6 +76,22 @@ async def test_a_verdict_is_kept_for_seconds_for_its_connection_right_and_group(
     clock.now += 5.0
     await rights.ask(one, GroupRight.READ, "g")
     assert len(one.calls) == 4
+
+
+@pytest.mark.parametrize(("groups", "code"), [((("g", 0),), 0), ((("g", 69),), 69), ((("g", 30),), 30), ((), 30)])
+async def test_describe_is_asked_with_a_request_that_needs_nothing_else(
+    groups: tuple[tuple[str, int], ...], code: int
+) -> None:
+    class Describing(Connection):
+        async def call(self, request: Request[Any], version: int, *, deadline: float = 5.0) -> Any:  # noqa: ARG002
+            await super().call(request, version)
+            return DescribeGroupsResponse(
+                groups=tuple(DescribedGroup(group_id=name, error_code=one) for name, one in groups)
+            )
+
+    connection: Any = Describing()
+    assert await Rights(Time()).ask(connection, GroupRight.DESCRIBE, "g") == code
+    assert connection.calls == [DescribeGroupsRequest(groups=("g",))]
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])

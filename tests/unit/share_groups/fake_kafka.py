@@ -113,6 +113,14 @@ class FakeGroupConfigs:
         self.refuses = False  # changes
         self.loads = 0
         self.blocks: asyncio.Event | None = None
+        self.existing_groups: set[str] | None = set()  # None: the cluster does not answer
+        self.lookups: list[tuple[str, ...]] = []
+
+    async def existing(self, groups: Sequence[str]) -> frozenset[str]:
+        self.lookups.append(tuple(groups))
+        if self.existing_groups is None:
+            raise ClusterError("no response")
+        return frozenset(self.existing_groups.intersection(groups))
 
     async def values(self, groups: Iterable[str]) -> dict[str, Mapping[str, BrokerValue]]:
         if self.blocks is not None:
@@ -151,7 +159,10 @@ class FakeTripWriter:
             self._is_broken = True
             raise self._kafka.trip_failures.pop(0)
         self._kafka.decided.append(fact)
-        self._kafka.read(fact)
+        if self._kafka.late_trips is None:
+            self._kafka.read(fact)
+        else:
+            self._kafka.late_trips.append(fact)
         return Position(topic="headgate.trips", partition=0, offset=1)
 
     async def close(self) -> None:
@@ -174,6 +185,7 @@ class FakeKafka:
         self.group_configs = FakeGroupConfigs()
         self.trip_writers: list[FakeTripWriter] = []
         self.trip_failures: list[ClusterError] = []  # of the next writes
+        self.late_trips: list[BreakerTripped] | None = None  # a list: trips are added to it and not read back
         self.decided: list[ShareGroupFact] = []
         self.is_away = False
         self.is_deciding = False
@@ -208,9 +220,6 @@ class FakeKafka:
             raise ClusterError("the topic is away")
         self.decided.extend(facts)
         self.read(*facts)
-
-    async def read_trip(self, offset: int) -> None:
-        pass
 
     async def open_trip_writer(self) -> FakeTripWriter:
         if self.is_away:

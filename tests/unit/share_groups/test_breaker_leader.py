@@ -168,6 +168,44 @@ async def test_a_trip_that_was_there_all_the_same_is_not_decided_again(bench: Be
     assert bench.trips == []
 
 
+async def test_a_trip_that_is_read_back_late_trips_once_and_keeps_no_other_group_from_tripping(bench: Bench) -> None:
+    bench.kafka.late_trips = []
+    for group in ("a", "b"):
+        bench.enable(group)
+    await bench.leader.on_gained()
+    for group in ("a", "b"):
+        bench.count(0, 100, group=group)
+    await bench.seconds()
+    assert [one.group for one in bench.kafka.late_trips] == ["a", "b"]
+    await bench.seconds(15)
+    for group in ("a", "b"):
+        bench.count(0, 100, group=group)
+    await bench.seconds(15)
+    assert len(bench.kafka.late_trips) == 2
+    assert bench.meter.trips == {"a": 1, "b": 1}
+    bench.read(*bench.kafka.late_trips)
+    await bench.seconds(2)
+    assert len(bench.kafka.late_trips) == 2
+    for group in ("a", "b"):
+        bench.read(BreakerResumed(group=group, generation=1, at=1))
+        bench.count(0, 100, group=group, generation=1)
+    await bench.seconds()
+    assert [(one.group, one.generation) for one in bench.kafka.late_trips[2:]] == [("a", 2), ("b", 2)]
+
+
+async def test_a_trip_of_an_earlier_term_that_was_not_written_after_all_is_decided_again(bench: Bench) -> None:
+    bench.kafka.late_trips = []
+    bench.enable()
+    await bench.leader.on_gained()
+    bench.count(0, 100)
+    await bench.seconds()
+    await bench.leader.on_lost()
+    await bench.leader.on_gained()
+    bench.count(0, 100)
+    await bench.seconds()
+    assert len(bench.kafka.late_trips) == 2, "a new term has read all that there was"
+
+
 async def test_a_leader_that_was_fenced_waits_until_it_would_know_and_then_leads_again(bench: Bench) -> None:
     bench.enable()
     await bench.leader.on_gained()
@@ -301,6 +339,17 @@ async def test_topics_are_registered_and_a_change_meanwhile_is_not_forgotten(ben
     await bench.leader._register()
     assert [one.group for one in bench.kafka.decided if isinstance(one, DlqRegistered)] == ["b", "a"]
     assert bench.states.registered_groups("dlq.x") == ("b", "a")
+
+
+async def test_groups_are_registered_in_the_order_in_which_they_got_their_topic(bench: Bench) -> None:
+    for group, at in (("a", 3), ("b", 1), ("c", 2)):
+        bench.read(GroupConfigSet(group=group, name=DLQ_TOPIC, value="dlq.x", by="o", at=at))
+        bench.read(GroupConfigSet(group=group, name=LIMIT, value="4", by="o", at=9 - at))
+    await bench.leader.on_gained()
+    await bench.leader._register()
+    assert bench.states.registered_groups("dlq.x") == ("b", "c", "a")
+    assert bench.states.earlier_groups("a") == ("b", "c")
+    assert bench.states.earlier_groups("b") == ()
 
 
 async def test_a_registration_that_could_not_be_written_is_tried_again(bench: Bench) -> None:

@@ -1,24 +1,34 @@
-"""ShareGroupHeartbeat through the gateway: who may read is told of a conflict, and only when it joins."""
+"""ShareGroupHeartbeat through the gateway: which groups may not start, and what their members learn of it."""
 
 import asyncio
 
 import pytest
+from structlog.typing import EventDict
 
-from headgate.facts import DlqRegistered, DlqUnregistered
-from headgate.share_groups.model.group_configs import DLQ_TOPIC, STRICT_ISOLATION
+from headgate.facts import BreakerTripped, DlqRegistered, DlqUnregistered, GroupPaused
+from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, STRICT_ISOLATION
 from headgate.wire.codec import decode, encode
-from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from headgate.wire.messages.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.support.fake_upstream import body_of, request
+from tests.unit.share_groups.fake_kafka import ManualClock, trip
 from tests.unit.share_groups.scene import HEARTBEAT, SHARE_HEARTBEAT, Scene, scene
 
 VERSION = 1
 TEXT = (
     "Share group sg has share.group.dlq.strict.isolation=true, and its dead-letter topic dlq.a is already registered "
-    "by share group first. Give one of them another topic, then restart this application: a member that was refused "
-    "does not try again."
+    "by {owner}. Give one of them another topic, then restart this application: a member that was refused does not "
+    "try again."
 )
-UNKNOWN_MEMBER, DENIED, INVALID_REQUEST = 25, 30, 42
+DESCRIBE_GROUPS = 15
+NOT_AVAILABLE, UNKNOWN_MEMBER, DENIED, INVALID_CONFIG, INVALID_REQUEST, NOT_FOUND = 15, 25, 30, 40, 42, 69
+SHARED = "headgate_dlq_topic_shared_by_multiple_groups", ("dlq.a",)
 
 
 def beating(epoch: int = 0, group: str = "sg", member: str = "m") -> ShareGroupHeartbeatRequest:
@@ -27,29 +37,57 @@ def beating(epoch: int = 0, group: str = "sg", member: str = "m") -> ShareGroupH
     )
 
 
-def in_conflict(it: Scene) -> None:
-    it.set("sg", {DLQ_TOPIC: "dlq.a", STRICT_ISOLATION: "true"})
-    it.read(*(DlqRegistered(topic="dlq.a", group=group, at=1) for group in ("first", "sg")))
+def in_conflict(it: Scene, *, strict: bool = True) -> None:
+    """Both groups have the topic, "first" had it before "sg", and both exist."""
+    for group in ("first", "sg"):
+        it.set(group, {DLQ_TOPIC: "dlq.a", STRICT_ISOLATION: str(strict).lower()})
+        it.read(DlqRegistered(topic="dlq.a", group=group, at=1))
+    it.kafka.group_configs.existing_groups = {"first", "sg"}
 
 
-async def proves(it: Scene, code: int) -> None:
+async def proves(it: Scene, code: int, group: str = "sg") -> None:
     it.broker.code = None
     probe = await it.broker.request()
     assert probe.key == HEARTBEAT
-    assert decode(HeartbeatRequest, probe.version, probe.body).group_id == "sg"
+    assert decode(HeartbeatRequest, probe.version, probe.body).group_id == group
     await it.broker.send(probe.answer(encode(HeartbeatResponse(error_code=code), probe.version)))
 
 
+async def proves_describe(it: Scene, code: int = 0) -> None:
+    """The broker says whether the client may describe the other group."""
+    probe = await it.broker.request()
+    assert probe.key == DESCRIBE_GROUPS
+    assert decode(DescribeGroupsRequest, probe.version, probe.body).groups == ("first",)
+    answer = DescribeGroupsResponse(groups=(DescribedGroup(group_id="first", error_code=code),))
+    await it.broker.send(probe.answer(encode(answer, probe.version)))
+
+
+async def refused(it: Scene) -> tuple[int, str | None]:
+    body = body_of(await it.client.frame(), SHARE_HEARTBEAT, VERSION)
+    answer = decode(ShareGroupHeartbeatResponse, VERSION, body)
+    return answer.error_code, answer.error_message
+
+
 @pytest.mark.parametrize("member", ["m", "x" * 300])
-async def test_a_join_in_conflict_is_refused_with_the_text(member: str) -> None:
+async def test_a_join_in_conflict_is_refused_with_the_text_and_an_event(member: str) -> None:
     async with scene() as it:
         in_conflict(it)
         await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating(member=member)))
         await proves(it, UNKNOWN_MEMBER)
-        body = body_of(await it.client.frame(), SHARE_HEARTBEAT, VERSION)
-        answer = decode(ShareGroupHeartbeatResponse, VERSION, body)
-        assert (answer.error_code, answer.error_message) == (INVALID_REQUEST, TEXT)
+        await proves_describe(it, NOT_FOUND)
+        assert await refused(it) == (INVALID_REQUEST, TEXT.format(owner="share group first"))
         assert await it.broker.is_quiet(), "the broker never hears of it"
+        assert it.events("isolation_conflict") == [{"dlq_topic": "dlq.a", "registered_by": "first"}]
+        assert it.service.samples()[SHARED] == 2
+
+
+async def test_the_text_does_not_name_a_group_that_the_client_may_not_describe() -> None:
+    async with scene() as it:
+        in_conflict(it)
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        await proves(it, UNKNOWN_MEMBER)
+        await proves_describe(it, DENIED)
+        assert await refused(it) == (INVALID_REQUEST, TEXT.format(owner="another share group"))
 
 
 async def test_a_client_that_may_not_read_the_group_is_refused_by_the_broker() -> None:
@@ -58,9 +96,58 @@ async def test_a_client_that_may_not_read_the_group_is_refused_by_the_broker() -
         sent = request(SHARE_HEARTBEAT, VERSION, beating())
         await it.client.send(sent)
         await proves(it, DENIED)
-        refused = ShareGroupHeartbeatResponse(error_code=DENIED)
-        assert (await it.broker.reply(refused)).frame == sent
-        assert TEXT.encode() not in await it.client.frame()
+        broker_refuses = ShareGroupHeartbeatResponse(error_code=DENIED)
+        assert (await it.broker.reply(broker_refuses)).frame == sent
+        assert await refused(it) == (DENIED, None)
+        assert it.kafka.group_configs.lookups == [], "the cluster is asked for clients with the right only"
+
+
+async def test_the_first_group_of_a_topic_is_never_refused() -> None:
+    async with scene() as it:
+        in_conflict(it)
+        await it.passes(SHARE_HEARTBEAT, VERSION, beating(group="first"))
+        assert it.events("isolation_conflict") == []
+
+
+async def test_a_group_that_has_only_configs_is_no_conflict() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as it:
+        in_conflict(it)
+        it.kafka.group_configs.existing_groups = set()
+        sent = request(SHARE_HEARTBEAT, VERSION, beating())
+        await it.client.send(sent)
+        await proves(it, UNKNOWN_MEMBER)
+        assert (await it.broker.reply(ShareGroupHeartbeatResponse())).frame == sent
+        assert await refused(it) == (0, None)
+        it.kafka.group_configs.existing_groups = {"first"}
+        clock.now += 5
+        await it.client.send(sent)
+        await proves(it, UNKNOWN_MEMBER)
+        await proves_describe(it)
+        assert (await refused(it))[0] == INVALID_REQUEST
+        assert it.kafka.group_configs.lookups == [("first",), ("first",)]
+
+
+async def test_a_client_that_joins_again_and_again_does_not_make_the_gateway_ask_each_time() -> None:
+    async with scene(clock=ManualClock()) as it:
+        in_conflict(it)
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        await proves(it, UNKNOWN_MEMBER)
+        await proves_describe(it)
+        for _ in range(5):
+            assert (await refused(it))[0] == INVALID_REQUEST
+            await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        assert it.kafka.group_configs.lookups == [("first",)]
+        assert len(it.events("isolation_conflict")) == 1
+
+
+async def test_while_the_cluster_does_not_answer_members_try_again() -> None:
+    async with scene() as it:
+        in_conflict(it)
+        it.kafka.group_configs.existing_groups = None
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        await proves(it, UNKNOWN_MEMBER)
+        assert (await refused(it))[0] == NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("message", [beating(1), beating(-1), beating(0, "other"), beating(7, member="x" * 300)])
@@ -72,13 +159,26 @@ async def test_everything_else_passes_byte_for_byte(message: ShareGroupHeartbeat
 
 async def test_without_strict_isolation_groups_share_a_topic() -> None:
     async with scene() as it:
-        in_conflict(it)
-        it.set("sg", {STRICT_ISOLATION: None})
+        in_conflict(it, strict=False)
         await it.passes(SHARE_HEARTBEAT, VERSION, beating())
+        assert it.events("isolation_conflict") == []
+        assert it.service.samples()[SHARED] == 2
 
 
-async def test_until_the_groups_are_known_members_join() -> None:
-    async with scene(opens=asyncio.Event()) as it:
+async def test_until_the_groups_are_known_a_join_waits() -> None:
+    opens = asyncio.Event()
+    async with scene(opens=opens) as it:
+        in_conflict(it)
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        assert await it.broker.is_quiet()
+        opens.set()
+        await proves(it, UNKNOWN_MEMBER)
+        await proves_describe(it)
+        assert (await refused(it))[0] == INVALID_REQUEST
+
+
+async def test_when_the_groups_stay_unknown_members_join() -> None:
+    async with scene(opens=asyncio.Event(), max_opening_s=0.05) as it:
         in_conflict(it)
         await it.passes(SHARE_HEARTBEAT, VERSION, beating())
 
@@ -88,6 +188,70 @@ async def test_a_conflict_that_is_over_is_over() -> None:
         in_conflict(it)
         await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
         await proves(it, UNKNOWN_MEMBER)
+        await proves_describe(it)
         await it.client.frame()
         it.read(DlqUnregistered(topic="dlq.a", group="first"))
         await it.passes(SHARE_HEARTBEAT, VERSION, beating())
+
+
+async def test_a_group_that_has_another_topic_now_is_no_conflict() -> None:
+    async with scene() as it:
+        in_conflict(it)
+        it.set("first", {DLQ_TOPIC: "dlq.b"})
+        await it.passes(SHARE_HEARTBEAT, VERSION, beating())
+
+
+# --- the pause is a dependency of the breaker
+
+
+async def test_without_the_pause_a_group_with_a_breaker_is_refused_when_it_starts(logs: list[EventDict]) -> None:
+    async with scene(pause_enable=False) as it:
+        it.set("sg", {BREAKER_ENABLE: "true"})
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        await proves(it, UNKNOWN_MEMBER)
+        code, text = await refused(it)
+        assert code == INVALID_CONFIG
+        assert text is not None
+        assert "share_groups.pause_enable=true" in text
+        assert "KIP-1249" in text
+        await it.passes(SHARE_HEARTBEAT, VERSION, beating(epoch=3))
+        await it.passes(SHARE_HEARTBEAT, VERSION, beating(group="other"))
+    assert [one["group"] for one in logs if one["event"] == "share group refused for its circuit breaker"] == ["sg"]
+
+
+async def test_without_the_pause_no_status_says_paused() -> None:
+    async with scene(pause_enable=False) as it:
+        it.set("g", {BREAKER_ENABLE: "true"})
+        it.read(trip(resume_at=5), GroupPaused(group="g", reason="deploy", by="User:o", at=1))
+        status = it.service.status("g")
+        assert (status.enabled, status.paused, status.pause_reasons, status.auto_resume_at) == (False, False, (), None)
+        assert it.service.samples()["headgate_share_groups_paused", ()] == 0
+
+
+async def test_without_the_pause_a_leader_trips_nothing() -> None:
+    async with scene(pause_enable=False) as it:
+        it.set("g", {BREAKER_ENABLE: "true"})
+        leader = it.service._leader
+        await leader.on_gained()
+        leader._breakers.count(
+            "g",
+            it.service._clock.monotonic() - 2,
+            generation=0,
+            current_generation=0,
+            age_ms=0,
+            window_ms=60_000,
+            delivered=0,
+            dlq_written=500,
+        )
+        await leader.on_second()
+        assert not any(isinstance(one, BreakerTripped) for one in it.kafka.decided)
+
+
+async def test_a_start_without_the_pause_warns_of_breakers_that_have_no_effect(logs: list[EventDict]) -> None:
+    opens = asyncio.Event()
+    async with scene(opens=opens, pause_enable=False) as it:
+        it.set("g", {BREAKER_ENABLE: "true"})
+        opens.set()
+        assert await it.service.wait_until_open(5)
+    warned = [one["groups"] for one in logs if "pausing is switched off" in one["event"]]
+    assert warned == [1]

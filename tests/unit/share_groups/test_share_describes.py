@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from collections.abc import Collection
 
 from headgate.facts import GroupPaused
-from headgate.share_groups.model.group_configs import THRESHOLD_PERCENT
-from headgate.wire.codec import decode
+from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, LIMIT, THRESHOLD_PERCENT
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
 from headgate.wire.messages.share import (
     DescribedShareGroup,
     ShareGroupDescribeRequest,
@@ -13,7 +15,8 @@ from headgate.wire.messages.share import (
     ShareGroupMember,
 )
 from tests.support.fake_upstream import body_of, request
-from tests.unit.share_groups.scene import SHARE_DESCRIBE, Scene, scene
+from tests.unit.share_groups.fake_kafka import trip
+from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, GROUP_RESOURCE, SHARE_DESCRIBE, Scene, scene
 
 VERSION, TAG = 1, 10001
 
@@ -23,10 +26,32 @@ def group(name: str, *, code: int = 0, tags: tuple[tuple[int, bytes], ...] = ())
     return DescribedShareGroup(group_id=name, error_code=code, members=members, unknown_tags=tags)
 
 
-async def described(it: Scene, *groups: DescribedShareGroup) -> tuple[DescribedShareGroup, ...]:
+async def proves_describe_configs(it: Scene, denied: Collection[str] = ()) -> tuple[str, ...]:
+    """The broker says of which groups the client may read the configs; returns the groups that it was asked about."""
+    probe = await it.broker.request()
+    assert probe.key == DESCRIBE_CONFIGS
+    asked = decode(DescribeConfigsRequest, probe.version, probe.body).resources
+    assert {(one.resource_type, one.configuration_keys) for one in asked} == {(GROUP_RESOURCE, ("x",))}
+    results = tuple(
+        DescribeConfigsResult(
+            error_code=30 if one.resource_name in denied else 0,
+            resource_type=GROUP_RESOURCE,
+            resource_name=one.resource_name,
+        )
+        for one in reversed(asked)
+    )
+    await it.broker.send(probe.answer(encode(DescribeConfigsResponse(results=results), probe.version)))
+    return tuple(one.resource_name for one in asked)
+
+
+async def described(
+    it: Scene, *groups: DescribedShareGroup, denied: Collection[str] = ()
+) -> tuple[DescribedShareGroup, ...]:
     asked = ShareGroupDescribeRequest(group_ids=tuple(one.group_id for one in groups))
     sent = request(SHARE_DESCRIBE, VERSION, asked)
     await it.client.send(sent)
+    managed = tuple(one.group_id for one in groups if it.service.manages(one.group_id))
+    assert await proves_describe_configs(it, denied) == managed, "one request for all of them"
     answer = ShareGroupDescribeResponse(throttle_time_ms=3, groups=groups, unknown_tags=((5, b"y"),))
     assert (await it.broker.reply(answer)).frame == sent
     got = decode(ShareGroupDescribeResponse, VERSION, body_of(await it.client.frame(), SHARE_DESCRIBE, VERSION))
@@ -68,6 +93,46 @@ async def test_a_group_with_an_error_gets_nothing() -> None:
         denied, gone, fine = await described(it, group("denied", code=30), group("gone", code=69), group("fine"))
         assert (denied, gone) == (group("denied", code=30), group("gone", code=69))
         assert status(fine) == expected(it, "fine")
+
+
+async def test_without_describe_configs_the_status_has_no_config_and_nothing_that_follows_from_one() -> None:
+    async with scene() as it:
+        for name in ("g", "other"):
+            it.set(name, {BREAKER_ENABLE: "true", THRESHOLD_PERCENT: "31", DLQ_TOPIC: "dlq.secret", LIMIT: "7"})
+        it.read(trip(resume_at=77), GroupPaused(group="g", reason="deploy", by="User:o", at=1))
+        hidden, shown = await described(it, group("g"), group("other"), denied=("g",))
+        assert status(shown) == expected(it, "other")
+        found = json.loads(dict(hidden.unknown_tags)[TAG])
+        left_out = {
+            "enabled",
+            "window_ms",
+            "threshold_percent",
+            "min_messages",
+            "auto_resume_at",
+            "dlq_topic",
+            "limit",
+            "limit_unprotected",
+        }
+        whole = it.service.status("g").document()
+        assert {name for name in whole if whole[name] != found[name]} == {*left_out, "pause_reasons"}
+        assert {found[name] for name in left_out} == {None}
+        breaker, operator = found["pause_reasons"]
+        assert (breaker["code"], breaker["text"]) == ("DLQ_CIRCUIT_BREAKER_TRIPPED", None)
+        assert operator == whole["pause_reasons"][1]
+        assert found["paused"] is True
+
+
+async def test_while_the_broker_does_not_say_it_configs_are_left_out() -> None:
+    async with scene() as it:
+        it.set("sg", {THRESHOLD_PERCENT: "31"})
+        sent = request(SHARE_DESCRIBE, VERSION, ShareGroupDescribeRequest(group_ids=("sg",)))
+        await it.client.send(sent)
+        probe = await it.broker.request()
+        await it.broker.send(probe.answer(encode(DescribeConfigsResponse(), probe.version)))
+        await it.broker.reply(ShareGroupDescribeResponse(groups=(group("sg"),)))
+        body = body_of(await it.client.frame(), SHARE_DESCRIBE, VERSION)
+        [one] = decode(ShareGroupDescribeResponse, VERSION, body).groups
+        assert json.loads(dict(one.unknown_tags)[TAG])["threshold_percent"] is None
 
 
 async def test_groups_that_are_not_managed_pass_byte_for_byte() -> None:

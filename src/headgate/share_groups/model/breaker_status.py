@@ -11,6 +11,18 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, TypeVar, get_args
 
 STATUS_TAG = 10001  # of a group in ShareGroupDescribe; Kafka's own tags go to 3
+BREAKER_TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"  # the code of the breaker's pause; its text names threshold and window
+# The fields that are configs of the group, or follow from them.
+CONFIG_FIELDS = (
+    "enabled",
+    "window_ms",
+    "threshold_percent",
+    "min_messages",
+    "auto_resume_at",
+    "dlq_topic",
+    "limit",
+    "limit_unprotected",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +68,14 @@ class BreakerStatus:
     limit: int | None = None
     limit_unprotected: bool | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def without_configs(self) -> "BreakerStatus":
+        """The status for a caller without DESCRIBE_CONFIGS on the group: no value of a config, and none made of one."""
+        hidden: dict[str, Any] = dict.fromkeys(CONFIG_FIELDS)
+        reasons = tuple(
+            replace(one, text=None) if one.code == BREAKER_TRIPPED else one for one in self.pause_reasons or ()
+        )
+        return replace(self, **hidden, pause_reasons=reasons)
 
     def document(self) -> dict[str, Any]:
         """The object of `share-groups --circuit-breaker --json`."""

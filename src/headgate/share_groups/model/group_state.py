@@ -20,10 +20,9 @@ from headgate.facts import (
     GroupPaused,
     GroupPauseEnded,
 )
-from headgate.share_groups.model.breaker_status import PauseReason
-from headgate.share_groups.model.group_configs import GroupSettings, settings_of
+from headgate.share_groups.model.breaker_status import BREAKER_TRIPPED, PauseReason
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, GroupSettings, settings_of
 
-BREAKER_TRIPPED = "DLQ_CIRCUIT_BREAKER_TRIPPED"
 OPERATOR = "OPERATOR"
 BREAKER_PRINCIPAL = "headgate"
 
@@ -45,10 +44,14 @@ ShareGroupFact = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupState:
-    """One group: `values` are its configs as they were set, `settings` their meaning."""
+    """One group: `values` are its configs as they were set, `settings` their meaning.
+
+    `dlq_topic_at` is when the config of its dead-letter topic was set.
+    """
 
     values: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES)
     settings: GroupSettings = _DEFAULTS
+    dlq_topic_at: int = 0
     pause: GroupPaused | None = None
     trip: BreakerTripped | None = None
     resumed_generation: int = 0
@@ -104,6 +107,7 @@ class _GroupFold:
     """The last fact of each key of one group."""
 
     values: dict[str, str] = field(default_factory=dict)
+    dlq_topic_at: int = 0
     pause: GroupPaused | None = None
     trip: BreakerTripped | None = None
     resumed: BreakerResumed | None = None
@@ -112,6 +116,7 @@ class _GroupFold:
         return ShareGroupState(
             values=MappingProxyType(dict(self.values)),
             settings=settings_of(self.values),
+            dlq_topic_at=self.dlq_topic_at,
             pause=self.pause,
             trip=self.trip,
             resumed_generation=0 if self.resumed is None else self.resumed.generation,
@@ -161,6 +166,20 @@ class ShareStates:
         """The groups with this dead-letter topic, in the order of registration."""
         return tuple(self._topics.get(topic, ()))
 
+    def earlier_groups(self, group: str) -> tuple[str, ...]:
+        """The groups that had the group's dead-letter topic before it, the first of them first.
+
+        While this group's own registration has not been read, all that are registered are earlier.
+        """
+        topic = self.of(group).settings.dlq_topic
+        earlier = []
+        for one in self._topics.get(topic or "", ()):
+            if one == group:
+                break
+            if self.of(one).settings.dlq_topic == topic:
+                earlier.append(one)
+        return tuple(earlier)
+
     def registered_topics(self) -> Mapping[str, tuple[str, ...]]:
         return {topic: tuple(groups) for topic, groups in self._topics.items()}
 
@@ -190,10 +209,14 @@ class ShareStates:
         if folded is None:
             folded = self._folded[group] = _GroupFold()
         match fact:
-            case GroupConfigSet(name=name, value=value):
+            case GroupConfigSet(name=name, value=value, at=at):
                 folded.values[name] = value
+                if name == DLQ_TOPIC:
+                    folded.dlq_topic_at = at
             case GroupConfigUnset(name=name):
                 folded.values.pop(name, None)
+                if name == DLQ_TOPIC:
+                    folded.dlq_topic_at = 0
             case GroupPaused():
                 folded.pause = fact
             case GroupPauseEnded():

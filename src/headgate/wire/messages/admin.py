@@ -184,3 +184,38 @@ class DescribeQuorumResponse(Message):
     error_message: str | None = string("2+", nullable="2+", ignorable=True)
     topics: tuple[DescribedQuorumTopic, ...] = array(DescribedQuorumTopic, "0+")
     nodes: tuple[QuorumNode, ...] = array(QuorumNode, "2+")
+
+
+@request(ApiKey.DESCRIBE_ACLS)
+class DescribeAclsRequest(Request["DescribeAclsResponse"]):
+    resource_type_filter: int = int8("0+")
+    resource_name_filter: str | None = string("0+", nullable="0+")
+    pattern_type_filter: int = int8("1+", default=3)
+    principal_filter: str | None = string("0+", nullable="0+")
+    host_filter: str | None = string("0+", nullable="0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@struct
+class AclDescription(Struct):
+    principal: str = string("0+")
+    host: str = string("0+")
+    operation: int = int8("0+")
+    permission_type: int = int8("0+")
+
+
+@struct
+class DescribedAclResource(Struct):
+    resource_type: int = int8("0+")
+    resource_name: str = string("0+")
+    pattern_type: int = int8("1+", default=3)
+    acls: tuple[AclDescription, ...] = array(AclDescription, "0+")
+
+
+@response(DescribeAclsRequest)
+class DescribeAclsResponse(Message):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    resources: tuple[DescribedAclResource, ...] = array(DescribedAclResource, "0+")
