@@ -20,7 +20,9 @@ HOW_TO_READ = (
     "an idle event loop in another process, so what the machine's scheduler adds. *Over 100 ms*: wake-ups of the event "
     "loop by its own histogram (`headgate_added_seconds`, wall clock). *Held* is the most that memory grew, *received* "
     "the bytes that came meanwhile. *Cores* are processor time by the gateway and by everything on the machine, the "
-    "attacker (at nice 10) and the broker too: the attack shares two cores with what it attacks."
+    "attacker (at nice 10) and the broker too: the attack shares two cores with what it attacks. *Before* is behind a "
+    "first wave of as many connections as the attacks open, whose memory the allocator keeps for the next: 16 MiB more "
+    "may be held at the end."
 )
 
 
