@@ -120,8 +120,8 @@ class ShareGroupsConfig(ConfigSection):
     pause_enable: Switch = True
     dlq_prefix: Annotated[str, Field(strict=True), AfterValidator(values.topic_prefix(1))] = "dlq."
     dlq_auto_create: Switch = False
-    # After 30 s clients' request timeouts and acquisition locks expire, and the records are delivered again.
-    hold_max_ms: Annotated[int, Field(strict=True, ge=0, le=25_000)] = 10_000
+    # The wait of a client's request for its dead-letter topic; after that the dead letter goes to the spool.
+    hold_max_ms: Annotated[int, Field(strict=True, ge=10, le=5_000)] = 250
     groups: Groups = GroupPatterns()
 
 

@@ -13,19 +13,13 @@ from typing import Final
 
 from headgate.base.clock import Clock
 from headgate.base.tasks import TaskSet
-from headgate.config.model import ShareGroupsConfig
 from headgate.facts import DispositionsCounted
 from headgate.proxy.interceptor import Session
 from headgate.share_groups.broker_configs import DeliveryLimits
-from headgate.share_groups.dead_letter_delivery import (
-    MAX_OFFSETS,
-    DeadLetterDelivery,
-    DeadLetterOutcome,
-    DeadLetterRange,
-    record_count,
-)
+from headgate.share_groups.dead_letter_delivery import MAX_OFFSETS, DeadLetterDelivery
 from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, TopicPartitionKey
 from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, record_count
 from headgate.share_groups.model.dead_letter_records import Cause, topic_id_text
 from headgate.share_groups.model.delivery_ledger import AcquiredRange, AcquisitionLocks, DeliveryLedger, PartitionKey
 from headgate.share_groups.model.dispositions import AckRun, AckType, DispositionKind, Dispositions
@@ -40,8 +34,11 @@ _MAX_LOCKS: Final = 100_000
 _MAX_ACQUIRED_RANGES: Final = 1_000_000
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the broker
 _MIN_HOLD_S: Final = 0.1
+# For many dead letters that are being written: topic and spool bound the time for which they are not.
+MAX_HOLD_S: Final = 10.0
 # A record acquired through another gateway or before a restart counts only before the first trip of its group.
 _UNKNOWN_GENERATION: Final = 0
+_PENDING: Final = "it was still being written when its member acknowledged for the last time"
 _TOO_MANY: Final = f"more than {MAX_OFFSETS} records were rejected at once"
 _KINDS: Final = {
     AckType.ACCEPT: DispositionKind.ACCEPTED,
@@ -103,7 +100,6 @@ class AcknowledgementTracker:
 
     def __init__(
         self,
-        config: ShareGroupsConfig,
         *,
         states: ShareStates,
         limits: DeliveryLimits,
@@ -113,7 +109,6 @@ class AcknowledgementTracker:
         clock: Clock,
         meter: ShareMeter,
     ) -> None:
-        self._hold_max_s = config.hold_max_ms / 1000
         self._states = states
         self._limits = limits
         self._dead_letters = dead_letters
@@ -174,13 +169,12 @@ class AcknowledgementTracker:
 
     def hold_s(self, request: RequestAcks) -> float:
         """How long the request may wait for its dead letters: after that its locks have expired."""
-        return self._hold_s(request.settings, [one.key for one in request.partitions.values()])
+        return self._hold_s([one.key for one in request.partitions.values()])
 
-    def _hold_s(self, settings: GroupSettings, keys: Iterable[PartitionKey]) -> float:
-        longest = min(settings.write_timeout_ms / 1000, self._hold_max_s)
+    def _hold_s(self, keys: Iterable[PartitionKey]) -> float:
         now = self._clock.monotonic()
         locks = (left_s for key in keys if (left_s := self._locks.left_s(key, now)) is not None)
-        return max(_MIN_HOLD_S, min([longest, *(left_s - _LOCK_MARGIN_S for left_s in locks)]))
+        return max(_MIN_HOLD_S, min([MAX_HOLD_S, *(left_s - _LOCK_MARGIN_S for left_s in locks)]))
 
     async def write_dead_letters(self, request: RequestAcks, session: Session, hold_s: float) -> None:
         """Write the dead letters of all that the request rejects; their outcomes are in `request` afterwards.
@@ -209,7 +203,7 @@ class AcknowledgementTracker:
         await asyncio.wait({writing}, timeout=self._left(until))
         if writing.done() and not writing.cancelled() and writing.exception() is None:
             return writing.result()[deferred.index]
-        return DeadLetterOutcome((), ((deferred.range.first, deferred.range.last),))
+        return deferred.range.failed(_PENDING)
 
     def _left(self, until: float) -> float:
         return max(0.0, until - self._clock.monotonic())
@@ -228,11 +222,12 @@ class AcknowledgementTracker:
             elif code:
                 self._withdraw(request.group, one.outcomes, {"outcome": "refused", "error_code": code})
             else:
-                self._count(one, second)
+                self._count(request.settings, one, second)
         if is_last and not error_code:
             self._ledger.forget_member(request.group, request.member)
 
-    def _count(self, one: PartitionAcknowledgements, second: int) -> None:
+    def _count(self, settings: GroupSettings, one: PartitionAcknowledgements, second: int) -> None:
+        """The broker has accepted the acknowledgements of this partition: what is rejected is archived now."""
         ledger, count, key = self._ledger, self._dispositions.count, one.key
         for first, last, ack in one.runs:
             if ack is AckType.RENEW:
@@ -246,10 +241,8 @@ class AcknowledgementTracker:
         for deferred in one.deferred:
             some = deferred.range
             count(key, some.generation, second, DispositionKind.OVER_LIMIT, some.count, some.delivery_count)
-        for some in one.over_bound:
-            self._dead_letters.skip(some, _TOO_MANY)
-        skipped = [(some, DeadLetterOutcome((), ((some.first, some.last),))) for some in one.over_bound]
-        for some, outcome in (*one.outcomes, *skipped):
+        for some, outcome in (*one.outcomes, *((some, some.failed(_TOO_MANY)) for some in one.over_bound)):
+            self._dead_letters.report_failed(settings, some, outcome)
             for kind, found in (
                 (DispositionKind.DEAD_LETTERED, outcome.written),
                 (DispositionKind.WRITE_TIMEOUT, outcome.failed),
@@ -328,7 +321,7 @@ class AcknowledgementTracker:
         self, over_limit: Sequence[DeadLetterRange], settings: GroupSettings, lock_ms: int, session: Session
     ) -> None:
         """Write the dead letters of one response; their REJECTs are added to the member's next request."""
-        hold_s = self._hold_s(settings, [one.key for one in over_limit])
+        hold_s = self._hold_s([one.key for one in over_limit])
         writing = self._tasks.spawn(self._dead_letters.write(settings, over_limit, session, hold_s))
         until = self._clock.monotonic() + lock_ms / 1000 - _LOCK_MARGIN_S
         for index, one in enumerate(over_limit):

@@ -1,99 +1,112 @@
 """Dead letters of one worker: from offsets that must not be delivered again to records in the group's topic.
 
-Nothing here holds a request beyond the deadline that it is given. A dead letter that is not written by then is reported
-(WARN, event, `DlqWriteTimeouts`) and abandoned; if it arrives all the same, that is reported too.
+A request waits `hold_max_ms` at most for the dead-letter topic, and not at all while that topic is known to fail. What
+is not in the topic by then goes to the spool, from which the leader moves it. Nothing here holds a request beyond the
+deadline that it is given, and nothing is reported here but late arrivals: whether the record of a missing dead letter
+was archived is known when the broker has answered.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Final
-
-import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
+from headgate.base.tasks import TaskSet
 from headgate.proxy.interceptor import Session
+from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
-from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, topic_id_text
-from headgate.share_groups.model.delivery_ledger import PartitionKey
+from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, offset_ranges
+from headgate.share_groups.model.dead_letter_records import DeadLetter
 from headgate.share_groups.model.group_configs import GroupSettings
-from headgate.share_groups.model.group_state import ShareStates
+from headgate.share_groups.model.spool_records import (
+    LetterIdentity,
+    SpooledLetter,
+    SpoolLane,
+    SpoolSequence,
+    SpoolView,
+)
+from headgate.share_groups.model.spool_routes import SpoolRoutes
 from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
 from headgate.share_groups.share_metrics import ShareMeter
+from headgate.share_groups.spool_writer import SpoolWriter
 from headgate.wire.primitives import Buffer
-
-log = structlog.get_logger()
 
 MAX_OFFSETS: Final = 10_000  # of one request; by default a broker lets a member hold 2,000 of a partition
 _BATCH: Final = 200
 _COPY_BATCH: Final = 20  # looked up together: each may be as large as its topic allows
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _SLOW_S: Final = 0.05  # of a look-up: what is ready is then written without waiting for more
-_MAX_LOGGED: Final = 100  # partitions of one second
-_MAX_EVENT_RANGES: Final = 1_000
-_REPORT_S: Final = 1.0
 
 _NO_COPY: Final = RecordCopy()
+_NOT_OPEN: Final = "share groups are not available"
+_FAILING: Final = frozenset(
+    {WriteFailureCause.UNREACHABLE, WriteFailureCause.NO_TOPIC, WriteFailureCause.NOT_ALLOWED}
+)  # of the whole topic
 
-OffsetRanges = tuple[tuple[int, int], ...]
+
+class _Fate(Enum):
+    """What became of a dead letter that was not in its topic when the wait for it ended."""
+
+    WAITING = auto()
+    SPOOLED = auto()
+    LOST = auto()
+    ARRIVED = auto()  # in its topic after all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterRange:
-    """Offsets of one partition that become dead letters; `delivery_count` is None when it is not known.
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    """The dead letters of one call; `hold_s` is what is left of the wait for their topic.
 
-    `generation` is the one under which they were acquired.
+    `failed` has, for each range, the offsets whose dead letters are in neither topic nor spool, and why.
     """
 
-    key: PartitionKey
-    first: int
-    last: int
-    delivery_count: int | None
-    generation: int
-    cause: Cause
-
-    @property
-    def count(self) -> int:
-        return self.last - self.first + 1
+    settings: GroupSettings
+    topic: str
+    session: Session
+    until: float
+    hold_s: float
+    failed: list[dict[int, str]]
+    names: dict[bytes, str] = field(default_factory=dict)  # each is requested once
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterOutcome:
-    """The offsets of a `DeadLetterRange` whose dead letters were written, and those whose were not."""
-
-    written: OffsetRanges
-    failed: OffsetRanges
-
-
-@dataclass(slots=True)
-class _UnreportedFailures:
-    """Failures of one partition since the last report; with the first reason and the first member."""
-
-    dlq_topic: str | None
-    reason: str
-    member: str
-    offsets: list[tuple[int, int]] = field(default_factory=list)
+Numbered = tuple[int, DeadLetter]
+"""A dead letter, and the index of its range."""
 
 
 class DeadLetterDelivery:
-    """Nothing can be written before `open`, when the service has its writer."""
+    """Nothing can be written before `open`, when the service has its writers."""
 
-    def __init__(self, *, states: ShareStates, outbox: FactOutbox, clock: Clock, meter: ShareMeter) -> None:
-        self._states = states
-        self._outbox = outbox
+    def __init__(
+        self,
+        *,
+        view: SpoolView,
+        hold_max_s: float,
+        outbox: FactOutbox,
+        tasks: TaskSet,
+        clock: Clock,
+        meter: ShareMeter,
+    ) -> None:
+        self._hold_max_s = hold_max_s
+        self._tasks = tasks
         self._clock = clock
         self._meter = meter
         self._records = RecordLookup()
         self._writer: DeadLetterWriter | None = None
+        self._spool: SpoolWriter | None = None
+        self._routes = SpoolRoutes(view)
+        self._sequence = SpoolSequence()
+        self._arrived: list[LetterIdentity] = []  # in their topics after they were spooled
         self._cluster = ""
-        self._late: dict[tuple[str, str, int, bytes], list[int]] = {}
-        self._failed: dict[tuple[str, bytes, int], _UnreportedFailures] = {}
+        self.reports = DeadLetterReports(outbox=outbox, meter=meter, known_name=self.known_name)
 
-    def open(self, writer: DeadLetterWriter, cluster: str) -> None:
+    def open(self, writer: DeadLetterWriter, spool: SpoolWriter, cluster: str) -> None:
         self._writer = writer
+        self._spool = spool
         self._cluster = cluster
 
     def keep_records(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
@@ -103,145 +116,227 @@ class DeadLetterDelivery:
     def known_name(self, topic_id: bytes) -> str | None:
         return self._records.known_name(topic_id)
 
+    def report_failed(self, settings: GroupSettings, some: DeadLetterRange, outcome: DeadLetterOutcome) -> None:
+        """Report records that the broker archived without their dead letters."""
+        if outcome.failed:
+            group, member, topic_id, partition = some.key
+            lane = SpoolLane(group, topic_id, partition)
+            self.reports.add_failed(
+                lane, outcome.failed, dlq_topic=settings.dlq_topic, reason=outcome.reason, member=member
+            )
+
     async def write(
         self, settings: GroupSettings, ranges: Sequence[DeadLetterRange], session: Session, deadline_s: float
     ) -> list[DeadLetterOutcome]:
         """The outcome of each range, in order; raises nothing but `CancelledError`."""
-        now = self._clock.monotonic
-        until = now() + deadline_s
         topic = settings.dlq_topic
         assert topic is not None
+        until = self._clock.monotonic() + deadline_s
+        one = _Delivery(settings, topic, session, until, self._hold_max_s, [{} for _ in ranges])
         at_once = _COPY_BATCH if settings.copy_record else _BATCH
-        failed: list[dict[int, str]] = [{} for _ in ranges]
-        ready: list[tuple[int, DeadLetter]] = []
+        ready: list[Numbered] = []
         size = 0  # of the copies among them
-        names: dict[bytes, str] = {}  # each is requested once
-        copies: Mapping[int, RecordCopy] = {}
         for index, some in enumerate(ranges):
             for begin in range(some.first, some.last + 1, at_once):
                 offsets = range(begin, min(begin + at_once, some.last + 1))
-                is_slow = False
-                if settings.copy_record or some.key[2] not in names:
-                    began = now()
-                    try:
-                        async with asyncio.timeout(max(0.0, until - now())):
-                            copies = await self._look_up(settings, names, some, offsets, session)
-                    except TimeoutError:
-                        failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
-                        continue
-                    is_slow = settings.copy_record and now() - began > _SLOW_S
-                name = names[some.key[2]]
+                began = self._clock.monotonic()
+                try:
+                    async with asyncio.timeout(self._left_s(one)):
+                        copies = await self._look_up(one, some, offsets)
+                except TimeoutError:
+                    one.failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
+                    continue
+                is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
+                name = one.names[some.key[2]]
                 ready += (
                     (index, self._dead_letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets
                 )
-                size += sum(len(one.key or b"") + len(one.value or b"") for one in copies.values())
+                size += sum(len(copy.key or b"") + len(copy.value or b"") for copy in copies.values())
                 if len(ready) >= _BATCH or size >= _BATCH_BYTES or is_slow:
-                    await self._write_some(topic, ready, failed, until)
+                    await self._write_some(one, ready)
                     ready, size = [], 0
-        await self._write_some(topic, ready, failed, until)
-        return [self._outcome(topic, some, lost) for some, lost in zip(ranges, failed, strict=True)]
+        await self._write_some(one, ready)
+        return [self._outcome(some, lost) for some, lost in zip(ranges, one.failed, strict=True)]
 
-    async def _look_up(
-        self, settings: GroupSettings, names: dict[bytes, str], some: DeadLetterRange, offsets: range, session: Session
-    ) -> Mapping[int, RecordCopy]:
+    async def _look_up(self, one: _Delivery, some: DeadLetterRange, offsets: range) -> Mapping[int, RecordCopy]:
         """The topic's name, into `names`, and copies of the records if the group wants them."""
         group, _, topic_id, partition = some.key
         is_held = some.delivery_count is not None
-        if topic_id not in names:
-            names[topic_id] = await self._records.topic_name(topic_id, session, is_held=is_held)
-        if not settings.copy_record:
+        if topic_id not in one.names:
+            one.names[topic_id] = await self._records.topic_name(topic_id, one.session, is_held=is_held)
+        if not one.settings.copy_record:
             return {}
-        max_message_bytes = None
-        if self._writer is not None:
-            with suppress(ClusterError):
-                max_message_bytes = (await self._writer.describe_topic(settings.dlq_topic or "")).max_message_bytes
         return await self._records.copies(
-            group, topic_id, partition, offsets, session, max_message_bytes=max_message_bytes, is_held=is_held
+            group,
+            topic_id,
+            partition,
+            offsets,
+            one.session,
+            max_message_bytes=await self._max_message_bytes(one),
+            is_held=is_held,
         )
 
-    async def _write_some(
-        self, topic: str, some: Sequence[tuple[int, DeadLetter]], failed: Sequence[dict[int, str]], until: float
-    ) -> None:
-        """Write dead letters; those whose copies are too large for their topic once more, without the copies."""
-        bare: list[tuple[int, DeadLetter]] = []
-        results = await self._results(topic, [one for _, one in some], until)
-        for (index, dead_letter), failure in zip(some, results, strict=True):
+    async def _max_message_bytes(self, one: _Delivery) -> int | None:
+        """Of the dead-letter topic; None when it is not known, and it is not asked for while the topic is failing."""
+        if self._writer is None or self._routes.is_failing(one.topic):
+            return None
+        began = self._clock.monotonic()
+        with suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(one.hold_s):
+                return (await self._writer.describe_topic(one.topic)).max_message_bytes
+        one.hold_s = max(0.0, one.hold_s - (self._clock.monotonic() - began))
+        return None
+
+    def _left_s(self, one: _Delivery) -> float:
+        return max(0.0, one.until - self._clock.monotonic())
+
+    # --- topic or spool
+
+    async def _write_some(self, one: _Delivery, some: Sequence[Numbered]) -> None:
+        """Write to the topic, and to the spool what does not go there or is not there in time."""
+        if not some:
+            return
+        if self._writer is None or self._spool is None:
+            for index, letter in some:
+                one.failed[index][letter.offset] = _NOT_OPEN
+            return
+        direct: list[Numbered] = []
+        if self._routes.may_try(one.topic, self._clock.monotonic()):
+            direct = [numbered for numbered in some if not self._routes.has_letters(_lane(numbered[1]))]
+        tried = {letter.identity for _, letter in direct}
+        left = [_Unwritten(*numbered) for numbered in some if numbered[1].identity not in tried]
+        fates: dict[LetterIdentity, _Fate] = {}
+        left += await self._write_to_topic(one, self._writer, direct, fates)
+        await self._write_to_spool(one, self._spool, left, fates)
+
+    async def _write_to_topic(
+        self, one: _Delivery, writer: DeadLetterWriter, some: Sequence[Numbered], fates: dict[LetterIdentity, _Fate]
+    ) -> "list[_Unwritten]":
+        """Write to the topic, a dead letter that is too large once more without its copy; returns the others."""
+        if not some or one.hold_s <= 0:
+            return [_Unwritten(*numbered) for numbered in some]
+        began = self._clock.monotonic()
+        hold_s = min(one.hold_s, self._left_s(one) / 2)  # where the lock ends soon, half of the time is the spool's
+        results = await writer.write(
+            one.topic, [letter for _, letter in some], hold_s, lambda letter: self._on_late(one, letter, fates)
+        )
+        one.hold_s = max(0.0, one.hold_s - (self._clock.monotonic() - began))
+        left: list[_Unwritten] = []
+        bare: list[Numbered] = []
+        for (index, letter), failure in zip(some, results, strict=True):
             if failure is None:
                 continue
-            has_copy = dead_letter.key is not None or dead_letter.value is not None
-            if failure.cause is WriteFailureCause.TOO_LARGE and has_copy:
-                bare.append((index, replace(dead_letter, key=None, value=None, copy_problem=failure.text)))
+            is_too_large = failure.cause is WriteFailureCause.TOO_LARGE
+            if is_too_large and (letter.key is not None or letter.value is not None):
+                bare.append((index, replace(letter, key=None, value=None, copy_problem=failure.text)))
             else:
-                failed[index][dead_letter.offset] = failure.text
-        if bare:
-            await self._write_some(topic, bare, failed, until)
+                left.append(_Unwritten(index, letter, failure.text if is_too_large else None))
+        self._judge(one.topic, results)
+        return left + await self._write_to_topic(one, writer, bare, fates)
 
-    async def _results(self, topic: str, dead_letters: Sequence[DeadLetter], until: float) -> list[WriteFailure | None]:
-        if self._writer is None:
-            failure = WriteFailure(WriteFailureCause.UNREACHABLE, "share groups are not available")
-            return [failure] * len(dead_letters)
-        left_s = max(0.0, until - self._clock.monotonic())
-        return await self._writer.write(topic, dead_letters, left_s, self._on_late)
+    def _judge(self, topic: str, results: Sequence[WriteFailure | None]) -> None:
+        if any(one is not None and one.cause in _FAILING for one in results):
+            self._routes.mark_failing(topic, self._clock.monotonic())
+        elif None in results:
+            self._routes.mark_healthy(topic)
 
-    def _outcome(self, topic: str, some: DeadLetterRange, failed: Mapping[int, str]) -> DeadLetterOutcome:
-        if not failed:
-            outcome = DeadLetterOutcome(((some.first, some.last),), ())
-        else:
-            lost = offset_ranges(sorted(failed))
-            written = offset_ranges(one for one in range(some.first, some.last + 1) if one not in failed)
-            outcome = DeadLetterOutcome(written, lost)
-            self._report_later(topic, some, lost, next(iter(failed.values())))
+    async def _write_to_spool(
+        self, one: _Delivery, spool: SpoolWriter, some: "Sequence[_Unwritten]", fates: dict[LetterIdentity, _Fate]
+    ) -> None:
+        """Write to the spool; a dead letter that reaches its topic meanwhile is removed from the spool again."""
+        letters: list[tuple[int, SpooledLetter]] = []
+        for unwritten in some:
+            letter = self._spooled(one, unwritten)
+            if fates.get(letter.identity) is _Fate.ARRIVED:
+                continue
+            refusal = self._routes.refusal(letter)
+            if refusal is None:
+                self._routes.begin(letter)
+                letters.append((unwritten.index, letter))
+            else:
+                one.failed[unwritten.index][letter.offset] = refusal
+                fates[letter.identity] = _Fate.LOST
+        if not letters:
+            return
+        try:
+            results = await spool.write(
+                [letter for _, letter in letters],
+                self._left_s(one),
+                on_written=self._routes.confirm,
+                on_late=lambda letter, partition, offset: self._on_late_in_spool(letter, partition, offset, fates),
+            )
+        finally:
+            for _, letter in letters:
+                self._routes.end(letter)
+        for (index, letter), failure in zip(letters, results, strict=True):
+            if fates.get(letter.identity) is _Fate.ARRIVED:
+                if failure is None:
+                    self._remove_later(letter.identity)
+            elif failure is None:
+                fates[letter.identity] = _Fate.SPOOLED
+            else:
+                fates[letter.identity] = _Fate.LOST
+                one.failed[index][letter.offset] = failure.text
+
+    def _outcome(self, some: DeadLetterRange, failed: Mapping[int, str]) -> DeadLetterOutcome:
         self._meter.count(self._meter.dead_letters, some.key[0], some.count - len(failed))
-        return outcome
+        if not failed:
+            return DeadLetterOutcome(((some.first, some.last),), ())
+        written = offset_ranges(offset for offset in range(some.first, some.last + 1) if offset not in failed)
+        return DeadLetterOutcome(written, offset_ranges(sorted(failed)), next(iter(failed.values())))
 
-    def skip(self, some: DeadLetterRange, why: str) -> None:
-        """Report that no dead letter was attempted: the records are archived without."""
-        topic = self._states.of(some.key[0]).settings.dlq_topic
-        self._report_later(topic, some, ((some.first, some.last),), why)
+    # --- late arrivals
 
-    def _report_later(self, topic: str | None, some: DeadLetterRange, lost: OffsetRanges, why: str) -> None:
-        """Report together with other failures of the partition: an unavailable topic must not fill the log."""
-        group, member, topic_id, partition = some.key
-        self._meter.count(self._meter.write_timeouts, group, record_count(lost))
-        self._schedule_report()
-        failures = self._failed.setdefault((group, topic_id, partition), _UnreportedFailures(topic, why, member))
-        failures.offsets.extend(lost)
+    def _on_late(self, one: _Delivery, letter: DeadLetter, fates: dict[LetterIdentity, _Fate]) -> None:
+        """A dead letter is in its topic after the wait for it ended: it must not be moved there once more."""
+        self._routes.mark_healthy(one.topic)
+        fate = fates.get(letter.identity)
+        fates[letter.identity] = _Fate.ARRIVED
+        is_spooled = fate is _Fate.SPOOLED
+        if is_spooled:
+            self._remove_later(letter.identity)
+        if fate is _Fate.LOST or (is_spooled and self._clock.epoch_ms() > letter.at + one.settings.write_timeout_ms):
+            self.reports.add_late(letter.identity)
 
-    def _report_failures(self) -> None:
-        failed, self._failed = self._failed, {}
-        for number, ((group, topic_id, partition), failures) in enumerate(failed.items()):
-            name = self.known_name(topic_id) or topic_id_text(topic_id)
-            offsets = tuple(sorted(failures.offsets))
-            if number < _MAX_LOGGED:  # events and the metric cover the rest
-                log.warning(
-                    "a dead letter was not written in time, its record is archived without one",
-                    group=group,
-                    topic=name,
-                    partition=partition,
-                    offsets=ranges_text(offsets),
-                    dlq_topic=failures.dlq_topic,
-                    reason=failures.reason,
-                )
-            for begin in range(0, len(offsets), _MAX_EVENT_RANGES):
-                detail = {
-                    "topic": name,
-                    "topic_id": topic_id_text(topic_id),
-                    "partition": partition,
-                    "offsets": [list(one) for one in offsets[begin : begin + _MAX_EVENT_RANGES]],
-                    "dlq_topic": failures.dlq_topic,
-                    "reason": failures.reason,
-                    "member": failures.member,
-                }
-                self._outbox.put_event("write_timeout", group, detail)
+    def _on_late_in_spool(
+        self, letter: SpooledLetter, partition: int, offset: int, fates: dict[LetterIdentity, _Fate]
+    ) -> None:
+        self._routes.confirm(letter, partition, offset)
+        if fates.get(letter.identity) is _Fate.ARRIVED:
+            self._remove_later(letter.identity)
+        else:
+            fates[letter.identity] = _Fate.SPOOLED
+            self.reports.add_late(letter.identity)
 
-    def _schedule_report(self) -> None:
-        if not self._late and not self._failed:
-            asyncio.get_running_loop().call_later(_REPORT_S, self.report)
+    def _remove_later(self, letter: LetterIdentity) -> None:
+        """Delivery reports come by the hundred: their tombstones are written together."""
+        self._arrived.append(letter)
+        if len(self._arrived) == 1:
+            self._tasks.spawn(self._remove())
 
-    def report(self) -> None:
-        """Log and queue events for all failures and late arrivals since the last report."""
-        self._report_failures()
-        self._report_late()
+    async def _remove(self) -> None:
+        """If a tombstone fails, nothing is lost: its dead letter is written twice, as any may be."""
+        arrived, self._arrived = self._arrived, []
+        assert self._spool is not None
+        await self._spool.remove(arrived)
+
+    # --- records
+
+    def _spooled(self, one: _Delivery, unwritten: "_Unwritten") -> SpooledLetter:
+        letter = unwritten.letter
+        return SpooledLetter(
+            group=letter.group,
+            topic_id=letter.topic_id,
+            partition=letter.partition,
+            offset=letter.offset,
+            key=letter.key,
+            value=letter.value,
+            headers=tuple(letter.headers),
+            target=one.topic,
+            deadline=letter.at + one.settings.write_timeout_ms,
+            sequence=self._sequence.next(self._clock.epoch_ms()),
+            parked=unwritten.parked,
+        )
 
     def _dead_letter(self, some: DeadLetterRange, topic: str, offset: int, copy: RecordCopy) -> DeadLetter:
         group, member, topic_id, partition = some.key
@@ -261,42 +356,15 @@ class DeadLetterDelivery:
             copy_problem=copy.problem,
         )
 
-    def _on_late(self, one: DeadLetter) -> None:
-        self._meter.late_writes += 1
-        self._schedule_report()
-        self._late.setdefault((one.group, one.topic, one.partition, one.topic_id), []).append(one.offset)
 
-    def _report_late(self) -> None:
-        late, self._late = self._late, {}
-        for (group, topic, partition, topic_id), offsets in late.items():
-            found = offset_ranges(sorted(offsets))
-            text = ranges_text(found)
-            log.info("dead letters arrived late", group=group, topic=topic, partition=partition, offsets=text)
-            detail = {
-                "topic": topic,
-                "topic_id": topic_id_text(topic_id),
-                "partition": partition,
-                "offsets": [list(one) for one in found],
-            }
-            self._outbox.put_event("late_write", group, detail)
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """A dead letter for the spool; `parked` is the reason why its topic will not take it."""
+
+    index: int
+    letter: DeadLetter
+    parked: str | None = None
 
 
-def record_count(found: OffsetRanges) -> int:
-    return sum(last - first + 1 for first, last in found)
-
-
-def offset_ranges(offsets: Iterable[int]) -> OffsetRanges:
-    """Ascending offsets as ranges."""
-    found: list[tuple[int, int]] = []
-    for offset in offsets:
-        if found and found[-1][1] == offset - 1:
-            found[-1] = (found[-1][0], offset)
-        else:
-            found.append((offset, offset))
-    return tuple(found)
-
-
-def ranges_text(found: OffsetRanges, limit: int = 20) -> str:
-    """The ranges for a log line."""
-    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:limit])
-    return text if len(found) <= limit else f"{text} and {len(found) - limit} more ranges"
+def _lane(letter: DeadLetter) -> SpoolLane:
+    return SpoolLane(letter.group, letter.topic_id, letter.partition)

@@ -27,6 +27,7 @@ from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import client_settings, ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
+from headgate.share_groups.spool_writer import SpoolWriter
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"
@@ -184,12 +185,14 @@ class ShareGroupResources:
         prefix: str,
         writer: FactWriter,
         dead_letter_writer: DeadLetterWriter,
+        spool_writer: SpoolWriter,
         listeners: FactListeners,
     ) -> None:
         self._settings = settings
         self._prefix = prefix
         self.writer = writer
         self.dead_letter_writer = dead_letter_writer
+        self.spool_writer = spool_writer
         self._listeners = listeners
         self._state = self._reader(STATE, committed=False)
         self._trips = self._reader(TRIPS, committed=True)
@@ -292,10 +295,13 @@ async def open_resources(
         settings, auto_create=config.share_groups.dlq_auto_create, replication=config.facts.replication
     )
     stack.push_async_callback(dead_letter_writer.close)
-    resources = ShareGroupResources(settings, prefix, writer, dead_letter_writer, listeners)
+    spool_writer = SpoolWriter(settings, prefix=prefix)
+    stack.push_async_callback(spool_writer.close)
+    resources = ShareGroupResources(settings, prefix, writer, dead_letter_writer, spool_writer, listeners)
     stack.push_async_callback(resources.close)
     await resources.open()
     await dead_letter_writer.open()
+    await spool_writer.open()
     return resources
 
 

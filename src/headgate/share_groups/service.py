@@ -28,7 +28,7 @@ from headgate.facts import (
     GroupPauseEnded,
 )
 from headgate.proxy.rights import Rights
-from headgate.share_groups.acknowledgements import AcknowledgementTracker
+from headgate.share_groups.acknowledgements import MAX_HOLD_S, AcknowledgementTracker
 from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits, GroupConfigClient
 from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
@@ -38,6 +38,7 @@ from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
 from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
+from headgate.share_groups.model.spool_index import SpoolIndex
 from headgate.share_groups.resources import FactListeners, OpenResources, ShareGroupResources, open_resources
 from headgate.share_groups.share_metrics import Samples, ShareMeter
 from headgate.wire.share_requests import ShareRequest
@@ -104,11 +105,16 @@ class ShareGroupService:
             throttle=self._throttle,
             pause_enable=config.share_groups.pause_enable,
         )
+        self._spool_index = SpoolIndex()
         self._dead_letters = DeadLetterDelivery(
-            states=self._states, outbox=self._outbox, clock=self._clock, meter=self.meter
+            view=self._spool_index,
+            hold_max_s=config.share_groups.hold_max_ms / 1000,
+            outbox=self._outbox,
+            tasks=self._tasks,
+            clock=self._clock,
+            meter=self.meter,
         )
         self.acknowledgements = AcknowledgementTracker(
-            config.share_groups,
             states=self._states,
             limits=self._limits,
             dead_letters=self._dead_letters,
@@ -150,7 +156,8 @@ class ShareGroupService:
         resources = await retry(
             lambda: self._open_resources(stack), pause_s=self._retry_s, on_problem=self._on_open_problem
         )
-        self._dead_letters.open(resources.dead_letter_writer, resources.writer.origin.cluster or "")
+        cluster = resources.writer.origin.cluster or ""
+        self._dead_letters.open(resources.dead_letter_writer, resources.spool_writer, cluster)
         self._leader.open(resources)
         self._resources = resources
         await self._limits.load()
@@ -197,7 +204,7 @@ class ShareGroupService:
         """End all tasks, then write the counts and events that are not written yet."""
         await self._tasks.cancel_all()
         if self._resources is not None:
-            self._dead_letters.report()
+            self._dead_letters.reports.report()
             for fact in self.acknowledgements.drain(self._clock.epoch_ms()):
                 self._outbox.put_counts(fact)
             await self._outbox.flush(self._resources.writer)
@@ -324,11 +331,11 @@ class ShareGroupService:
         """A fetch may wait as long as at the broker, and a request with REJECTs as long as for dead letters."""
         wait_s = share.max_wait_ms / 1000
         if any(AckType.REJECT in batch.types for one in share.acks for batch in one.batches):
-            wait_s = max(wait_s, self._config.share_groups.hold_max_ms / 1000)
+            wait_s = max(wait_s, MAX_HOLD_S)
         return min(wait_s, self._max_opening_s)
 
     def max_hold_s(self) -> float:
-        return self._config.share_groups.hold_max_ms / 1000 + self._max_opening_s
+        return MAX_HOLD_S + self._max_opening_s
 
     # --- actions and views of operators
 

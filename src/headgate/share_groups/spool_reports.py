@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from headgate.share_groups.dead_letter_delivery import offset_ranges, ranges_text
 from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.model.dead_letter_ranges import offset_ranges, ranges_text
 from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.share_groups.model.spool_index import SpoolPlace
 from headgate.share_groups.model.spool_records import SpooledLetter, SpoolLane

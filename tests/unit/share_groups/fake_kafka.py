@@ -18,7 +18,10 @@ from headgate.share_groups.dead_letter_writer import OnLate, WriteFailure, Write
 from headgate.share_groups.model.dead_letter_records import DeadLetter
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact
+from headgate.share_groups.model.spool_index import SpoolIndex, spool_record
+from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolTombstone
 from headgate.share_groups.resources import FactListeners
+from headgate.share_groups.spool_writer import OnWritten
 
 
 def trip(resume_at: int | None = None) -> BreakerTripped:
@@ -90,6 +93,61 @@ class FakeDeadLetterWriter:
     @property
     def offsets(self) -> list[tuple[int, int]]:
         return sorted((letter.partition, letter.offset) for letter in self.written)
+
+
+class FakeSpoolWriter:
+    """Writes when `open` is set; otherwise it fails after `answer_s`. One partition, which `follow` reads."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.answer_s = 0.01
+        self.letters: list[SpooledLetter] = []
+        self.removed: list[LetterIdentity] = []
+        self.deadlines: list[float] = []
+        self.on_late: OnWritten | None = None
+        self._records: list[SpooledLetter | SpoolTombstone] = []
+        self._followed = 0
+
+    async def write(
+        self,
+        letters: Sequence[SpooledLetter],
+        deadline_s: float,
+        *,
+        on_written: OnWritten | None = None,
+        on_late: OnWritten | None = None,
+    ) -> list[WriteFailure | None]:
+        self.deadlines.append(deadline_s)
+        self.on_late = on_late
+        try:
+            async with asyncio.timeout(min(self.answer_s, deadline_s)):
+                await self.open.wait()
+        except TimeoutError:
+            return [WriteFailure(WriteFailureCause.UNREACHABLE, "the spool did not answer")] * len(letters)
+        for letter in letters:
+            if on_written is not None:
+                on_written(letter, 0, len(self._records))
+            self._records.append(letter)
+            self.letters.append(letter)
+        return [None] * len(letters)
+
+    async def remove(self, identities: Sequence[LetterIdentity]) -> list[WriteFailure | None]:
+        self.removed += identities
+        self._records += map(SpoolTombstone, identities)
+        return [None] * len(identities)
+
+    def move(self) -> None:
+        """As if the leader had moved all dead letters."""
+        self._records += [SpoolTombstone(one.identity) for one in self.letters]
+
+    def follow(self, index: SpoolIndex) -> None:
+        for offset in range(self._followed, len(self._records)):
+            index.apply(spool_record(0, offset, self._records[offset]))
+        self._followed = len(self._records)
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return [(letter.partition, letter.offset) for letter in self.letters]
 
 
 class FakeFactWriter:
@@ -182,6 +240,7 @@ class FakeKafka:
         self.listeners: FactListeners | None = None
         self.writer = FakeFactWriter()
         self.dead_letter_writer = FakeDeadLetterWriter()
+        self.spool_writer = FakeSpoolWriter()
         self.group_configs = FakeGroupConfigs()
         self.trip_writers: list[FakeTripWriter] = []
         self.trip_failures: list[ClusterError] = []  # of the next writes

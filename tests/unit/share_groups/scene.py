@@ -53,7 +53,7 @@ from headgate.wire.schema import Message
 from tests.support.fake_upstream import Broker, Client, Request, body_of, request
 from tests.support.messages import REQUESTS
 from tests.unit.proxy.stage import Stage, config, stage, turns, until
-from tests.unit.share_groups.fake_kafka import FakeDeadLetterWriter, FakeKafka
+from tests.unit.share_groups.fake_kafka import FakeDeadLetterWriter, FakeKafka, FakeSpoolWriter
 
 METADATA, HEARTBEAT, FETCH, ACKNOWLEDGE = 3, 12, 78, 79
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_RESOURCES = 32, 33, 44, 74
@@ -209,6 +209,14 @@ class Scene:
     def dead_letters(self) -> FakeDeadLetterWriter:
         return self.kafka.dead_letter_writer
 
+    @property
+    def spool(self) -> FakeSpoolWriter:
+        return self.kafka.spool_writer
+
+    def follow_spool(self) -> None:
+        """The service reads what is in the spool now."""
+        self.spool.follow(self.service._spool_index)
+
     # --- facts
 
     def read(self, *facts: ShareGroupFact) -> None:
@@ -239,7 +247,7 @@ class Scene:
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """The details of these events."""
-        self.service._dead_letters.report()
+        self.service._dead_letters.reports.report()
         return [one.detail.value() for one in self._facts(EventHappened) if one.event == event]
 
     def applied(self) -> list[tuple[object, ...]]:

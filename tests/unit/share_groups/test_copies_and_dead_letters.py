@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from headgate.share_groups.dead_letter_delivery import _SLOW_S, DeadLetterRange, offset_ranges, ranges_text
+from headgate.share_groups.dead_letter_delivery import _SLOW_S
 from headgate.share_groups.deferred_acks import MAX_MEMBERS, MAX_RANGES, DeferredAck, DeferredAcks
+from headgate.share_groups.model.dead_letter_ranges import DeadLetterRange, offset_ranges, ranges_text
 from headgate.share_groups.model.dead_letter_records import Cause
 from headgate.share_groups.record_lookup import TOO_LARGE, RecordCopies, RecordCopy, UnpackCache, unpack
 from headgate.wire.compression import Compression
@@ -165,17 +166,6 @@ async def test_a_name_that_comes_slowly_does_not_part_the_letters_of_a_request()
         on.dead_letters.open.set()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert on.dead_letters.offsets == [(0, 0), (0, 2), (0, 4)]
-
-
-async def test_a_late_dead_letter_is_reported_as_late() -> None:
-    async with scene() as on:
-        on.configure()
-        await on.acquires((10, 10, 1))
-        await on.rejects({0: [(10, 10, [REJECT])]})
-        assert on.dead_letters.on_late is not None
-        on.dead_letters.on_late(on.dead_letters.written[0])
-        assert [one["offsets"] for one in on.events("late_write")] == [[[10, 10]]]
-        assert on.service.meter.late_writes == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from structlog.typing import EventDict
 
 from headgate.facts import EventHappened
@@ -44,8 +45,10 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
         on.configure()
         await on.acquires((10, 10, 2))
         on.dead_letters.open.clear()
+        on.spool.open.clear()
         began = asyncio.get_running_loop().time()
         await on.rejects({0: [(10, 10, [REJECT])]})
+        assert on.dead_letters.deadlines == [pytest.approx(0.3)]
         assert 0.25 < asyncio.get_running_loop().time() - began < 5
         assert on.counted() == {"rejected": 1, "write_timeouts": 1}
         [event] = on.events("write_timeout")
@@ -58,10 +61,11 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
 async def test_what_is_accepted_in_the_same_request_shortens_the_wait_by_its_own_lock() -> None:
     async with scene() as on:
         on.configure()
+        on.dead_letters.problem = "the topic does not exist"
         await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}))
         await on.fetch(fetching(), fetched({1: [(0, 0, 1)]}, lock_ms=4_000))
         await on.rejects({0: [(0, 0, [REJECT])], 1: [(0, 0, [ACCEPT])]}, {0: 0, 1: 0})
-        [deadline] = on.dead_letters.deadlines
+        [deadline] = on.spool.deadlines
         assert deadline <= 2, "the lock of what is accepted, less its margin"
 
 
@@ -203,6 +207,7 @@ async def test_a_topic_that_is_away_fills_neither_the_log_nor_the_events(logs: l
     async with scene() as on:
         on.configure()
         on.dead_letters.problem = "the topic does not exist"
+        on.spool.open.clear()
         for offset in range(30):
             await on.send(acknowledging({0: [(offset, offset, [REJECT])]}))
             await on.names_topic()

@@ -95,11 +95,13 @@ async def test_a_request_is_held_as_long_as_the_lock_that_began_first_allows(loc
     clock = ManualClock()
     async with scene(clock=clock) as on:
         on.configure()
+        on.dead_letters.problem = "the topic does not exist"
         await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}, lock_ms=lock_ms))
         clock.now += 1 if lock_ms > 1_000 else 0
         await on.fetch(fetching(), fetched({0: [(1, 1, 1)]}, lock_ms=lock_ms))
         await on.rejects({0: [(0, 0, [REJECT])]})
-        assert on.dead_letters.deadlines == [pytest.approx(deadline_s)]
+        assert on.dead_letters.deadlines == [pytest.approx(min(0.25, deadline_s / 2))]
+        assert on.spool.deadlines == [pytest.approx(deadline_s)]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,7 @@ async def test_a_client_that_names_many_partitions_does_not_fill_the_log(logs: l
     async with scene() as on:
         on.configure()
         on.dead_letters.problem = "the topic does not exist"
+        on.spool.open.clear()
         await on.rejects({partition: [(0, 0, [REJECT])] for partition in range(500)}, dict.fromkeys(range(500), 0))
         assert len(on.events("write_timeout")) == 500
         assert len([one for one in logs if one["log_level"] == "warning"]) == 100

@@ -1,8 +1,8 @@
 """Bounds of dead letters in flight, with a share for each group.
 
-The one rule: a group may hold as much as is free, in letters and in bytes. So a group that is alone uses half of the
-bounds, and whatever a group holds, another one that holds nothing finds as much: a dead-letter topic that hangs never
-refuses the dead letters of other groups. With n groups whose topics hang, 1/2^n of the bounds is free at least.
+The one rule: a group may hold no more than it leaves free, in letters and in bytes. So a group that is alone uses half
+of the bounds, and another one finds at least as much as the first holds: a dead-letter topic that hangs never refuses
+the dead letters of other groups. With n groups whose topics hang, 1/2^n of the bounds is free at least.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,8 @@ class InFlightShares:
         """
         share = self._groups.get(group) or _Share()
         if self.letters and (
-            share.letters >= self._max_letters - self.letters or share.bytes + size > self._max_bytes - self.bytes
+            share.letters + 1 > self._max_letters - self.letters - 1
+            or share.bytes + size > self._max_bytes - self.bytes - size
         ):
             return (
                 f"{self.letters} dead letters of {self.bytes} bytes are waiting, {share.letters} of {share.bytes} "

@@ -1,0 +1,117 @@
+"""Reports of dead letters that are missing and of those that arrived late: log, event and metric.
+
+Only a record that the broker has archived is reported as missing its dead letter. Reports of one partition are made
+together, once a second: an unavailable topic must not fill the log.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.model.dead_letter_ranges import OffsetRanges, offset_ranges, ranges_text, record_count
+from headgate.share_groups.model.dead_letter_records import topic_id_text
+from headgate.share_groups.model.spool_records import LetterIdentity, SpoolLane
+from headgate.share_groups.share_metrics import ShareMeter
+
+log = structlog.get_logger()
+
+_MAX_LOGGED: Final = 100  # partitions of one second
+_MAX_EVENT_RANGES: Final = 1_000
+_REPORT_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class _UnreportedFailures:
+    """Failures of one lane since the last report; with the first reason and the first member."""
+
+    dlq_topic: str | None
+    reason: str
+    member: str | None
+    offsets: list[tuple[int, int]] = field(default_factory=list)
+
+
+class DeadLetterReports:
+    """`known_name` is the name of a topic id, as far as this worker knows it."""
+
+    def __init__(self, *, outbox: FactOutbox, meter: ShareMeter, known_name: Callable[[bytes], str | None]) -> None:
+        self._outbox = outbox
+        self._meter = meter
+        self._known_name = known_name
+        self._late: dict[SpoolLane, list[int]] = {}
+        self._failed: dict[SpoolLane, _UnreportedFailures] = {}
+
+    def add_failed(
+        self, lane: SpoolLane, offsets: OffsetRanges, *, dlq_topic: str | None, reason: str, member: str | None
+    ) -> None:
+        """Report records that were archived, and whose dead letters are not in their topic in time."""
+        self._meter.count(self._meter.write_timeouts, lane.group, record_count(offsets))
+        self._schedule()
+        self._failed.setdefault(lane, _UnreportedFailures(dlq_topic, reason, member)).offsets.extend(offsets)
+
+    def add_late(self, letter: LetterIdentity) -> None:
+        """Report a dead letter that was reported as missing and arrived all the same."""
+        self._meter.late_writes += 1
+        self._schedule()
+        self._late.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
+
+    def _schedule(self) -> None:
+        if not self._late and not self._failed:
+            asyncio.get_running_loop().call_later(_REPORT_S, self.report)
+
+    def report(self) -> None:
+        """Log and queue events for all failures and late arrivals since the last report."""
+        failed, self._failed = self._failed, {}
+        for number, (lane, failures) in enumerate(failed.items()):
+            self._report_failed(lane, failures, is_logged=number < _MAX_LOGGED)
+        late, self._late = self._late, {}
+        for number, (lane, offsets) in enumerate(late.items()):
+            self._report_late(lane, offset_ranges(sorted(set(offsets))), is_logged=number < _MAX_LOGGED)
+
+    def _report_failed(self, lane: SpoolLane, failures: _UnreportedFailures, *, is_logged: bool) -> None:
+        offsets = tuple(sorted(failures.offsets))
+        if is_logged:  # events and the metric cover the rest
+            log.warning(
+                "a dead letter was not written in time, its record is archived without one",
+                group=lane.group,
+                topic=self._name(lane),
+                partition=lane.partition,
+                offsets=ranges_text(offsets),
+                dlq_topic=failures.dlq_topic,
+                reason=failures.reason,
+            )
+        for begin in range(0, len(offsets), _MAX_EVENT_RANGES):
+            detail = {
+                **self._detail(lane, offsets[begin : begin + _MAX_EVENT_RANGES]),
+                "dlq_topic": failures.dlq_topic,
+                "reason": failures.reason,
+                "member": failures.member,
+            }
+            self._outbox.put_event("write_timeout", lane.group, detail)
+
+    def _report_late(self, lane: SpoolLane, found: OffsetRanges, *, is_logged: bool) -> None:
+        if is_logged:
+            log.info(
+                "dead letters arrived late",
+                group=lane.group,
+                topic=self._name(lane),
+                partition=lane.partition,
+                offsets=ranges_text(found),
+            )
+        for begin in range(0, len(found), _MAX_EVENT_RANGES):
+            detail = self._detail(lane, found[begin : begin + _MAX_EVENT_RANGES])
+            self._outbox.put_event("late_write", lane.group, detail)
+
+    def _name(self, lane: SpoolLane) -> str:
+        return self._known_name(lane.topic_id) or topic_id_text(lane.topic_id)
+
+    def _detail(self, lane: SpoolLane, offsets: OffsetRanges) -> dict[str, object]:
+        return {
+            "topic": self._name(lane),
+            "topic_id": topic_id_text(lane.topic_id),
+            "partition": lane.partition,
+            "offsets": [list(one) for one in offsets],
+        }

@@ -1,0 +1,65 @@
+"""Ranges of offsets that become dead letters, and what became of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headgate.share_groups.model.dead_letter_records import Cause
+from headgate.share_groups.model.delivery_ledger import PartitionKey
+
+OffsetRanges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterRange:
+    """Offsets of one partition that become dead letters; `delivery_count` is None when it is not known.
+
+    `generation` is the one under which they were acquired.
+    """
+
+    key: PartitionKey
+    first: int
+    last: int
+    delivery_count: int | None
+    generation: int
+    cause: Cause
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+    def failed(self, reason: str) -> "DeadLetterOutcome":
+        """The outcome when none of its dead letters was written."""
+        return DeadLetterOutcome((), ((self.first, self.last),), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterOutcome:
+    """The offsets of a `DeadLetterRange` whose dead letters are in their topic or in the spool, and the others.
+
+    `reason` is why the first of the others is in neither.
+    """
+
+    written: OffsetRanges
+    failed: OffsetRanges
+    reason: str = ""
+
+
+def record_count(found: OffsetRanges) -> int:
+    return sum(last - first + 1 for first, last in found)
+
+
+def offset_ranges(offsets: Iterable[int]) -> OffsetRanges:
+    """Ascending offsets as ranges."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset - 1:
+            found[-1] = (found[-1][0], offset)
+        else:
+            found.append((offset, offset))
+    return tuple(found)
+
+
+def ranges_text(found: OffsetRanges, limit: int = 20) -> str:
+    """The ranges for a log line."""
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:limit])
+    return text if len(found) <= limit else f"{text} and {len(found) - limit} more ranges"

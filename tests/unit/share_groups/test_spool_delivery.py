@@ -1,0 +1,253 @@
+"""Dead letters whose topic is away: they go to the spool, and what is reported is true."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from structlog.typing import EventDict
+
+from headgate.share_groups.model import spool_routes
+from headgate.share_groups.model.spool_records import DEADLINE, TARGET, encode_spooled
+from tests.unit.proxy.stage import turns, until
+from tests.unit.share_groups.fake_kafka import ManualClock
+from tests.unit.share_groups.scene import (
+    REJECT,
+    Scene,
+    acknowledged,
+    acknowledging,
+    acks_of,
+    fetched,
+    fetching,
+    scene,
+)
+
+AWAY = "the topic does not exist"
+
+
+async def reject(on: Scene, offset: int, *, partition: int = 0, code: int = 0) -> None:
+    """One REJECT of a record that this worker did not see being acquired."""
+    await on.send(acknowledging({partition: [(offset, offset, [REJECT])]}))
+    await on.names_topic()
+    await on.goes_on_acknowledging(acknowledged({partition: code}))
+
+
+async def test_a_dead_letter_that_its_topic_does_not_take_goes_to_the_spool_as_it_would_be_written() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        await on.acquires((0, 0, 2))
+        on.dead_letters.problem = AWAY
+        asked, _ = await on.rejects({0: [(0, 0, [REJECT])]})
+        assert acks_of(asked) == {0: [(0, 0, (REJECT,))]}
+        [spooled] = on.spool.letters
+        headers = dict(encode_spooled(spooled)[2])
+        assert headers["__dlq.errors.offset"] == b"0"
+        assert headers["__dlq.errors.delivery.count"] == b"2"
+        assert headers[TARGET] == b"dlq.g"
+        assert int(headers[DEADLINE]) == clock.epoch_ms() + 30_000, "all of write.timeout.ms"
+        assert on.counted() == {"rejected": 1, "dead_lettered": 1}, "it is durable, so the breaker counts it"
+        assert on.events("write_timeout") == []
+        assert on.service.meter.dead_letters == {"g": 1}
+
+
+async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        for offset in range(3):
+            await reject(on, offset)
+        assert [letter.offset for letter in on.dead_letters.begun] == [0]
+        assert on.spool.offsets == [(0, 0), (0, 1), (0, 2)]
+        sequences = [letter.sequence for letter in on.spool.letters]
+        assert sequences == sorted(set(sequences))
+
+
+async def test_a_topic_is_healthy_again_when_the_leader_has_moved_what_was_spooled_for_it() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        await reject(on, 0)
+        on.dead_letters.problem = None
+        clock.now += 3
+        await reject(on, 1)
+        on.follow_spool()
+        await reject(on, 2)
+        assert on.dead_letters.written == [], "its lane has dead letters in the spool"
+        await reject(on, 3, partition=1)
+        assert on.dead_letters.written == [], "so has its topic"
+        on.spool.move()
+        await reject(on, 4)
+        assert on.dead_letters.written == [], "it is not read yet that they were moved"
+        on.spool.move()
+        on.follow_spool()
+        await reject(on, 5)
+        assert on.dead_letters.offsets == [(0, 5)]
+
+
+async def test_a_lane_with_spooled_letters_stays_in_order_although_its_topic_is_healthy() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.open.clear()
+        await reject(on, 0)
+        assert on.dead_letters.on_late is not None
+        on.dead_letters.on_late(on.dead_letters.begun[0])  # the topic took it after all: it is healthy
+        on.dead_letters.open.set()
+        await reject(on, 1, partition=1)
+        assert on.dead_letters.offsets == [(1, 1)], "another lane"
+        await reject(on, 2)
+        assert on.spool.offsets == [(0, 0), (0, 2)]
+        await until(lambda: bool(on.spool.removed))
+
+
+async def test_when_nothing_could_be_spooled_one_write_a_second_probes_the_topic() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        on.spool.open.clear()
+        for offset in range(2):
+            await reject(on, offset)
+        assert len(on.dead_letters.begun) == 1
+        clock.now += 1.5
+        for offset in range(2, 4):
+            await reject(on, offset)
+        assert len(on.dead_letters.begun) == 2
+        on.dead_letters.problem = None
+        clock.now += 1.5
+        await reject(on, 4)
+        await reject(on, 5)
+        assert on.dead_letters.offsets == [(0, 4), (0, 5)], "one success, and it is healthy again"
+
+
+async def test_a_letter_that_arrives_in_its_topic_after_it_was_spooled_is_removed_from_the_spool() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.open.clear()
+        await reject(on, 0)
+        [letter] = on.dead_letters.begun
+        assert on.spool.offsets == [(0, 0)]
+        assert on.dead_letters.on_late is not None
+        on.dead_letters.on_late(letter)
+        await until(lambda: on.spool.removed == [letter.identity])
+        assert on.events("late_write") == [], "it is in its topic before write.timeout.ms"
+
+
+async def test_a_letter_that_arrives_while_it_is_spooled_is_removed_too() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.open.clear()
+        on.spool.open.clear()
+        on.spool.answer_s = 30
+        await on.send(acknowledging({0: [(0, 0, [REJECT])]}))
+        await on.names_topic()
+        await until(lambda: bool(on.spool.deadlines))
+        assert on.dead_letters.on_late is not None
+        on.dead_letters.on_late(on.dead_letters.begun[0])
+        on.spool.open.set()
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        await until(lambda: len(on.spool.removed) == 1)
+        assert on.counted() == {"rejected": 1, "dead_lettered": 1}
+
+
+async def test_a_letter_that_neither_topic_nor_spool_took_and_that_arrives_later_is_reported_as_late() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.open.clear()
+        on.spool.open.clear()
+        await reject(on, 0)
+        assert on.counted() == {"rejected": 1, "write_timeouts": 1}
+        [event] = on.events("write_timeout")
+        assert (event["offsets"], event["reason"]) == ([[0, 0]], "the spool did not answer")
+        assert on.dead_letters.on_late is not None
+        on.dead_letters.on_late(on.dead_letters.begun[0])
+        assert [one["offsets"] for one in on.events("late_write")] == [[[0, 0]]]
+        assert on.service.meter.late_writes == 1
+
+
+async def test_a_letter_that_arrives_in_the_spool_too_late_is_reported_as_late() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        on.spool.open.clear()
+        await reject(on, 0)
+        on.spool.open.set()
+        await reject(on, 1)
+        assert on.spool.on_late is not None
+        on.spool.on_late(replace(on.spool.letters[0], offset=0), 0, 9)
+        assert [one["offsets"] for one in on.events("late_write")] == [[[0, 0]]]
+
+
+async def test_nothing_is_reported_when_the_broker_refuses_the_acknowledgement(logs: list[EventDict]) -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        on.spool.open.clear()
+        await reject(on, 0, code=121)
+        assert on.events("write_timeout") == []
+        assert on.service.meter.write_timeouts == {}
+        assert on.counted() == {}
+        assert [one for one in logs if one["log_level"] == "warning"] == []
+
+
+async def test_nothing_is_reported_of_a_client_that_disconnects_while_its_dead_letters_are_written() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.open.clear()
+        on.spool.open.clear()
+        await on.send(acknowledging({0: [(0, 9, [REJECT])]}))
+        await on.names_topic()
+        await until(lambda: bool(on.dead_letters.begun))
+        on.client.close()
+        await until(lambda: on.stage.ended == {"client_closed": 1})
+        await until(lambda: bool(on.spool.deadlines))
+        await asyncio.sleep(2 * on.spool.answer_s)
+        await turns()
+        assert on.events("write_timeout") == []
+        assert on.service.meter.write_timeouts == {}
+
+
+async def test_a_group_has_only_so_many_bytes_in_the_spool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_routes, "MAX_GROUP_SPOOL_BYTES", 1_500)
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        for offset in range(4):
+            await reject(on, offset)
+            on.follow_spool()
+        spooled = len(on.spool.letters)
+        assert 0 < spooled < 4
+        assert on.counted() == {"rejected": 4, "dead_lettered": spooled, "write_timeouts": 4 - spooled}
+        [event] = on.events("write_timeout")
+        assert "bytes of this group" in event["reason"]
+        on.spool.move()
+        on.follow_spool()
+        on.dead_letters.problem = AWAY
+        await reject(on, 4)
+        assert len(on.spool.letters) == spooled + 1, "the leader has made room"
+
+
+async def test_a_letter_without_a_copy_that_is_too_large_for_its_topic_is_parked_in_the_spool() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.max_bytes = -1  # even null is too large
+        await reject(on, 0)
+        [spooled] = on.spool.letters
+        assert spooled.parked == "larger than the topic takes"
+        on.dead_letters.max_bytes = 1 << 20
+        await reject(on, 1, partition=1)
+        assert on.dead_letters.offsets == [(1, 1)], "the topic is not failing"
+
+
+async def test_records_over_the_limit_go_to_the_spool_too() -> None:
+    async with scene() as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        await on.send(fetching())
+        await on.goes_on_fetching(fetched({0: [(7, 7, 4)]}))
+        await on.names_topic()
+        await until(lambda: on.spool.offsets == [(0, 7)])
+        await turns()
+        asked, _ = await on.fetch(fetching(epoch=2), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(7, 7, (REJECT,))]}
+        assert on.counted() == {"over_limit": 1, "dead_lettered": 1}
