@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 
 from bench.codec import microseconds
-from headgate.share_groups.model.delivery_ledger import DeliveryLedger, PartitionKey
+from headgate.share_groups.model.delivery_ledger import DeliveryLedger, HeldKey, Holder
 
 CONSUMERS = 200
 LOCKS = 2_000
@@ -16,10 +16,13 @@ PARTITIONS = 20
 MOST_RANGES = 1_000_000
 
 
-def keys(consumers: int = 1) -> list[PartitionKey]:
+def keys(consumers: int = 1) -> list[HeldKey]:
     """Each consumer has its locks in one of the partitions."""
     topic = bytes(range(16))
-    return [("orders-workers", f"member-{one:018d}", topic, one % PARTITIONS) for one in range(consumers)]
+    return [
+        ("orders-workers", Holder(f"member-{one:018d}", "User:orders"), topic, one % PARTITIONS)
+        for one in range(consumers)
+    ]
 
 
 def one_by_one() -> Callable[[], object]:

@@ -10,7 +10,7 @@ asked for rarely, and each time.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -35,7 +35,8 @@ _LONGEST_NAME: Final = 1024  # verdicts on longer names are not kept
 _METADATA_VERSION: Final = ApiVersion(13)
 _DESCRIBE_CONFIGS_VERSION: Final = ApiVersion(4)
 _GROUP: Final = 32  # a type of config resources
-_WRITE: Final = 1 << 4  # of the authorized operations; the value for "unknown" lacks it
+_READ: Final = 1 << 3  # of the authorized operations; the value for "unknown" lacks these
+_WRITE: Final = 1 << 4
 
 
 class GroupRight(Enum):
@@ -134,3 +135,18 @@ async def topic_rights(session: Session, topics: Sequence[str]) -> dict[str, Top
                 may_write=may_write, exists=topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
     return rights
+
+
+async def readable_topics(session: Session, topic_ids: Collection[bytes]) -> dict[bytes, str]:
+    """The names of those topics on which the client has READ; `ClusterError` when the broker does not say."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    response = await session.call(request, _METADATA_VERSION)
+    return {
+        topic.topic_id: topic.name
+        for topic in response.topics
+        if topic.name is not None and not topic.error_code and topic.topic_authorized_operations & _READ
+    }

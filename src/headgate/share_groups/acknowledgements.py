@@ -7,37 +7,50 @@ that it does not name is not acknowledged.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from headgate.base.clock import Clock
+from headgate.base.errors import ClusterError, WireError
 from headgate.base.tasks import TaskSet
 from headgate.facts import DispositionsCounted
 from headgate.proxy.interceptor import Session
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.dead_letter_delivery import MAX_OFFSETS, DeadLetterDelivery
-from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, TopicPartitionKey
+from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, SessionKey, TopicPartitionKey
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, record_count
 from headgate.share_groups.model.dead_letter_records import Cause, topic_id_text
-from headgate.share_groups.model.delivery_ledger import AcquiredRange, AcquisitionLocks, DeliveryLedger, PartitionKey
+from headgate.share_groups.model.delivery_ledger import DeliveryLedger, Holder
 from headgate.share_groups.model.dispositions import AckRun, AckType, DispositionKind, Dispositions
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.model.group_state import ShareStates
+from headgate.share_groups.request_acks import (
+    UNKNOWN_GENERATION,
+    PartitionAcknowledgements,
+    RequestAcks,
+    add_outcome,
+    dead_letter_range,
+    is_unknown,
+    joined,
+    of_partition,
+)
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_requests import Acquired, ShareFetchSummary, ShareRequest
 
 LAST_EPOCH: Final = -1
-_MAX_LOCKS: Final = 100_000
 _MAX_ACQUIRED_RANGES: Final = 1_000_000
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the broker
 _MIN_HOLD_S: Final = 0.1
 # For many dead letters that are being written: topic and spool bound the time for which they are not.
 MAX_HOLD_S: Final = 10.0
-# A record acquired through another gateway or before a restart counts only before the first trip of its group.
-_UNKNOWN_GENERATION: Final = 0
+# Offsets that the client is not known to hold: of one request, and of a connection's requests in a second.
+MAX_UNKNOWN_OFFSETS: Final = 2_000
+_TOO_MANY_UNKNOWN: Final = f"more than {MAX_UNKNOWN_OFFSETS} records were rejected that the client is not known to hold"
+_MAY_NOT_READ: Final = "the client is not known to hold the record, nor to have READ on its topic"
 _PENDING: Final = "it was still being written when its member acknowledged for the last time"
 _TOO_MANY: Final = f"more than {MAX_OFFSETS} records were rejected at once"
 _KINDS: Final = {
@@ -45,54 +58,6 @@ _KINDS: Final = {
     AckType.RELEASE: DispositionKind.RELEASED,
     AckType.REJECT: DispositionKind.REJECTED,
 }
-
-
-@dataclass(slots=True, eq=False)
-class PartitionAcknowledgements:
-    """The acknowledgements of one partition, and what became of its dead letters.
-
-    `rejected` gets dead letters; `over_bound` is rejected too, and too many for the dead letters of one request.
-    `is_added`: the client itself acknowledges nothing in this partition.
-    """
-
-    key: PartitionKey
-    runs: tuple[AckRun, ...] = ()
-    deferred: list[DeferredAck] = field(default_factory=list)
-    rejected: list[DeadLetterRange] = field(default_factory=list)
-    over_bound: list[DeadLetterRange] = field(default_factory=list)
-    outcomes: list[tuple[DeadLetterRange, DeadLetterOutcome]] = field(default_factory=list)
-    is_added: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class RequestAcks:
-    """All acknowledgements of one ShareFetch or ShareAcknowledge, with the group's settings when it arrived."""
-
-    group: str
-    member: str
-    settings: GroupSettings
-    partitions: dict[TopicPartitionKey, PartitionAcknowledgements]
-
-    @property
-    def rejected(self) -> list[DeadLetterRange]:
-        return [one for partition in self.partitions.values() for one in partition.rejected]
-
-    @property
-    def deferred_ranges(self) -> dict[TopicPartitionKey, list[tuple[int, int]]]:
-        return {
-            key: [(one.range.first, one.range.last) for one in partition.deferred]
-            for key, partition in self.partitions.items()
-            if partition.deferred
-        }
-
-    @property
-    def added(self) -> set[TopicPartitionKey]:
-        return {key for key, partition in self.partitions.items() if partition.is_added}
-
-    @property
-    def outcomes(self) -> Iterable[tuple[DeadLetterRange, DeadLetterOutcome]]:
-        for partition in self.partitions.values():
-            yield from partition.outcomes
 
 
 class AcknowledgementTracker:
@@ -119,7 +84,7 @@ class AcknowledgementTracker:
         self._deferred = DeferredAcks()
         self._dispositions = Dispositions()
         self._ledger = DeliveryLedger(_MAX_ACQUIRED_RANGES)
-        self._locks = AcquisitionLocks(_MAX_LOCKS)
+        self._unknown_offsets: WeakKeyDictionary[Session, tuple[int, int]] = WeakKeyDictionary()  # second, number
 
     @property
     def acquired_ranges(self) -> int:
@@ -135,68 +100,126 @@ class AcknowledgementTracker:
             before_second, at=self._clock.epoch_ms(), topic_name=self._dead_letters.known_name
         )
 
+    def now(self) -> float:
+        return self._clock.monotonic()
+
     # --- the request
 
     def read(
-        self, share: ShareRequest, runs: Mapping[TopicPartitionKey, tuple[AckRun, ...]], *, carries_deferred: bool
+        self,
+        share: ShareRequest,
+        runs: Mapping[TopicPartitionKey, tuple[AckRun, ...]],
+        owner: str | int,
+        session: Session,
+        *,
+        carries_deferred: bool,
     ) -> RequestAcks:
         """The client's acknowledgements, and the member's deferred ones if the request can carry them."""
-        group, member = share.group or "", share.member or ""
-        partitions = {place: PartitionAcknowledgements((group, member, *place), found) for place, found in runs.items()}
-        if carries_deferred and self._deferred:
-            is_last = share.session_epoch == LAST_EPOCH
-            for deferred in self._deferred.take(group, member, self._clock.monotonic(), is_last=is_last):
-                key = deferred.range.key
-                partitions.setdefault(key[2:], PartitionAcknowledgements(key, is_added=True)).deferred.append(deferred)
-        request = RequestAcks(group, member, self._states.of(group).settings, partitions)
+        group, holder = share.group or "", Holder(share.member or "", owner)
+        partitions = {place: of_partition(group, holder, place, found) for place, found in runs.items()}
+        forget: frozenset[TopicPartitionKey] = frozenset()
+        if self._deferred:
+            key = (session.number, group, holder.member)
+            self._deferred.follow(key, share)
+            if carries_deferred:
+                is_last = share.session_epoch == LAST_EPOCH
+                left = self._deferred.left(key)
+                for deferred in self._take_deferred(key, is_last=is_last):
+                    place = deferred.range.key[2:]
+                    if place not in partitions:
+                        partitions[place] = of_partition(group, holder, place, (), is_added=True)
+                    partitions[place].deferred.append(deferred)
+                forget = frozenset() if is_last else left & {place for place, one in partitions.items() if one.is_added}
+        request = RequestAcks(group, holder, self._states.of(group).settings, partitions, forget)
         if request.settings.dlq_topic is not None:
-            self._find_rejected(request)
+            self._find_rejected(request, session)
         return request
 
-    def _find_rejected(self, request: RequestAcks) -> None:
-        left = MAX_OFFSETS
+    def _take_deferred(self, key: SessionKey, *, is_last: bool) -> list[DeferredAck]:
+        taken, expired = self._deferred.take(key, self._clock.monotonic(), is_last=is_last)
+        for one in expired:
+            self._withdraw_deferred(one)
+        return taken
+
+    def _find_rejected(self, request: RequestAcks, session: Session) -> None:
+        left, left_unknown = MAX_OFFSETS, self._unknown_left(session)
+        before = left_unknown
         for one in request.partitions.values():
             for first, last, ack in one.runs:
                 if ack is not AckType.REJECT:
                     continue
-                for known in _join(self._ledger.lookup(one.key, first, last)):
-                    end = min(known.last, known.first + left - 1)
+                for known in joined(self._ledger.lookup(one.held, first, last)):
+                    is_unknown = known.delivery_count is None
+                    end = min(known.last, known.first + (min(left, left_unknown) if is_unknown else left) - 1)
                     if end >= known.first:
-                        one.rejected.append(_dead_letter_range(one.key, known._replace(last=end)))
+                        one.rejected.append(dead_letter_range(one.key, known._replace(last=end)))
                         left -= end - known.first + 1
+                        left_unknown -= end - known.first + 1 if is_unknown else 0
                     if end < known.last:
-                        one.over_bound.append(_dead_letter_range(one.key, known._replace(first=end + 1)))
+                        rest = dead_letter_range(one.key, known._replace(first=max(end + 1, known.first)))
+                        one.unwritten.append((rest, _TOO_MANY_UNKNOWN if is_unknown else _TOO_MANY))
+        if left_unknown < before:
+            second = int(self._clock.monotonic())
+            self._unknown_offsets[session] = (second, MAX_UNKNOWN_OFFSETS - left_unknown)
+
+    def _unknown_left(self, session: Session) -> int:
+        """How many offsets that this client is not known to hold may get dead letters in this second."""
+        second, number = self._unknown_offsets.get(session, (0, 0))
+        return MAX_UNKNOWN_OFFSETS - number if second == int(self._clock.monotonic()) else MAX_UNKNOWN_OFFSETS
 
     def hold_s(self, request: RequestAcks) -> float:
-        """How long the request may wait for its dead letters: after that its locks have expired."""
-        return self._hold_s([one.key for one in request.partitions.values()])
+        """How long the request may wait for its dead letters: after that one of its locks may have ended."""
+        locks = [deferred.until for one in request.partitions.values() for deferred in one.deferred]
+        for one in request.partitions.values():
+            for first, last, _ in one.runs:
+                known = self._ledger.lookup(one.held, first, last)
+                locks += (held.locked_until - _LOCK_MARGIN_S for held in known if held.locked_until is not None)
+        return self._hold_s(locks)
 
-    def _hold_s(self, keys: Iterable[PartitionKey]) -> float:
+    def _hold_s(self, ends: Iterable[float]) -> float:
+        """Locks that have ended do not count: if they were not renewed, the broker refuses what they are for."""
         now = self._clock.monotonic()
-        locks = (left_s for key in keys if (left_s := self._locks.left_s(key, now)) is not None)
-        return max(_MIN_HOLD_S, min([MAX_HOLD_S, *(left_s - _LOCK_MARGIN_S for left_s in locks)]))
+        return max(_MIN_HOLD_S, min([MAX_HOLD_S, *(end - now for end in ends if end + _LOCK_MARGIN_S > now)]))
 
     async def write_dead_letters(self, request: RequestAcks, session: Session, hold_s: float) -> None:
         """Write the dead letters of all that the request rejects; their outcomes are in `request` afterwards.
 
         It runs to its end also when the client disconnects: the dead letters that are written by then are withdrawn.
         """
-        writing = self._tasks.spawn(self._write(request, session, self._clock.monotonic() + hold_s))
+        writing = self._tasks.spawn(self._write(request, session, hold_s))
         try:
             await asyncio.wait({writing})
         except asyncio.CancelledError:
             writing.add_done_callback(lambda _: self.withdraw(request, {"outcome": "not sent"}))
             raise
 
-    async def _write(self, request: RequestAcks, session: Session, until: float) -> None:
+    async def _write(self, request: RequestAcks, session: Session, hold_s: float) -> None:
+        await self._drop_unreadable(request, session)
+        until = self._clock.monotonic() + hold_s
         rejected = request.rejected
         if rejected:
             outcomes = await self._dead_letters.write(request.settings, rejected, session, self._left(until))
             for one, outcome in zip(rejected, outcomes, strict=True):
-                _add_outcome(request, one, outcome)
+                add_outcome(request, one, outcome)
         for partition in request.partitions.values():
             for deferred in partition.deferred:
                 partition.outcomes.append((deferred.range, await self._deferred_outcome(deferred, until)))
+
+    async def _drop_unreadable(self, request: RequestAcks, session: Session) -> None:
+        """Of records that the client is not known to hold, only those get dead letters that it may read.
+
+        The broker refuses the others. It handles the request only after this question, so that the hold begins later.
+        """
+        partitions = {place: one for place, one in request.partitions.items() if any(map(is_unknown, one.rejected))}
+        if not partitions:
+            return
+        readable: Collection[bytes] = ()
+        with suppress(ClusterError, WireError):
+            readable = await self._dead_letters.readable_topics({topic_id for topic_id, _ in partitions}, session)
+        for (topic_id, _), one in partitions.items():
+            if topic_id not in readable:
+                one.unwritten += [(some, _MAY_NOT_READ) for some in one.rejected if is_unknown(some)]
+                one.rejected = [some for some in one.rejected if not is_unknown(some)]
 
     async def _deferred_outcome(self, deferred: DeferredAck, until: float) -> DeadLetterOutcome:
         writing = deferred.writing
@@ -207,6 +230,29 @@ class AcknowledgementTracker:
 
     def _left(self, until: float) -> float:
         return max(0.0, until - self._clock.monotonic())
+
+    def drop_expired(self, request: RequestAcks) -> None:
+        """Take deferred acknowledgements out whose locks may have ended, immediately before the request is forwarded.
+
+        One acknowledgement without a lock voids all others of its partition at the broker, also the client's own.
+        """
+        now = self._clock.monotonic()
+        for place, one in list(request.partitions.items()):
+            if any(deferred.until <= now for deferred in one.deferred):
+                expired = [deferred for deferred in one.deferred if deferred.until <= now]
+                ranges = [deferred.range for deferred in expired]
+                one.deferred = [deferred for deferred in one.deferred if deferred.until > now]
+                one.outcomes = [found for found in one.outcomes if found[0] not in ranges]
+                for deferred in expired:
+                    self._withdraw_deferred(deferred)
+                if one.is_added and not one.deferred:
+                    del request.partitions[place]
+                    request.forget -= {place}
+
+    def on_close(self, session: Session) -> None:
+        """A client's connection ended: the broker makes available what its members hold."""
+        for deferred in self._deferred.close(session.number):
+            self._withdraw_deferred(deferred)
 
     # --- the response
 
@@ -224,24 +270,24 @@ class AcknowledgementTracker:
             else:
                 self._count(request.settings, one, second)
         if is_last and not error_code:
-            self._ledger.forget_member(request.group, request.member)
+            self._ledger.forget_holder(request.group, request.holder)
 
     def _count(self, settings: GroupSettings, one: PartitionAcknowledgements, second: int) -> None:
         """The broker has accepted the acknowledgements of this partition: what is rejected is archived now."""
-        ledger, count, key = self._ledger, self._dispositions.count, one.key
+        ledger, count, key, held = self._ledger, self._dispositions.count, one.key, one.held
         for first, last, ack in one.runs:
             if ack is AckType.RENEW:
                 continue
             kind = _KINDS.get(ack)
             if kind is not None:
-                for known in ledger.lookup(key, first, last):
-                    generation = _UNKNOWN_GENERATION if known.generation is None else known.generation
+                for known in ledger.lookup(held, first, last):
+                    generation = UNKNOWN_GENERATION if known.generation is None else known.generation
                     count(key, generation, second, kind, known.last - known.first + 1, known.delivery_count)
-            ledger.settle(key, first, last)
+            ledger.settle(held, first, last)
         for deferred in one.deferred:
             some = deferred.range
             count(key, some.generation, second, DispositionKind.OVER_LIMIT, some.count, some.delivery_count)
-        for some, outcome in (*one.outcomes, *((some, some.failed(_TOO_MANY)) for some in one.over_bound)):
+        for some, outcome in (*one.outcomes, *((some, some.failed(why)) for some, why in one.unwritten)):
             self._dead_letters.report_failed(settings, some, outcome)
             for kind, found in (
                 (DispositionKind.DEAD_LETTERED, outcome.written),
@@ -254,6 +300,19 @@ class AcknowledgementTracker:
     def withdraw(self, request: RequestAcks, why: Mapping[str, object]) -> None:
         """Declare all dead letters of the request void: their records were not archived, or that is not known."""
         self._withdraw(request.group, request.outcomes, why)
+
+    def _withdraw_deferred(self, deferred: DeferredAck) -> None:
+        """Its REJECT is not sent, so that its record will be delivered again."""
+
+        def withdraw(writing: "asyncio.Task[list[DeadLetterOutcome]]") -> None:
+            if not writing.cancelled() and writing.exception() is None:
+                outcome = (deferred.range, writing.result()[deferred.index])
+                self._withdraw(deferred.range.key[0], [outcome], {"outcome": "not sent"})
+
+        if deferred.writing.done():
+            withdraw(deferred.writing)
+        else:
+            deferred.writing.add_done_callback(withdraw)
 
     def _withdraw(
         self, group: str, outcomes: Iterable[tuple[DeadLetterRange, DeadLetterOutcome]], why: Mapping[str, object]
@@ -275,16 +334,26 @@ class AcknowledgementTracker:
     # --- acquired records
 
     def acquire(
-        self, request: RequestAcks, body: Buffer, answer: ShareFetchSummary, generation: int, session: Session
+        self,
+        request: RequestAcks,
+        body: Buffer,
+        answer: ShareFetchSummary,
+        generation: int,
+        session: Session,
+        *,
+        sent_at: float,
     ) -> dict[int, list[Acquired]]:
         """Record what the member acquired, and defer the rejection of what is over the limit.
 
+        The locks began when the broker had received the request, or later, but how long ago the response came is not
+        known: this process may have been stopped since. So they are counted from `sent_at`, when it was forwarded.
         Returns the ranges that the member may get, for each partition (by index) of which it may not get all.
         """
         state = self._states.of(request.group)
         limit = self._limits.effective(state)
         kept: dict[int, list[Acquired]] = {}
         over_limit: list[DeadLetterRange] = []
+        locked_until = sent_at + answer.lock_timeout_ms / 1000
         for index, one in enumerate(answer.partitions):
             if not one.acquired:
                 continue
@@ -293,7 +362,7 @@ class AcknowledgementTracker:
                 _, begin = read_uvarint(body, one.records[0])
                 records = memoryview(body)[begin : one.records[1]]
                 self._dead_letters.keep_records(request.group, one.topic_id, one.partition, records)
-            self._locks.begin(key, answer.lock_timeout_ms / 1000, self._clock.monotonic())
+            held = (request.group, request.holder, one.topic_id, one.partition)
             left: list[Acquired] = []
             for found in one.acquired:
                 self._meter.acquired += found.last - found.first + 1
@@ -310,49 +379,20 @@ class AcknowledgementTracker:
                     )
                 else:
                     left.append(found)
-                    self._ledger.acquire(key, found.first, found.last, found.delivery_count, generation)
+                    self._ledger.acquire(held, *found, generation, locked_until)
             if len(left) < len(one.acquired):
                 kept[index] = left
         if over_limit:
-            self._defer(over_limit, state.settings, answer.lock_timeout_ms, session)
+            self._defer(over_limit, state.settings, locked_until - _LOCK_MARGIN_S, session)
         return kept
 
     def _defer(
-        self, over_limit: Sequence[DeadLetterRange], settings: GroupSettings, lock_ms: int, session: Session
+        self, over_limit: Sequence[DeadLetterRange], settings: GroupSettings, until: float, session: Session
     ) -> None:
         """Write the dead letters of one response; their REJECTs are added to the member's next request."""
-        hold_s = self._hold_s([one.key for one in over_limit])
-        writing = self._tasks.spawn(self._dead_letters.write(settings, over_limit, session, hold_s))
-        until = self._clock.monotonic() + lock_ms / 1000 - _LOCK_MARGIN_S
+        self._meter.stripped += sum(one.count for one in over_limit)
+        if until <= self._clock.monotonic():
+            return  # too late already: the broker delivers the records again
+        writing = self._tasks.spawn(self._dead_letters.write(settings, over_limit, session, self._hold_s([until])))
         for index, one in enumerate(over_limit):
-            self._meter.stripped += one.count
-            self._deferred.add(DeferredAck(one, until, writing, index))
-
-
-def _add_outcome(request: RequestAcks, some: DeadLetterRange, outcome: DeadLetterOutcome) -> None:
-    request.partitions[some.key[2:]].outcomes.append((some, outcome))
-
-
-def _dead_letter_range(key: PartitionKey, known: AcquiredRange) -> DeadLetterRange:
-    return DeadLetterRange(
-        key=key,
-        first=known.first,
-        last=known.last,
-        delivery_count=known.delivery_count,
-        generation=_UNKNOWN_GENERATION if known.generation is None else known.generation,
-        cause=Cause.REJECTED,
-    )
-
-
-def _join(found: Sequence[AcquiredRange]) -> Iterable[AcquiredRange]:
-    """Neighbours with the same history as one range: a broker acquires by batches, often of one record."""
-    last: AcquiredRange | None = None
-    for one in found:
-        if last is not None and last[2:] == one[2:]:
-            last = last._replace(last=one.last)
-        else:
-            if last is not None:
-                yield last
-            last = one
-    if last is not None:
-        yield last
+            self._deferred.add((session.number, *one.key[:2]), DeferredAck(one, until, writing, index))

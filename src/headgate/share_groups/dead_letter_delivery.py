@@ -7,7 +7,7 @@ was archived is known when the broker has answered.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -112,6 +112,9 @@ class DeadLetterDelivery:
     def keep_records(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         """Keep the records of a response: a dead letter can have a copy of one."""
         self._records.keep(group, topic_id, partition, records)
+
+    async def readable_topics(self, topic_ids: Collection[bytes], session: Session) -> Collection[bytes]:
+        return await self._records.readable_topics(topic_ids, session)
 
     def known_name(self, topic_id: bytes) -> str | None:
         return self._records.known_name(topic_id)

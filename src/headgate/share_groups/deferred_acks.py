@@ -23,19 +23,25 @@ from headgate.wire.messages.share import (
     ShareAcknowledgeTopic,
     ShareFetchPartition,
     ShareFetchRequest,
+    ShareFetchResponse,
     ShareFetchTopic,
+    ShareForgottenTopic,
 )
 from headgate.wire.primitives import Buffer
+from headgate.wire.share_requests import ShareRequest
 
 MAX_MEMBERS: Final = 20_000
 MAX_RANGES: Final = 2_000  # of one member; by default a broker lets it hold 2,000 records of a partition
+FIRST_EPOCH: Final = 0  # of a share session
 TopicPartitionKey = tuple[bytes, int]
 """Topic id and partition."""
+SessionKey = tuple[int, str, str]
+"""The number of the connection, group and member."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredAck:
-    """One range to reject before `until`; `writing` has its outcome, at `index`."""
+    """One range to reject before `until`, when its lock may end; `writing` has its outcome, at `index`."""
 
     range: DeadLetterRange
     until: float
@@ -43,37 +49,82 @@ class DeferredAck:
     index: int
 
 
-class DeferredAcks:
-    """By (group, member), as share sessions are."""
+class _MemberAcks:
+    """The deferred acknowledgements of one member, and which of their partitions have left its share session."""
+
+    __slots__ = ("acks", "left")
 
     def __init__(self) -> None:
-        self._members: OrderedDict[tuple[str, str], list[DeferredAck]] = OrderedDict()
+        self.acks: list[DeferredAck] = []
+        self.left: set[TopicPartitionKey] = set()
+
+
+class DeferredAcks:
+    """By the connection on which the records were acquired, group and member.
+
+    They are not sent on another connection: when a connection ends, the broker makes its records available again.
+    """
+
+    def __init__(self) -> None:
+        self._members: OrderedDict[SessionKey, _MemberAcks] = OrderedDict()
+        self._connections: dict[int, set[SessionKey]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._members)
 
-    def add(self, deferred: DeferredAck) -> None:
-        member = deferred.range.key[:2]
-        of_member = self._members.setdefault(member, [])
-        of_member.append(deferred)
-        if len(of_member) > MAX_RANGES:
-            del of_member[0]
+    def add(self, key: SessionKey, deferred: DeferredAck) -> None:
+        of_member = self._members.get(key)
+        if of_member is None:
+            of_member = self._members[key] = _MemberAcks()
+            self._connections.setdefault(key[0], set()).add(key)
+        of_member.acks.append(deferred)
+        of_member.left.discard(deferred.range.key[2:])
+        if len(of_member.acks) > MAX_RANGES:
+            del of_member.acks[0]
         if len(self._members) > MAX_MEMBERS:
-            self._members.popitem(last=False)
+            self._drop(next(iter(self._members)))
 
-    def take(self, group: str, member: str, now: float, *, is_last: bool) -> list[DeferredAck]:
-        """Remove and return those that can be sent now; `is_last`: no other request of the member will come.
+    def follow(self, key: SessionKey, request: ShareRequest) -> None:
+        """Note which partitions this ShareFetch adds to the member's session and which it removes."""
+        of_member = self._members.get(key)
+        if of_member is None:
+            return
+        if request.session_epoch == FIRST_EPOCH:
+            of_member.left = {one.range.key[2:] for one in of_member.acks}
+        of_member.left -= request.named
+        of_member.left |= request.forgotten & {one.range.key[2:] for one in of_member.acks}
+
+    def take(self, key: SessionKey, now: float, *, is_last: bool) -> tuple[list[DeferredAck], list[DeferredAck]]:
+        """Remove and return those that can be sent now, and those whose time is over.
 
         While its dead letters are being written one stays for a later request, so that an unavailable dead-letter
-        topic does not hold the fetches of its group.
+        topic does not hold the fetches of its group; `is_last`: no other request of the member will come.
         """
-        valid = [one for one in self._members.pop((group, member), ()) if one.until > now]
-        if is_last:
-            return valid
-        pending = [one for one in valid if not one.writing.done()]
-        if pending:
-            self._members[group, member] = pending
-        return [one for one in valid if one.writing.done()]
+        of_member = self._members.get(key)
+        if of_member is None:
+            return [], []
+        expired = [one for one in of_member.acks if one.until <= now]
+        valid = [one for one in of_member.acks if one.until > now]
+        of_member.acks = [] if is_last else [one for one in valid if not one.writing.done()]
+        if not of_member.acks:
+            self._drop(key)
+        return [one for one in valid if is_last or one.writing.done()], expired
+
+    def left(self, key: SessionKey) -> frozenset[TopicPartitionKey]:
+        """The partitions of the member's deferred acknowledgements that are not in its session any more."""
+        of_member = self._members.get(key)
+        return frozenset() if of_member is None else frozenset(of_member.left)
+
+    def close(self, connection: int) -> list[DeferredAck]:
+        """Remove and return those of a connection that has ended."""
+        return [one for key in list(self._connections.get(connection, ())) for one in self._drop(key)]
+
+    def _drop(self, key: SessionKey) -> list[DeferredAck]:
+        of_connection = self._connections[key[0]]
+        of_connection.discard(key)
+        if not of_connection:
+            del self._connections[key[0]]
+        return self._members.pop(key).acks
 
 
 # The two requests have the same shape in types of their own.
@@ -88,8 +139,12 @@ def add_rejects(
     body: Buffer,
     version: ApiVersion,
     rejects: Mapping[TopicPartitionKey, Sequence[tuple[int, int]]],
+    forget: Collection[TopicPartitionKey] = (),
 ) -> bytes:
-    """The request with a REJECT for each of these offset ranges; the client's own acknowledgements stay as they are."""
+    """The request with a REJECT for each of these offset ranges; the client's own acknowledgements stay as they are.
+
+    A broker adds every partition that a ShareFetch names to the session: those of `forget` are removed again.
+    """
     topic_type, partition_type = _REQUEST_TYPES[kind]
     message: Any = decode(kind, version, body)
     topics = {one.topic_id: {part.partition_index: part for part in one.partitions} for one in message.topics}
@@ -105,12 +160,29 @@ def add_rejects(
         )
         partitions[index] = replace(before, acknowledgement_batches=batches)
     whole = tuple(topic_type(topic_id=topic_id, partitions=tuple(found.values())) for topic_id, found in topics.items())
-    return encode(replace(message, topics=whole), version)
+    message = replace(message, topics=whole)
+    if forget:
+        message = replace(message, forgotten_topics_data=_forgotten(message.forgotten_topics_data, forget))
+    return encode(message, version)
 
 
-def remove_partitions(body: Buffer, version: ApiVersion, added: Collection[TopicPartitionKey]) -> bytes:
-    """The response to a ShareAcknowledge without the partitions that the client did not name."""
-    message = decode(ShareAcknowledgeResponse, version, body)
+def _forgotten(
+    before: Sequence[ShareForgottenTopic], forget: Collection[TopicPartitionKey]
+) -> tuple[ShareForgottenTopic, ...]:
+    topics = {one.topic_id: dict.fromkeys(one.partitions) for one in before}
+    for topic_id, index in forget:
+        topics.setdefault(topic_id, {})[index] = None
+    return tuple(ShareForgottenTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in topics.items())
+
+
+def remove_partitions(
+    kind: type[ShareFetchResponse] | type[ShareAcknowledgeResponse],
+    body: Buffer,
+    version: ApiVersion,
+    added: Collection[TopicPartitionKey],
+) -> bytes:
+    """The response without the partitions that the client did not name."""
+    message: Any = decode(kind, version, body)
     topics = []
     for topic in message.responses:
         kept = tuple(one for one in topic.partitions if (topic.topic_id, one.partition_index) not in added)

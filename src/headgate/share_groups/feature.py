@@ -46,8 +46,8 @@ class ShareGroupFeature(Feature):
     def __init__(self, service: ShareGroupService, principals: Principals, *, dlq_auto_create: bool) -> None:
         self.service = service
         self.interceptors = (
-            ShareFetchInterceptor(service, service.acknowledgements),
-            ShareAcknowledgeInterceptor(service, service.acknowledgements),
+            ShareFetchInterceptor(service, service.acknowledgements, principals.principal_of),
+            ShareAcknowledgeInterceptor(service, service.acknowledgements, principals.principal_of),
             AlterConfigsInterceptor(service, principals.principal_of, dlq_auto_create=dlq_auto_create),
             DescribeConfigsInterceptor(service),
             ListConfigResourcesInterceptor(service),

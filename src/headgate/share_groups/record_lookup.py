@@ -1,19 +1,22 @@
 """The topic name and the copy of a dead letter's record.
 
-Copies come from the responses that passed through this worker, or from a Fetch on the client's own connection: a client
-never gets a copy of a record that it may not read. The kept bytes are bounded, and so are the unpacked ones. A batch
-stays compressed until one of its records is requested; then it is unpacked whole, off the event loop, and cached.
+Copies come from the responses that passed through this worker, for a client that acquired the record itself, or from a
+Fetch on the client's own connection: a client never gets a copy of a record that it may not read. The kept bytes are
+bounded, and so are the unpacked ones. A batch stays compressed until one of its records is requested; then it is
+unpacked whole, off the event loop, and cached.
 """
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Session
+from headgate.proxy.rights import readable_topics
 from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
@@ -188,9 +191,19 @@ class RecordLookup:
         self._copies = RecordCopies()
         self._unpacked = UnpackCache()
         self._names: OrderedDict[bytes, str] = OrderedDict()
+        # Topics whose names the broker showed the client at its last request with records that it is not known to hold.
+        self._shown: WeakKeyDictionary[Session, frozenset[bytes]] = WeakKeyDictionary()
 
     def keep(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         self._copies.keep(group, topic_id, partition, records)
+
+    async def readable_topics(self, topic_ids: Collection[bytes], session: Session) -> Collection[bytes]:
+        """Those of these topics on which the client has READ; `ClusterError` when the broker does not say."""
+        names = await readable_topics(session, topic_ids)
+        for topic_id, name in names.items():
+            self._keep_name(topic_id, name)
+        self._shown[session] = frozenset(names)
+        return names.keys()
 
     def known_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
@@ -201,7 +214,7 @@ class RecordLookup:
         A name that another client asked for is used only for a member that holds records of the topic (`is_held`).
         """
         name = self._names.get(topic_id)
-        if name is not None and is_held:
+        if name is not None and (is_held or topic_id in self._shown.get(session, ())):
             return name
         request = MetadataRequest(
             topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False
@@ -213,10 +226,13 @@ class RecordLookup:
         name = next((one.name for one in topics if one.topic_id == topic_id and one.name), None)
         if name is None:
             return topic_id_text(topic_id)
+        self._keep_name(topic_id, name)
+        return name
+
+    def _keep_name(self, topic_id: bytes, name: str) -> None:
         self._names[topic_id] = name
         if len(self._names) > _MAX_NAMES:
             self._names.popitem(last=False)
-        return name
 
     async def copies(
         self,

@@ -11,7 +11,7 @@ acknowledgements does not wait.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -34,9 +34,11 @@ from headgate.proxy.interceptor import (
     Session,
 )
 from headgate.proxy.rights import GroupRight
-from headgate.share_groups.acknowledgements import LAST_EPOCH, AcknowledgementTracker, RequestAcks
-from headgate.share_groups.deferred_acks import add_rejects, remove_partitions
+from headgate.share_groups.acknowledgements import LAST_EPOCH, AcknowledgementTracker
+from headgate.share_groups.deferred_acks import FIRST_EPOCH, add_rejects, remove_partitions
+from headgate.share_groups.model.delivery_ledger import Holder
 from headgate.share_groups.model.dispositions import AckRun, runs
+from headgate.share_groups.request_acks import RequestAcks
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.codec import encode
 from headgate.wire.errors import ErrorCode
@@ -59,8 +61,7 @@ from headgate.wire.share_requests import (
     without_bytes,
 )
 
-FIRST_EPOCH: Final = 0
-_MARGIN_S: Final = 5.0  # for what a hold does beside waiting
+_MARGIN_S: Final = 10.0  # for what a hold does beside waiting for dead letters
 # The broker handles the request only after the probe in front of it, so that nothing is gained by not waiting for it.
 _PROBE_S: Final = 60.0
 
@@ -75,6 +76,7 @@ class ForwardedRequest:
     share: ShareRequest
     acks: RequestAcks
     generation: int
+    sent_at: float
     paused: bool
     waited: bool = False
 
@@ -102,8 +104,14 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
     max_response_bytes = 2**31 - 1  # the connection limits frames
     request_type: ClassVar[type[ShareFetchRequest] | type[ShareAcknowledgeRequest]]
 
-    def __init__(self, service: ShareGroupService, acknowledgements: AcknowledgementTracker) -> None:
+    def __init__(
+        self,
+        service: ShareGroupService,
+        acknowledgements: AcknowledgementTracker,
+        principal_of: Callable[[Session], str | None],
+    ) -> None:
         self._service = service
+        self._principal_of = principal_of
         self._rights = service.rights
         self._acknowledgements = acknowledgements
         self._in_flight: dict[int, list[RequestAcks]] = {}  # with dead letters, by connection
@@ -188,7 +196,8 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         share = read.share
         if not await self._service.wait_until_open(self._service.opening_wait_s(share)) and self._service.is_opening:
             group = share.group or ""
-            acks = RequestAcks(group, share.member or "", self._service.state(group).settings, {})
+            holder = Holder(share.member or "", self._owner(session))
+            acks = RequestAcks(group, holder, self._service.state(group).settings, {})
             return self._forward(request, share, acks, session, unknown=True)
         decided = self._decide(request, read, session)
         return await decided.outcome if isinstance(decided, Hold) else decided
@@ -201,12 +210,18 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
             return Forward()
         # A large request carries no deferred acknowledgements: adding them decodes it once more, on the event loop.
         carries_deferred = len(request.body) <= SMALL_BYTES and self._carries_deferred(share)
-        acks = self._acknowledgements.read(share, read.runs, carries_deferred=carries_deferred)
+        acks = self._acknowledgements.read(
+            share, read.runs, self._owner(session), session, carries_deferred=carries_deferred
+        )
         if not acks.rejected and not acks.deferred_ranges:
             return self._forward(request, share, acks, session)
         # Records that are accepted in the same request wait with the rejected ones.
         hold_s = self._acknowledgements.hold_s(acks)
         return Hold(self._after_dead_letters(request, share, acks, session, hold_s), hold_s + _MARGIN_S)
+
+    def _owner(self, session: Session) -> str | int:
+        """Whose the acquired records are: the principal's, or the connection's where the principal is not known."""
+        return self._principal_of(session) or session.number
 
     async def _after_dead_letters(
         self, request: RequestFrame, share: ShareRequest, acks: RequestAcks, session: Session, hold_s: float
@@ -219,8 +234,9 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
     ) -> _Forwarded:
         """Forward the request now: whether the group is paused is decided last."""
         body: Buffer | None = None
+        self._acknowledgements.drop_expired(acks)
         if rejects := acks.deferred_ranges:
-            body = add_rejects(self.request_type, request.body, request.api_version, rejects)
+            body = add_rejects(self.request_type, request.body, request.api_version, rejects, acks.forget)
         is_fetch = self.request_type is ShareFetchRequest and share.session_epoch != LAST_EPOCH
         paused = is_fetch and (unknown or self._service.is_paused(acks.group))
         if paused:
@@ -228,7 +244,8 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         if any(outcome.written for _, outcome in acks.outcomes):
             self._in_flight.setdefault(session.number, []).append(acks)
         generation = self._service.state(acks.group).generation
-        forwarded = ForwardedRequest(share, acks, generation, paused, waited=unknown)
+        sent_at = self._acknowledgements.now()
+        forwarded = ForwardedRequest(share, acks, generation, sent_at, paused, waited=unknown)
         return Forward(forwarded) if body is None else Rewritten(bytes(body), forwarded)
 
     # --- responses
@@ -246,6 +263,7 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         """The broker may or may not have received the requests in flight."""
         for acks in self._in_flight.pop(session.number, ()):
             self._acknowledgements.withdraw(acks, {"outcome": "unknown"})
+        self._acknowledgements.on_close(session)
 
 
 class ShareFetchInterceptor(ShareInterceptor):
@@ -269,8 +287,13 @@ class ShareFetchInterceptor(ShareInterceptor):
         acks = context.acks
         codes = {(one.topic_id, one.partition): one.acknowledge_error_code for one in answer.partitions}
         self._acknowledgements.settle(acks, codes, answer.error_code, is_last=context.is_last)
-        kept = self._acknowledgements.acquire(acks, response.body, answer, context.generation, session)
+        kept = self._acknowledgements.acquire(
+            acks, response.body, answer, context.generation, session, sent_at=context.sent_at
+        )
         body = stripped(memoryview(response.body), kept, answer) if kept else None
+        if acks.forget:
+            before = response.body if body is None else body
+            body = remove_partitions(ShareFetchResponse, before, response.api_version, acks.forget)
         outcome: ResponseOutcome = Forward() if body is None else Rewritten(body)
         wait_s = context.share.max_wait_ms / 1000
         if context.paused and not context.waited and not acks.partitions and wait_s > 0:
@@ -299,5 +322,6 @@ class ShareAcknowledgeInterceptor(ShareInterceptor):
         codes = {(topic_id, partition): code for topic_id, partition, code in answer.partitions}
         self._acknowledgements.settle(context.acks, codes, answer.error_code, is_last=context.is_last)
         if context.acks.added:
-            return Rewritten(remove_partitions(response.body, response.api_version, context.acks.added))
+            added = context.acks.added
+            return Rewritten(remove_partitions(ShareAcknowledgeResponse, response.body, response.api_version, added))
         return Forward()

@@ -41,13 +41,18 @@ class PartitionAcks(NamedTuple):
 
 
 class ShareRequest(NamedTuple):
-    """A ShareFetch or ShareAcknowledge request; `max_wait_ms` is 0 in the latter."""
+    """A ShareFetch or ShareAcknowledge request; `max_wait_ms` is 0 in the latter.
+
+    `named` are all partitions of a ShareFetch, also those without acknowledgements; `forgotten` leave its session.
+    """
 
     group: str | None
     member: str | None
     session_epoch: int
     max_wait_ms: int
     acks: tuple[PartitionAcks, ...]
+    named: frozenset[tuple[bytes, int]] = frozenset()
+    forgotten: frozenset[tuple[bytes, int]] = frozenset()
 
 
 class Acquired(NamedTuple):
@@ -102,7 +107,8 @@ def read_fetch(body: Buffer, version: int) -> ShareRequest:
     group, member = reader.string(), reader.string()
     epoch, max_wait_ms, _, _ = reader.unpack(_HEAD)
     reader.skip(4 + 4 + (2 if version >= 2 else 0))  # MaxRecords, BatchSize, ShareAcquireMode, IsRenewAck
-    return ShareRequest(group, member, epoch, max_wait_ms, reader.acks())
+    acks, named = reader.acks()
+    return ShareRequest(group, member, epoch, max_wait_ms, acks, named, reader.forgotten())
 
 
 def read_acknowledge(body: Buffer, version: int) -> ShareRequest:
@@ -112,7 +118,8 @@ def read_acknowledge(body: Buffer, version: int) -> ShareRequest:
     (epoch,) = reader.unpack(_I32)
     if version >= 2:
         reader.skip(1)  # IsRenewAck
-    return ShareRequest(group, member, epoch, 0, reader.acks())
+    acks, _ = reader.acks()
+    return ShareRequest(group, member, epoch, 0, acks)
 
 
 def without_bytes(body: Buffer) -> bytes:
@@ -259,12 +266,13 @@ class _Cursor:
             return
         self.pos = skip_tags(self.buf, self.pos, self.end, most=_MOST_TAGS)
 
-    def acks(self) -> tuple[PartitionAcks, ...]:
-        """Topics of a request, those partitions of them that acknowledge something.
+    def acks(self) -> tuple[tuple[PartitionAcks, ...], frozenset[tuple[bytes, int]]]:
+        """Topics of a request: those partitions of them that acknowledge something, and all of them.
 
         Of a partition that is named twice a 4.3.1 broker applies what comes last, also when that is nothing (seen).
         """
         found: dict[tuple[bytes, int], tuple[AckBatch, ...]] = {}
+        named: list[tuple[bytes, int]] = []
         for _ in range(self.count(_LEAST_TOPIC)):
             topic_id = self.take(16)
             for _ in range(self.count(_LEAST_PARTITION)):
@@ -276,7 +284,17 @@ class _Cursor:
                     self.tags()
                     batches.append(AckBatch(first, last, types))
                 self.tags()
+                named.append((topic_id, partition))
                 if batches or (topic_id, partition) in found:
                     found[topic_id, partition] = tuple(batches)
             self.tags()
-        return tuple(PartitionAcks(*place, batches) for place, batches in found.items() if batches)
+        return tuple(PartitionAcks(*place, batches) for place, batches in found.items() if batches), frozenset(named)
+
+    def forgotten(self) -> frozenset[tuple[bytes, int]]:
+        """ForgottenTopicsData of a ShareFetch."""
+        found: list[tuple[bytes, int]] = []
+        for _ in range(self.count(_LEAST_TOPIC)):
+            topic_id = self.take(16)
+            found.extend((topic_id, self.unpack(_I32)[0]) for _ in range(self.count(_I32.size)))
+            self.tags()
+        return frozenset(found)

@@ -66,7 +66,7 @@ LOCK_MS = 30_000
 DENIED, DENIED_TEXT = 30, "Group authorization failed."
 LOCKS = "share.record.lock.duration.ms"  # one of the broker's own configs
 _BROKERS_OWN = (LOCKS, LIMIT)
-_ALL_OPERATIONS, _DESCRIBE_ONLY, _NOT_TOLD = 3576, 256, -(2**31)
+_ALL_OPERATIONS, DESCRIBE_ONLY, _NOT_TOLD = 3576, 256, -(2**31)
 _ACTIONS = {"config_changed": "set", "paused": "pause", "resumed": "resume"}
 Batch = tuple[int, int, Sequence[int]]
 
@@ -76,10 +76,10 @@ class NamedPrincipal(Principals):
 
     def __init__(self, name: str | None) -> None:
         super().__init__()
-        self._name = name
+        self.name = name
 
     def principal_of(self, session: Session) -> str | None:  # noqa: ARG002
-        return self._name
+        return self.name
 
 
 class ProbedBroker(Broker):
@@ -185,7 +185,7 @@ class BrokerRules:
     def _topic(self, name: str) -> MetadataTopic:
         if name in self.hidden:
             return MetadataTopic(error_code=29, name=name, topic_authorized_operations=_NOT_TOLD)
-        operations = _DESCRIBE_ONLY if name in self.unwritable else _ALL_OPERATIONS
+        operations = DESCRIBE_ONLY if name in self.unwritable else _ALL_OPERATIONS
         code = 0 if name in self.topics else 3
         return MetadataTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
@@ -201,6 +201,7 @@ class Scene:
     broker: ProbedBroker
     version: int
     rules: BrokerRules = field(default_factory=BrokerRules)
+    principals: NamedPrincipal = field(default_factory=lambda: NamedPrincipal(None))
     playing: "asyncio.Task[None] | None" = None
     _number: int = field(default=0)
     _counted: list[DispositionsCounted] = field(default_factory=list)
@@ -216,6 +217,11 @@ class Scene:
     def follow_spool(self) -> None:
         """The service reads what is in the spool now."""
         self.spool.follow(self.service._spool_index)
+
+    async def other_client(self) -> "Scene":
+        """Another connection to the same gateway."""
+        client, broker = await self.stage.pair()
+        return replace(self, client=client, broker=ProbedBroker(broker.sock))
 
     # --- facts
 
@@ -283,10 +289,16 @@ class Scene:
                 asked = await self.broker.request()
                 await self.broker.send(asked.answer(self.rules.answer(asked)))
 
-    async def names_topic(self) -> None:
+    async def names_topic(self, *, operations: int = _ALL_OPERATIONS) -> None:
+        """Names no topic; if the client's operations are asked for too, every topic as the client may use it."""
         asked = await self.broker.request()
         assert asked.key == METADATA, asked
-        await self.broker.send(asked.answer())
+        names = decode(MetadataRequest, asked.version, asked.body)
+        topics = tuple(
+            MetadataTopic(topic_id=one.topic_id, name=one.topic_id.decode(), topic_authorized_operations=operations)
+            for one in (names.topics or () if names.include_topic_authorized_operations else ())
+        )
+        await self.broker.send(asked.answer(MetadataResponse(topics=topics)))
 
     async def settled(self) -> None:
         """The dead letters of records that were removed from a response are written."""
@@ -385,11 +397,12 @@ async def scene(
         group_configs=kafka.group_configs,  # type: ignore[arg-type]
         max_opening_s=max_opening_s,
     )
-    feature = ShareGroupFeature(service, NamedPrincipal(principal), dlq_auto_create=chosen.dlq_auto_create)
+    principals = NamedPrincipal(principal)
+    feature = ShareGroupFeature(service, principals, dlq_auto_create=chosen.dlq_auto_create)
     async with stage(*feature.interceptors) as on, service.running():
         await until(lambda: service.is_ready if opens is None else kafka.listeners is not None)
         client, broker = await on.pair()
-        one = Scene(on, service, kafka, client, ProbedBroker(broker.sock), version)
+        one = Scene(on, service, kafka, client, ProbedBroker(broker.sock), version, principals=principals)
         try:
             yield one
         finally:

@@ -9,10 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.share_groups.model.delivery_ledger import AcquiredRange, AcquisitionLocks, DeliveryLedger, PartitionKey
+from headgate.share_groups.model.delivery_ledger import AcquiredRange, DeliveryLedger, HeldKey, Holder
 
 TOPIC = bytes(range(16))
-KEY: PartitionKey = ("sg", "m", TOPIC, 0)
+M, N = Holder("m", "User:a"), Holder("n", "User:a")
+KEY: HeldKey = ("sg", M, TOPIC, 0)
 
 
 @pytest.fixture
@@ -40,9 +41,16 @@ def test_settling_the_middle_leaves_both_ends(ledger: DeliveryLedger) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [("sg2", "m", TOPIC, 0), ("sg", "m2", TOPIC, 0), ("sg", "m", bytes(16), 0), ("sg", "m", TOPIC, 1)]
+    "other",
+    [
+        ("sg2", M, TOPIC, 0),
+        ("sg", N, TOPIC, 0),
+        ("sg", Holder("m", 7), TOPIC, 0),
+        ("sg", M, bytes(16), 0),
+        ("sg", M, TOPIC, 1),
+    ],
 )
-def test_every_part_of_the_key_counts(ledger: DeliveryLedger, other: PartitionKey) -> None:
+def test_every_part_of_the_key_counts(ledger: DeliveryLedger, other: HeldKey) -> None:
     ledger.acquire(KEY, 0, 9, 1, 0)
     assert ledger.lookup(other, 0, 9) == [AcquiredRange(0, 9, None, None)]
     ledger.settle(other, 0, 9)
@@ -51,12 +59,12 @@ def test_every_part_of_the_key_counts(ledger: DeliveryLedger, other: PartitionKe
 
 def test_a_member_that_leaves_takes_its_own_with_it_and_nothing_else(ledger: DeliveryLedger) -> None:
     ledger.acquire(KEY, 0, 9, 1, 0)
-    ledger.acquire(("sg", "m", TOPIC, 1), 0, 9, 1, 0)
-    ledger.acquire(("sg", "m2", TOPIC, 1), 10, 19, 1, 0)
-    ledger.forget_member("sg", "m")
-    ledger.forget_member("sg", "nobody")
+    ledger.acquire(("sg", M, TOPIC, 1), 0, 9, 1, 0)
+    ledger.acquire(("sg", N, TOPIC, 1), 10, 19, 1, 0)
+    ledger.forget_holder("sg", M)
+    ledger.forget_holder("sg", Holder("m", "User:b"))
     assert ledger.lookup(KEY, 0, 9) == [AcquiredRange(0, 9, None, None)]
-    assert ledger.lookup(("sg", "m2", TOPIC, 1), 10, 19) == [AcquiredRange(10, 19, 1, 0)]
+    assert ledger.lookup(("sg", N, TOPIC, 1), 10, 19) == [AcquiredRange(10, 19, 1, 0)]
     assert len(ledger) == 1
 
 
@@ -79,12 +87,10 @@ def test_a_huge_range_costs_no_more_than_what_is_held(ledger: DeliveryLedger) ->
 def test_the_partitions_that_acquired_longest_ago_make_room() -> None:
     ledger = DeliveryLedger(3)
     for partition in range(3):
-        ledger.acquire(("sg", "m", TOPIC, partition), 0, 9, 1, 0)
-    ledger.acquire(("sg", "m", TOPIC, 0), 10, 19, 1, 0)
-    assert ledger.lookup(("sg", "m", TOPIC, 1), 0, 9) == [AcquiredRange(0, 9, None, None)], (
-        "this one was silent longest"
-    )
-    assert ledger.lookup(("sg", "m", TOPIC, 0), 0, 19) == [AcquiredRange(0, 9, 1, 0), AcquiredRange(10, 19, 1, 0)]
+        ledger.acquire(("sg", M, TOPIC, partition), 0, 9, 1, 0)
+    ledger.acquire(("sg", M, TOPIC, 0), 10, 19, 1, 0)
+    assert ledger.lookup(("sg", M, TOPIC, 1), 0, 9) == [AcquiredRange(0, 9, None, None)], "this one was silent longest"
+    assert ledger.lookup(("sg", M, TOPIC, 0), 0, 19) == [AcquiredRange(0, 9, 1, 0), AcquiredRange(10, 19, 1, 0)]
     assert (len(ledger), ledger.evicted) == (3, 1)
 
 
@@ -98,7 +104,7 @@ def test_one_partition_alone_loses_its_lowest_offsets() -> None:
 
 def test_cutting_a_range_in_two_stays_within_the_bound() -> None:
     ledger = DeliveryLedger(3)
-    ledger.acquire(("sg", "old", TOPIC, 0), 0, 9, 1, 0)
+    ledger.acquire(("sg", N, TOPIC, 0), 0, 9, 1, 0)
     ledger.acquire(KEY, 0, 99, 1, 0)
     ledger.settle(KEY, 10, 19)
     ledger.settle(KEY, 30, 39)
@@ -106,11 +112,19 @@ def test_cutting_a_range_in_two_stays_within_the_bound() -> None:
     assert len(ledger) <= 3
 
 
+def test_the_lock_of_a_range_stays_with_its_parts(ledger: DeliveryLedger) -> None:
+    ledger.acquire(KEY, 0, 9, 1, 0, 30.0)
+    ledger.acquire(KEY, 10, 19, 1, 0, 45.0)
+    ledger.settle(KEY, 5, 14)
+    found = [(one.first, one.last, one.locked_until) for one in ledger.lookup(KEY, 0, 19)]
+    assert found == [(0, 4, 30.0), (5, 14, None), (15, 19, 45.0)]
+
+
 # --- beside an oracle -----------------------------------------------------------------------------------------------
 
 OFFSET = st.integers(0, 30)
 LENGTH = st.integers(1, 12)
-KEYS = st.sampled_from([("sg", member, TOPIC, partition) for member in ("m", "n") for partition in (0, 1)])
+KEYS = st.sampled_from([("sg", member, TOPIC, partition) for member in (M, N) for partition in (0, 1)])
 
 
 class Locks(RuleBasedStateMachine):
@@ -122,10 +136,10 @@ class Locks(RuleBasedStateMachine):
     def begin(self, most: int) -> None:
         self.most = most
         self.ledger = DeliveryLedger(most)
-        self.truth: dict[PartitionKey, dict[int, tuple[int, int]]] = {}
+        self.truth: dict[HeldKey, dict[int, tuple[int, int]]] = {}
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH, count=st.integers(1, 5), generation=st.integers(0, 3))
-    def acquire(self, key: PartitionKey, first: int, length: int, count: int, generation: int) -> None:
+    def acquire(self, key: HeldKey, first: int, length: int, count: int, generation: int) -> None:
         self.ledger.acquire(key, first, first + length - 1, count, generation)
         self.truth.setdefault(key, {}).update(dict.fromkeys(range(first, first + length), (count, generation)))
         # What was acquired last is there, unless a single partition has more than all may have.
@@ -135,7 +149,7 @@ class Locks(RuleBasedStateMachine):
             ]
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH)
-    def settle(self, key: PartitionKey, first: int, length: int) -> None:
+    def settle(self, key: HeldKey, first: int, length: int) -> None:
         self.ledger.settle(key, first, first + length - 1)
         for offset in range(first, first + length):
             self.truth.get(key, {}).pop(offset, None)
@@ -150,14 +164,14 @@ class Locks(RuleBasedStateMachine):
             held = data.draw(st.sampled_from(known))
             self.settle(key, held.first, held.last - held.first + 1)
 
-    @rule(member=st.sampled_from(["m", "n"]))
-    def leave(self, member: str) -> None:
-        self.ledger.forget_member("sg", member)
+    @rule(member=st.sampled_from([M, N]))
+    def leave(self, member: Holder) -> None:
+        self.ledger.forget_holder("sg", member)
         for key in [key for key in self.truth if key[1] == member]:
             del self.truth[key]
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH)
-    def look(self, key: PartitionKey, first: int, length: int) -> None:
+    def look(self, key: HeldKey, first: int, length: int) -> None:
         found = self.ledger.lookup(key, first, first + length - 1)
         assert found[0].first == first
         assert found[-1].last == first + length - 1
@@ -166,7 +180,7 @@ class Locks(RuleBasedStateMachine):
         for held in found:
             self._is_true(key, held)
 
-    def _is_true(self, key: PartitionKey, held: AcquiredRange) -> None:
+    def _is_true(self, key: HeldKey, held: AcquiredRange) -> None:
         assert held.first <= held.last
         truth = self.truth.get(key, {})
         for offset in range(held.first, held.last + 1):
@@ -177,7 +191,7 @@ class Locks(RuleBasedStateMachine):
     def everything_is_true(self) -> None:
         if not hasattr(self, "ledger"):
             return
-        for key in (("sg", member, TOPIC, partition) for member in ("m", "n") for partition in (0, 1)):
+        for key in (("sg", member, TOPIC, partition) for member in (M, N) for partition in (0, 1)):
             for held in self.ledger.lookup(key, 0, 60):
                 self._is_true(key, held)
 
@@ -197,22 +211,3 @@ TestRandomLocks: Any = Locks.TestCase
 TestRandomLocks.settings = settings(
     max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "250")), stateful_step_count=40, deadline=None
 )
-
-
-def test_locks_are_bounded_and_the_oldest_are_forgotten() -> None:
-    locks = AcquisitionLocks(10)
-    for number in range(20):
-        locks.begin(("g", f"m{number}", TOPIC, 0), 30, now=100)
-    assert len(locks) == 10
-    assert locks.left_s(("g", "m9", TOPIC, 0), 100) is None
-    assert locks.left_s(("g", "m10", TOPIC, 0), 101) == 29
-
-
-def test_the_lock_before_the_last_one_counts_while_it_is_valid() -> None:
-    locks = AcquisitionLocks(10)
-    assert locks.left_s(KEY, 100) is None
-    locks.begin(KEY, 8, now=100)
-    locks.begin(KEY, 8, now=103)
-    assert locks.left_s(KEY, 104) == 4
-    assert locks.left_s(KEY, 109) == 2
-    assert locks.left_s(KEY, 112) is None, "it has ended, or was renewed"

@@ -1,20 +1,21 @@
 """Deliveries over the user's limit: taken out, dead-lettered, and REJECTed in the member's name."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
 from headgate.facts import GroupConfigSet
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
-from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic
+from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic, ShareForgottenTopic
 from tests.unit.proxy.stage import turns, until
+from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
     DLQ,
     GROUP,
     OTHER_TOPIC,
     REJECT,
+    TOPIC,
     Scene,
     acknowledged,
     acknowledging,
@@ -119,14 +120,91 @@ async def test_deferred_acknowledgements_of_another_topic_are_added_to_the_clien
         assert [(one.topic_id, len(one.partitions)) for one in asked.topics] == [(OTHER_TOPIC, 1), (b"t" * 16, 1)]
 
 
-async def test_a_deferred_acknowledgement_ends_with_the_lock_of_its_records() -> None:
+@pytest.mark.parametrize(("after_s", "is_sent"), [(27.9, True), (28.0, False)])
+async def test_a_deferred_acknowledgement_ends_before_the_lock_of_its_records(after_s: float, is_sent: bool) -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        await strips(on, (3, 3, 4), lock_ms=30_000)
+        await on.names_topic()
+        await on.settled()
+        clock.now += after_s
+        asked, _ = await on.fetch(fetching(), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == ({0: [(3, 3, (REJECT,))]} if is_sent else {})
+        assert [one["outcome"] for one in on.events("dead_letter_withdrawn")] == ([] if is_sent else ["not sent"])
+
+
+@pytest.mark.parametrize(("late_s", "is_sent"), [(27.9, True), (28.0, False)])
+async def test_the_lock_is_counted_from_the_request_because_the_gateway_may_have_been_stopped_since(
+    late_s: float, is_sent: bool
+) -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        await on.send(fetching())
+        asked = await on.broker.request()
+        clock.now += late_s
+        await on.broker.send(asked.answer(fetched({0: [(3, 3, 4)]})))
+        assert acquired(await on.fetched()) == {0: []}
+        if is_sent:
+            await on.names_topic()
+            await on.settled()
+        asked_next, _ = await on.fetch(fetching(), fetched({}, codes={0: 0}))
+        assert acks_of(asked_next) == ({0: [(3, 3, (REJECT,))]} if is_sent else {})
+        assert len(on.dead_letters.begun) == is_sent
+
+
+async def test_a_lock_that_ends_while_the_request_waits_is_not_used() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        await strips(on, (3, 3, 4), partition=1)
+        await on.names_topic()
+        await on.settled()
+        clock.now += 10
+        await on.fetch(fetching(epoch=0), fetched({1: [(8, 8, 1)]}))
+        on.dead_letters.open.clear()
+        await on.send(fetching({0: [(7, 7, [REJECT])], 1: [(8, 8, [ACCEPT])]}))
+        await on.names_topic()
+        await until(lambda: len(on.dead_letters.begun) == 2)
+        clock.now += 20
+        on.dead_letters.open.set()
+        asked, _ = await on.goes_on_fetching(fetched({}, codes={0: 0, 1: 0}))
+        assert acks_of(asked) == {0: [(7, 7, (REJECT,))], 1: [(8, 8, (ACCEPT,))]}, "it would void the client's ACCEPT"
+        [event] = on.events("dead_letter_withdrawn")
+        assert (event["outcome"], event["partition"], event["offsets"]) == ("not sent", 1, [[3, 3]])
+        assert on.counted() == {"accepted": 1, "rejected": 1, "dead_lettered": 1}
+
+
+async def test_a_partition_that_left_the_session_is_not_brought_back_by_a_deferred_acknowledgement() -> None:
     async with scene() as on:
         on.configure()
-        await strips(on, (3, 3, 4), lock_ms=2_050)
+        await strips(on, (3, 3, 4))
         await on.names_topic()
-        await asyncio.sleep(0.06)
-        asked, _ = await on.fetch(fetching(), fetched())
+        await on.settled()
+        forgotten = ShareForgottenTopic(topic_id=TOPIC, partitions=(0,))
+        leaving = replace(fetching(epoch=0), forgotten_topics_data=(forgotten,))
+        await on.fetch(leaving, fetched())
+        asked, answer = await on.fetch(fetching(epoch=1), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(3, 3, (REJECT,))]}
+        assert asked.forgotten_topics_data == (forgotten,)
+        assert answer.responses == (), "the client does not know the partition any more"
+        assert on.counted() == {"over_limit": 1, "dead_lettered": 1}
+
+
+async def test_a_deferred_acknowledgement_does_not_ride_on_another_connection_of_its_member() -> None:
+    async with scene() as on:
+        on.configure()
+        await strips(on, (3, 3, 4))
+        await on.names_topic()
+        await on.settled()
+        other = await on.other_client()
+        asked, _ = await other.fetch(fetching(), fetched())
         assert acks_of(asked) == {}
+        on.client.close()
+        await until(lambda: bool(on.events("dead_letter_withdrawn")))
+        [event] = on.events("dead_letter_withdrawn")
+        assert (event["outcome"], event["offsets"]) == ("not sent", [[3, 3]])
 
 
 async def test_a_deferred_acknowledgement_whose_dead_letters_fail_is_sent_all_the_same() -> None:

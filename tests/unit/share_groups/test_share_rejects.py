@@ -186,7 +186,8 @@ async def test_rejects_beyond_the_bound_of_a_request_are_reported_as_archived_wi
     async with scene() as on:
         on.configure()
         await on.acquires((0, 2, 1))
-        await on.rejects({0: [(0, 2, [REJECT]), (5, 1 << 60, [REJECT])]})
+        await on.acquires((10, 1 << 60, 1))
+        await on.rejects({0: [(0, 2, [REJECT]), (10, 1 << 60, [REJECT])]})
         assert len(on.dead_letters.written) == 10_000
         counted = on.counted()
         assert counted["dead_lettered"] == 10_000

@@ -1,8 +1,10 @@
 """The offsets that members hold, and how often they were delivered, as ShareFetch responses tell it.
 
-An entry belongs to (group, member, topic id, partition) whatever the connection, as the broker's share sessions do. An
-offset without an entry was acquired through another gateway, before a restart, or so long ago that its entry was
-evicted: its history is unknown, which is a result and never an error.
+An entry belongs to (group, holder, topic id, partition). The holder is a member as one principal: a broker lets every
+client with READ on the group use a member's session if it knows the member's id, and another client must not find here
+what it has not acquired itself. An offset without an entry was acquired through another gateway, before a restart, by
+another principal, or so long ago that its entry was evicted: its history is unknown, which is a result and never an
+error.
 
 A renewal changes nothing here, and nothing expires: only the broker knows when a lock ends, and its response to a late
 acknowledgement says so.
@@ -16,13 +18,28 @@ PartitionKey = tuple[str, str, bytes, int]
 """Group, member, topic id, partition."""
 
 
+class Holder(NamedTuple):
+    """A member as one client: `owner` is its principal, or the number of its connection where that is not known."""
+
+    member: str
+    owner: str | int
+
+
+HeldKey = tuple[str, Holder, bytes, int]
+"""Group, holder, topic id, partition."""
+
+
 class AcquiredRange(NamedTuple):
-    """Offsets with one history; None is unknown. A tuple, because one is made for each range that passes."""
+    """Offsets with one history; None is unknown. A tuple, because one is made for each range that passes.
+
+    `locked_until` is the earliest time at which their acquisition lock can end, if it is not renewed.
+    """
 
     first: int
     last: int
     delivery_count: int | None
     generation: int | None
+    locked_until: float | None = None
 
 
 class DeliveryLedger:
@@ -33,21 +50,29 @@ class DeliveryLedger:
     def __init__(self, max_ranges: int) -> None:
         self._max = max_ranges
         # Ranges that do not overlap, ascending; never an empty list.
-        self._partitions: OrderedDict[PartitionKey, list[AcquiredRange]] = OrderedDict()
-        self._members: dict[tuple[str, str], set[PartitionKey]] = {}
+        self._partitions: OrderedDict[HeldKey, list[AcquiredRange]] = OrderedDict()
+        self._members: dict[tuple[str, Holder], set[HeldKey]] = {}
         self._size = 0
         self.evicted = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def acquire(self, key: PartitionKey, first: int, last: int, delivery_count: int, generation: int) -> None:
+    def acquire(
+        self,
+        key: HeldKey,
+        first: int,
+        last: int,
+        delivery_count: int,
+        generation: int,
+        locked_until: float | None = None,
+    ) -> None:
         """The member acquired these offsets: the new entry replaces older ones."""
         if last < first:
             return
         held = self._partitions.get(key)
         if held is None:
-            self._partitions[key] = [AcquiredRange(first, last, delivery_count, generation)]
+            self._partitions[key] = [AcquiredRange(first, last, delivery_count, generation, locked_until)]
             of_member = self._members.get(key[:2])
             if of_member is None:
                 self._members[key[:2]] = {key}
@@ -56,15 +81,15 @@ class DeliveryLedger:
         else:
             self._partitions.move_to_end(key)
             if held[-1].last < first:
-                held.append(AcquiredRange(first, last, delivery_count, generation))
+                held.append(AcquiredRange(first, last, delivery_count, generation, locked_until))
             else:
                 at = self._cut(held, first, last)
-                held.insert(at, AcquiredRange(first, last, delivery_count, generation))
+                held.insert(at, AcquiredRange(first, last, delivery_count, generation, locked_until))
         self._size += 1
         if self._size > self._max:
             self._shrink()
 
-    def lookup(self, key: PartitionKey, first: int, last: int) -> list[AcquiredRange]:
+    def lookup(self, key: HeldKey, first: int, last: int) -> list[AcquiredRange]:
         """The history of every offset from `first` to `last`, in order and without a gap."""
         if last < first:
             return []
@@ -80,14 +105,14 @@ class DeliveryLedger:
                 found.append(AcquiredRange(next_offset, one.first - 1, None, None))
             start = max(one.first, first)
             end = min(one.last, last)
-            found.append(AcquiredRange(start, end, one.delivery_count, one.generation))
+            found.append(AcquiredRange(start, end, *one[2:]))
             next_offset = end + 1
             at += 1
         if next_offset <= last:
             found.append(AcquiredRange(next_offset, last, None, None))
         return found
 
-    def settle(self, key: PartitionKey, first: int, last: int) -> None:
+    def settle(self, key: HeldKey, first: int, last: int) -> None:
         """The broker accepted the acknowledgement of these offsets: the member holds them no longer."""
         held = self._partitions.get(key)
         if held is None or last < first:
@@ -103,9 +128,9 @@ class DeliveryLedger:
         elif self._size > self._max:  # the middle of a range was removed: two are left
             self._shrink()
 
-    def forget_member(self, group: str, member: str) -> None:
+    def forget_holder(self, group: str, holder: Holder) -> None:
         """The member's session ended: its records are available again, and are next delivered with a higher count."""
-        for key in self._members.pop((group, member), ()):
+        for key in self._members.pop((group, holder), ()):
             self._size -= len(self._partitions.pop(key))
 
     def _cut(self, held: list[AcquiredRange], first: int, last: int) -> int:
@@ -115,16 +140,16 @@ class DeliveryLedger:
         at = begin
         while end < len(held) and (one := held[end]).first <= last:
             if one.first < first:
-                rest.append(AcquiredRange(one.first, first - 1, one.delivery_count, one.generation))
+                rest.append(AcquiredRange(one.first, first - 1, *one[2:]))
                 at += 1
             if one.last > last:
-                rest.append(AcquiredRange(last + 1, one.last, one.delivery_count, one.generation))
+                rest.append(AcquiredRange(last + 1, one.last, *one[2:]))
             end += 1
         held[begin:end] = rest
         self._size += len(rest) - (end - begin)
         return at
 
-    def _drop(self, key: PartitionKey) -> None:
+    def _drop(self, key: HeldKey) -> None:
         del self._partitions[key]
         of_member = self._members[key[:2]]
         of_member.discard(key)
@@ -153,34 +178,3 @@ def _reaching(held: list[AcquiredRange], first: int) -> int:
     # A tuple is less than a longer one with the same beginning, so this finds the first range at or after `first`.
     at = bisect_left(held, (first,))
     return at - 1 if held[at - 1].last >= first else at
-
-
-class AcquisitionLocks:
-    """When the acquisition locks of members end; the oldest are forgotten beyond `max_locks`.
-
-    A member may acquire again before its older records are acknowledged, so the lock before the last one counts while
-    it is valid.
-    """
-
-    __slots__ = ("_locks", "_max")
-
-    def __init__(self, max_locks: int) -> None:
-        self._max = max_locks
-        # When the lock before the last one began, when the last one began, and its seconds.
-        self._locks: OrderedDict[PartitionKey, tuple[float, float, float]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._locks)
-
-    def begin(self, key: PartitionKey, lock_s: float, now: float) -> None:
-        before = self._locks.get(key)
-        self._locks[key] = (now if before is None else before[1], now, lock_s)
-        self._locks.move_to_end(key)
-        if len(self._locks) > self._max:
-            self._locks.popitem(last=False)
-
-    def left_s(self, key: PartitionKey, now: float) -> float | None:
-        """Seconds until the lock ends; None when it is not known, was renewed, or has ended."""
-        before, last, lock_s = self._locks.get(key, (now, now, 0.0))
-        since = before if now - before < lock_s else last
-        return since + lock_s - now if now - since < lock_s else None
