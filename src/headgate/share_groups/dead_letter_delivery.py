@@ -13,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
+import structlog
+
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
+from headgate.base.log_throttle import LogThrottle
 from headgate.base.tasks import TaskSet
 from headgate.proxy.interceptor import Session
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
@@ -35,6 +38,8 @@ from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool_writer import SpoolWriter
 from headgate.wire.primitives import Buffer
+
+log = structlog.get_logger()
 
 MAX_OFFSETS: Final = 10_000  # of one request; by default a broker lets a member hold 2,000 of a partition
 _BATCH: Final = 200
@@ -99,6 +104,7 @@ class DeadLetterDelivery:
         self._writer: DeadLetterWriter | None = None
         self._spool: SpoolWriter | None = None
         self._routes = SpoolRoutes(view)
+        self._throttle = LogThrottle(clock.monotonic)
         self._sequence = SpoolSequence()
         self._arrived: list[LetterIdentity] = []  # in their topics after they were spooled
         self._cluster = ""
@@ -234,13 +240,16 @@ class DeadLetterDelivery:
                 bare.append((index, replace(letter, key=None, value=None, copy_problem=failure.text)))
             else:
                 left.append(_Unwritten(index, letter, failure.text if is_too_large else None))
-        self._judge(one.topic, results)
+        self._judge(one.topic, results, hold_s)
         return left + await self._write_to_topic(one, writer, bare, fates)
 
-    def _judge(self, topic: str, results: Sequence[WriteFailure | None]) -> None:
-        if any(one is not None and one.cause in _FAILING for one in results):
-            self._routes.mark_failing(topic, self._clock.monotonic())
-        elif None in results:
+    def _judge(self, topic: str, results: Sequence[WriteFailure | None], hold_s: float) -> None:
+        """Remember whether the topic accepts dead letters; a wait that was cut short says nothing about it."""
+        failures = [one for one in results if one is not None and one.cause in _FAILING]
+        if failures and (hold_s >= self._hold_max_s / 2 or failures[0].cause is not WriteFailureCause.UNREACHABLE):
+            if self._routes.mark_failing(topic, self._clock.monotonic()) and self._throttle.allows("failing", topic):
+                log.warning("dead letters go to the spool", dlq_topic=topic, reason=failures[0].text)
+        elif not failures and None in results:
             self._routes.mark_healthy(topic)
 
     async def _write_to_spool(

@@ -7,6 +7,7 @@ seconds and refreshed as soon as a dead letter fails; dead letters that wait sha
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,11 @@ class DeadLetterTopics:
         self._kept: dict[str, _CachedInfo] = {}
         self._asking: dict[str, asyncio.Task[DeadLetterTopicInfo | ClusterError]] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def open(self) -> None:
+        """Connect, which takes longer than a client's request may wait; an unavailable cluster is not an error."""
+        with suppress(KafkaException, TimeoutError):
+            await off_loop(lambda: self._client().describe_cluster(request_timeout=_CALL_S).result(_CALL_S))
 
     async def describe(self, topic: str, producer: Producer) -> DeadLetterTopicInfo:
         """The topic's metadata, requested through the producer, so that its own metadata is refreshed too."""

@@ -151,6 +151,7 @@ class DeadLetterWriter:
         producer = self._producer.alive()  # it connects by itself, to get its producer id
         with suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(timeout_s):
+                await self._topics.open()
                 for topic in topics:
                     await self._topics.describe(topic, producer)
 

@@ -44,7 +44,12 @@ FAMILIES: Final = (
     ),
     MetricFamily("headgate_share_groups_facts_lost", "counter", "Counts and events that could not be written"),
     MetricFamily("headgate_share_groups_failures", "counter", "Failed background tasks of share groups"),
-    MetricFamily("headgate_share_group_dead_letters", "counter", "Dead letters written", ("group",)),
+    MetricFamily(
+        "headgate_share_group_dead_letters",
+        "counter",
+        "Dead letters written to their topic or to the spool",
+        ("group",),
+    ),
     MetricFamily(
         "headgate_share_group_dlq_circuit_breaker_tripped",
         "counter",

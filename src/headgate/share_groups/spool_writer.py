@@ -1,8 +1,9 @@
 """Writes dead letters to the spool, and tombstones for those that have reached their topic.
 
-A request of a client waits for each write, so a partition of the spool that does not answer in 250 ms (its broker is
-down, and no other leads it yet) is not waited for: the dead letters go to the next partition. Until the first one has
-answered, later ones go to the next partition at once. If then both answer, the later record is removed again.
+A request of a client waits for each write, so a partition of the spool that does not answer in 200 ms (its broker is
+down, and no other leads it yet) is not waited for: the dead letters go to the next partition, at most to the third.
+Until the first one has answered, later ones go to the next partition at once; while none answers, only one is tried. If
+then both answer, the later record is removed again.
 
 A write that fails may still arrive; `on_late` is called for it.
 """
@@ -28,6 +29,7 @@ from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureC
 from headgate.share_groups.model.dead_letter_records import Header
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
 from headgate.share_groups.model.spool_records import (
+    MAX_LANE_PARTITIONS,
     LetterIdentity,
     SpooledLetter,
     SpoolLane,
@@ -38,9 +40,8 @@ from headgate.share_groups.model.spool_records import (
 
 log = structlog.get_logger()
 
-ANSWER_S: Final = 0.25  # of one partition
+ANSWER_S: Final = 0.2  # of one partition
 _TOMBSTONES_S: Final = 5.0
-_TRIES: Final = 2  # as many partitions as `spool_partitions` has
 _NOT_WRITTEN: Final = "the dead letter could not be written to the spool"
 _UNREACHABLE: Final = WriteFailure(WriteFailureCause.UNREACHABLE, f"{_NOT_WRITTEN}: no answer came")
 
@@ -125,7 +126,7 @@ class SpoolWriter:
         accepted = [one for one in writings if self._accept(one, partition)]
         until = self._clock.monotonic() + deadline_s
         try:
-            for number in range(_TRIES):
+            for number in range(MAX_LANE_PARTITIONS):
                 await self._try(
                     [one for one in accepted if one.is_missing and number < len(one.choices)], number, until
                 )
@@ -173,6 +174,8 @@ class SpoolWriter:
         writing.choices = self._places(letter.lane) if partition is None else (partition,)
         if not writing.choices:
             return False
+        if self._slow[writing.choices[0]]:  # and so are the others
+            writing.choices = writing.choices[:1]
         text = self._shares.take(letter.group, letter.size)
         if text is not None:
             writing.failure = WriteFailure(WriteFailureCause.OVERLOADED, text)
@@ -191,7 +194,7 @@ class SpoolWriter:
             writing.in_flight += 1
             self._produce(attempt, attempt.partition, *writing.record)
         left_s = max(0.0, until - self._clock.monotonic())
-        await asyncio.wait({done}, timeout=min(ANSWER_S, left_s / (_TRIES - number)))
+        await asyncio.wait({done}, timeout=min(ANSWER_S, left_s / (MAX_LANE_PARTITIONS - number)))
         for attempt in attempts:
             attempt.writing.round = None
             if not attempt.is_settled:

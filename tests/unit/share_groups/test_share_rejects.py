@@ -53,8 +53,8 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
         assert on.counted() == {"rejected": 1, "write_timeouts": 1}
         [event] = on.events("write_timeout")
         assert event["offsets"] == [[10, 10]]
-        [said] = [one for one in logs if one["log_level"] == "warning"]
-        assert (said["offsets"], said["partition"]) == ("10", 0)
+        [said] = [one for one in logs if one["event"].endswith("its record is archived without one")]
+        assert (said["log_level"], said["offsets"], said["partition"]) == ("warning", "10", 0)
         assert on.service.meter.write_timeouts == {"g": 1}
 
 

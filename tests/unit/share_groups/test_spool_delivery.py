@@ -50,16 +50,30 @@ async def test_a_dead_letter_that_its_topic_does_not_take_goes_to_the_spool_as_i
         assert on.service.meter.dead_letters == {"g": 1}
 
 
-async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it() -> None:
+async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it(logs: list[EventDict]) -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.problem = AWAY
         for offset in range(3):
             await reject(on, offset)
+        [said] = [one for one in logs if one["log_level"] == "warning"]
+        assert (said["event"], said["dlq_topic"], said["reason"]) == ("dead letters go to the spool", "dlq.g", AWAY)
         assert [letter.offset for letter in on.dead_letters.begun] == [0]
         assert on.spool.offsets == [(0, 0), (0, 1), (0, 2)]
         sequences = [letter.sequence for letter in on.spool.letters]
         assert sequences == sorted(set(sequences))
+
+
+async def test_a_wait_that_a_lock_cut_short_does_not_say_that_the_topic_fails() -> None:
+    async with scene() as on:
+        on.configure()
+        await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}, lock_ms=100))
+        on.dead_letters.open.clear()
+        await reject(on, 0)
+        assert on.dead_letters.deadlines == [pytest.approx(0.05, abs=0.01)]
+        on.dead_letters.open.set()
+        await reject(on, 1, partition=1)
+        assert on.dead_letters.offsets == [(1, 1)]
 
 
 async def test_a_topic_is_healthy_again_when_the_leader_has_moved_what_was_spooled_for_it() -> None:
@@ -187,7 +201,7 @@ async def test_nothing_is_reported_when_the_broker_refuses_the_acknowledgement(l
         assert on.events("write_timeout") == []
         assert on.service.meter.write_timeouts == {}
         assert on.counted() == {}
-        assert [one for one in logs if one["log_level"] == "warning"] == []
+        assert [one["event"] for one in logs if one["log_level"] == "warning"] == ["dead letters go to the spool"]
 
 
 async def test_nothing_is_reported_of_a_client_that_disconnects_while_its_dead_letters_are_written() -> None:

@@ -25,7 +25,7 @@ LETTER = SpooledLetter(
     deadline=1,
     sequence=1,
 )
-FIRST, NEXT = spool_partitions(LETTER.lane, 8)
+FIRST, NEXT, LAST = spool_partitions(LETTER.lane, 8)
 LETTERS = [replace(LETTER, offset=offset) for offset in range(3)]
 LONG_S = 30.0
 
@@ -123,7 +123,7 @@ async def test_a_partition_that_fails_is_replaced_by_the_next_at_once() -> None:
 async def test_when_no_partition_answers_the_write_fails_and_a_late_arrival_is_told_once() -> None:
     late: list[tuple[int, int]] = []
     async with opened() as (writer, producer):
-        producer.hanging = {FIRST, NEXT}
+        producer.hanging = {FIRST, NEXT, LAST}
         [failure] = await writer.write(
             LETTERS[:1], LONG_S, on_late=lambda letter, at, _: late.append((letter.offset, at))
         )
@@ -134,6 +134,15 @@ async def test_when_no_partition_answers_the_write_fails_and_a_late_arrival_is_t
         await asyncio.sleep(0.01)
         assert late == [(0, NEXT)]
         assert producer.tombstones(FIRST) == [encode_identity(LETTER.identity)]
+
+
+async def test_while_no_partition_answers_only_one_is_waited_for() -> None:
+    async with opened() as (writer, producer):
+        producer.hanging = set(range(8))
+        await writer.write(LETTERS[:1], LONG_S)
+        assert len(producer.produced) == 3
+        await writer.write(LETTERS[1:2], LONG_S)
+        assert len(producer.produced) == 4
 
 
 async def test_the_deadline_is_divided_between_the_partitions() -> None:
@@ -155,7 +164,7 @@ async def test_a_record_that_replaces_another_goes_to_its_partition_only() -> No
 async def test_tombstones_go_to_every_partition_that_may_hold_the_dead_letter_or_to_the_given_one() -> None:
     async with opened() as (writer, producer):
         assert await writer.remove([one.identity for one in LETTERS]) == [None] * 3
-        assert len(producer.tombstones(FIRST)) == len(producer.tombstones(NEXT)) == 3
+        assert [len(producer.tombstones(one)) for one in (FIRST, NEXT, LAST)] == [3, 3, 3]
         assert await writer.remove([LETTER.identity], partition=5) == [None]
         assert producer.tombstones(5) == [encode_identity(LETTER.identity)]
         producer.failing = {NEXT}

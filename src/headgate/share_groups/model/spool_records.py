@@ -10,8 +10,8 @@ A lane is (group, topic id, source partition). All dead letters of a lane go to 
 
 - the order of a lane is that of `sequence`, not of offsets: epoch milliseconds * 1,000,000 plus a counter, ascending
   for each worker. It does not change when a dead letter is written again because it was parked;
-- one dead letter can be in two partitions, and a tombstone removes only the record of its own partition. Readers keep
-  what is outstanding by (partition, identity) and move a dead letter once for each identity.
+- one dead letter can be in several partitions, and a tombstone removes only the record of its own partition. Readers
+  keep what is outstanding by (partition, identity) and move a dead letter once for each identity.
 
 Anyone who may write the topic chooses these bytes: decoding never raises, and returns None for any other record.
 """
@@ -29,6 +29,7 @@ TARGET: Final = "headgate.target"
 DEADLINE: Final = "headgate.deadline"
 SEQUENCE: Final = "headgate.sequence"
 PARKED: Final = "headgate.parked"
+MAX_LANE_PARTITIONS: Final = 3
 MAX_GROUP_SPOOL_BYTES: Final = 256 * 1024 * 1024
 _OWN: Final = frozenset({TARGET, DEADLINE, SEQUENCE, PARKED})
 _VERSION: Final = 1
@@ -125,9 +126,12 @@ class SpoolSequence:
 
 
 def spool_partitions(lane: SpoolLane, partitions: int) -> tuple[int, ...]:
-    """The partitions of the spool that may hold a lane: the usual one, then the one that is tried when it fails."""
+    """The partitions of the spool that may hold a lane: the usual one, then those that are tried when it fails.
+
+    There are three, because after the restart of a broker the first two often have the same leader for some minutes.
+    """
     first = crc32(_json(lane.group, lane.topic_id, lane.partition)) % partitions
-    return (first,) if partitions == 1 else (first, (first + 1) % partitions)
+    return tuple((first + number) % partitions for number in range(min(MAX_LANE_PARTITIONS, partitions)))
 
 
 def spool_partition(lane: SpoolLane, partitions: int) -> int:

@@ -66,15 +66,16 @@ class SpoolRoutes:
         failing.at = now
         return True
 
-    def mark_failing(self, topic: str, now: float) -> None:
-        """A write to this topic failed, or was not answered in time."""
+    def mark_failing(self, topic: str, now: float) -> bool:
+        """A write to this topic failed, or was not answered in time; returns whether that is new."""
         failing = self._failing.get(topic)
         if failing is not None:
             failing.at = now
-            return
+            return False
         if len(self._failing) >= _MAX_TOPICS:
             del self._failing[next(iter(self._failing))]
         self._failing[topic] = _FailingTopic(now)
+        return True
 
     def mark_healthy(self, topic: str) -> None:
         """A write to this topic succeeded."""
