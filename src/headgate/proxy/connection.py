@@ -6,7 +6,7 @@ when (back-pressure), the tasks of held calls, draining, and the one place where
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from headgate.base.ids import ApiKey, ApiVersion, ClusterId, NodeId
 from headgate.proxy.chain import MOST_PENDING, Entry, OwnRequest, discard
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.endpoints import PeerSocket
+from headgate.proxy.gather_budget import BudgetShare, GatherBudget
 from headgate.proxy.interceptor import CloseCause, FastPath, M, Versions
 from headgate.proxy.requests import RequestStream
 from headgate.proxy.responses import ResponseStream
@@ -174,24 +175,43 @@ class Connection:
         if self.draining and self.is_drained:
             self.close(CloseCause.DRAINED)
             return
+        if self.requests.reserved:
+            self.requests.settle()
+        if self.responses.unsent and not client.backlog:
+            self.responses.settle()
         if self._is_clogged:
             client.pause()
         else:
             client.resume()
             if client.held and not self.requests.blocked:
                 self.request_decided()
-        if client.backlog or self.responses.is_crowded:
+        if client.backlog or self.responses.is_crowded or self.responses.is_waiting:
             upstream.pause()
         else:
             upstream.resume()
         waiting = client.held or self.draining or not self.responses.is_released
+        waiting = waiting or bool(self.requests.reserved or self.responses.unsent)
         self.is_flowing = client.is_reading and upstream.is_reading and not waiting
 
     @property
     def _is_clogged(self) -> bool:
-        """Whether requests must wait: bytes for either side are kept, or too many requests are pending."""
-        too_many = len(self.pending) >= self.requests.most_pending
+        """Whether requests must wait: bytes for either side are kept, or too many requests are pending or gathered."""
+        too_many = len(self.pending) >= self.requests.most_pending or self.requests.is_waiting
         return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
+
+    def budget_share(self, budget: GatherBudget, on_granted: Callable[[], None]) -> BudgetShare:
+        """A share of a budget for gathered bytes; the connection ends when it holds it for too long."""
+        text = "gathered bytes were held while others waited for them"
+        return BudgetShare(budget, self.peer, on_granted, lambda: self.close(CloseCause.GATHER_TIMEOUT, text))
+
+    def responses_granted(self) -> None:
+        """Continue with the response that waited to be gathered, from a fresh stack."""
+        self._loop.call_soon(self._gather_on)
+
+    def _gather_on(self) -> None:
+        if self.closed is None:
+            self.upstream.release_input()
+            self.regulate()
 
     def request_decided(self) -> None:
         """Continue with the requests behind a held one, from a fresh stack."""

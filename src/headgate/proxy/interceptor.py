@@ -38,6 +38,7 @@ class CloseCause(enum.Enum):
     UNSUPPORTED_CALL = "unsupported_call"
     TOO_MANY_CONNECTIONS = "too_many_connections"
     WRONG_CLUSTER = "wrong_cluster"
+    GATHER_TIMEOUT = "gather_timeout"
     IDLE = "idle"
     DRAINED = "drained"
     DRAIN_TIMEOUT = "drain_timeout"

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 import headgate
 from headgate.proxy.chain import ChainMeter
 from headgate.proxy.features import MetricFamily
+from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.link import LinkMeter
 from headgate.proxy.routes import Route
@@ -69,6 +70,7 @@ class Metrics:
         connections_limit: int,
         routes: Iterable[Route],
         certificate_expires_at: float | None,
+        budgets: GatherBudgets,
     ) -> Snapshot:
         """Everything that has been counted; snapshots of several workers can be added up."""
         samples: Snapshot = {
@@ -79,6 +81,9 @@ class Metrics:
         }
         if certificate_expires_at is not None:
             samples["headgate_certificate_expiry_seconds", ()] = certificate_expires_at
+        for frames, budget in budgets.by_name():
+            samples["headgate_gathered_bytes", (frames,)] = budget.used
+            samples["headgate_gathering_waits", (frames,)] = budget.waits
         for cause, count in self.ended.items():
             samples["headgate_connections_ended", (cause.value,)] = count
         for side, meter in (("client", self.client_meter), ("upstream", self.upstream_meter)):
@@ -104,6 +109,18 @@ _PROXY_FAMILIES: Final = (
     MetricFamily("headgate_connections_accepted", "counter", "Client connections accepted"),
     MetricFamily("headgate_connections_ended", "counter", "Client connections that ended, by cause", ("cause",)),
     MetricFamily("headgate_bytes", "counter", "Bytes by side and direction", ("side", "direction")),
+    MetricFamily(
+        "headgate_gathered_bytes",
+        "gauge",
+        "Bytes of requests and responses over 64 KiB that are gathered for interceptors",
+        ("frames",),
+    ),
+    MetricFamily(
+        "headgate_gathering_waits",
+        "counter",
+        "Requests and responses that waited because too many bytes were gathered",
+        ("frames",),
+    ),
     MetricFamily("headgate_reads_paused", "counter", "Times that reading stopped for back-pressure", ("side",)),
     MetricFamily(
         "headgate_calls",

@@ -21,6 +21,7 @@ from headgate.proxy.chain import (
     Watched,
     watch,
 )
+from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
 from headgate.proxy.interceptor import CloseCause, Hold, RequestFrame
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
@@ -47,8 +48,10 @@ class RequestStream:
         "_passing",
         "_passing_is_pending",
         "_route",
+        "_share",
         "blocked",
         "most_pending",
+        "reserved",
     )
 
     def __init__(self, connection: "Connection") -> None:
@@ -64,12 +67,19 @@ class RequestStream:
         ] = []  # of the gateway, waiting until the client is between two requests
         self._last_key = _API_VERSIONS
         self.blocked = False  # a request is held, or an interceptor answers it
+        self._share: BudgetShare | None = None  # of the budget for gathered requests
+        self.reserved = 0  # bytes of it that it holds
         self.most_pending = MOST_PENDING  # the next request waits while this many are pending
 
     @property
     def between_requests(self) -> bool:
         """True when no request is partly sent, so that a request of the gateway may be sent."""
         return not self._passing and self._gathered is None and not self.blocked
+
+    @property
+    def is_waiting(self) -> bool:
+        """The next request waits for other gathered requests to be sent."""
+        return self._share is not None and self._share.wanted > 0
 
     @property
     def unfinished_calls(self) -> int:
@@ -151,12 +161,15 @@ class RequestStream:
                 if len(pending) >= MOST_BEFORE_OPENED:
                     self._wait_for_answers(MOST_BEFORE_OPENED)
                     break
+                keep = 4 + (route.truncated_bytes if is_truncated and route.truncated_bytes else length)
+                if keep > FREE_BYTES and not self._reserve(keep):
+                    break
                 if pos > begin:
                     connection.upstream.write(view[begin:pos])
                 if end > size or is_truncated:
                     self._gathered = bytearray()
                     self._needed = 4 + length
-                    self._keep = 4 + (route.truncated_bytes if is_truncated and route.truncated_bytes else length)
+                    self._keep = keep
                     self._route = route
                     pos = begin = pos + self._gather(view[pos:size], size - pos)
                     if self._gathered is not None:
@@ -209,6 +222,26 @@ class RequestStream:
         self.most_pending = most
         self._connection.client.hold_input()
         self._connection.is_flowing = False
+
+    def _reserve(self, size: int) -> bool:
+        """Reserve the bytes of a request before it is gathered; False: it stays with the link until there are some."""
+        connection = self._connection
+        budget = connection.gateway.budgets.requests(is_proved=connection.is_proved)
+        if self._share is None or (self._share.budget is not budget and self._share.is_free):
+            self._share = connection.budget_share(budget, connection.request_decided)
+        connection.is_flowing = False
+        if not self._share.reserve(size):
+            connection.client.hold_input()
+            return False
+        self.reserved += size
+        return True
+
+    def settle(self) -> None:
+        """Give back what is reserved when the requests have been sent on or answered."""
+        if self._gathered is None and not self.blocked and not self._connection.upstream.backlog:
+            assert self._share is not None
+            reserved, self.reserved = self.reserved, 0
+            self._share.give_back(reserved)
 
     def _gather(self, view: memoryview, size: int) -> int:
         """Add to the request that is being gathered; the result is where the next one begins."""
@@ -342,6 +375,8 @@ class RequestStream:
             if not private.body.done():
                 private.body.set_exception(reason)
         self._injected.clear()
+        if self._share is not None:
+            self._share.close()
 
     def _flush_injected(self) -> None:
         if self._passing or self._last_key in HANDSHAKE_KEYS:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.proxy.chain import Contexts, Opened, OwnRequest, OwnResponse, Purpose, ResponseChain, Watched
+from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
 from headgate.proxy.interceptor import CloseCause, FastPath, Hold, ResponseFrame
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
@@ -30,10 +31,14 @@ _HELD_ANSWER: Final = 1024  # what holding a response costs beside its body
 
 @dataclass(slots=True)
 class Slot:
-    """A place in the client's output whose bytes are still being decided; `size` is of what the broker sent."""
+    """A place in the client's output whose bytes are still being decided; `size` is of what the broker sent.
+
+    `reserved` is what it holds of the budget for gathered responses.
+    """
 
     size: int
     frame: bytes | None = None
+    reserved: int = 0
 
 
 @dataclass(slots=True)
@@ -47,7 +52,20 @@ class HeldOutput:
 class ResponseStream:
     """The broker's side of a connection; the owner of its link."""
 
-    __slots__ = ("_behind", "_connection", "_gathered", "_needed", "_passing", "_purpose", "_route", "_tail", "_walker")
+    __slots__ = (
+        "_behind",
+        "_connection",
+        "_gathered",
+        "_needed",
+        "_passing",
+        "_purpose",
+        "_reserved",
+        "_route",
+        "_share",
+        "_tail",
+        "_walker",
+        "unsent",
+    )
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
@@ -59,6 +77,9 @@ class ResponseStream:
         self._walker: Walker | None = None
         self._tail: bytearray | None = None
         self._behind: HeldOutput | None = None
+        self._share: BudgetShare | None = None  # of the budget for gathered responses
+        self._reserved = 0  # bytes of it for the response that is gathered
+        self.unsent = 0  # bytes of it for responses that are decided, until the client has taken them
 
     @property
     def is_quiet(self) -> bool:
@@ -74,6 +95,11 @@ class ResponseStream:
     def is_crowded(self) -> bool:
         """So much waits behind a held response that no more should come."""
         return self._behind is not None and self._behind.size > _LARGEST_BEHIND
+
+    @property
+    def is_waiting(self) -> bool:
+        """The next response waits for other gathered responses to be sent."""
+        return self._share is not None and self._share.wanted > 0
 
     def _is_between_answers(self) -> bool:
         return not self._passing and self._gathered is None and self._walker is None
@@ -140,6 +166,8 @@ class ResponseStream:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
             if length < frames.SMALLEST_RESPONSE:
                 raise WireError(f"a response of {length} bytes")
+            if type(purpose) is Opened and length > FREE_BYTES and not self._reserve(route, 4 + length):
+                break
             pending.popleft()
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
                 connection.mark_proved()
@@ -244,6 +272,25 @@ class ResponseStream:
 
     # Gathered responses.
 
+    def _reserve(self, route: Route, size: int) -> bool:
+        """Reserve the bytes of a response before it is gathered; False: it stays with the link until there are some."""
+        connection = self._connection
+        if size - 4 > min(connection.max_frame_bytes, route.max_response_bytes):
+            return True  # it is refused
+        if self._share is None:
+            self._share = connection.budget_share(connection.gateway.budgets.responses, connection.responses_granted)
+        if not self._share.reserve(size):
+            connection.is_flowing = False
+            return False
+        self._reserved = size
+        return True
+
+    def settle(self) -> None:
+        """The client has taken all that was decided."""
+        assert self._share is not None
+        unsent, self.unsent = self.unsent, 0
+        self._share.give_back(unsent)
+
     def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
         assert self._route is not None
         if end - pos - 4 > min(self._connection.max_frame_bytes, self._route.max_response_bytes):
@@ -324,15 +371,21 @@ class ResponseStream:
 
         `as_it_came` is the whole frame, if the client may have it unless an interceptor changes the body.
         """
+        reserved, self._reserved = self._reserved, 0
         response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
         chain = ResponseChain(contexts, response, self._connection.chain_meter)
         hold = chain.run(self._connection)
         if hold is None:
             if as_it_came is None or chain.response is not response:
                 as_it_came = frames.frame(head, chain.response.body)
+            if reserved and self._behind is not None:
+                self._behind.pieces.append(Slot(len(as_it_came), bytes(as_it_came), reserved))
+                self._behind.size += len(as_it_came)
+                return
             self._emit(as_it_came)
+            self._count_unsent(reserved)
             return
-        slot = Slot(_HELD_ANSWER + len(body))
+        slot = Slot(_HELD_ANSWER + len(body), reserved=reserved)
         if self._behind is None:
             self._behind = HeldOutput()
             self._connection.is_flowing = False
@@ -351,6 +404,8 @@ class ResponseStream:
         """Fail a request of the gateway whose response was received only in part."""
         if isinstance(self._purpose, OwnRequest) and not self._purpose.body.done():
             self._purpose.body.set_exception(reason)
+        if self._share is not None:
+            self._share.close()
 
     # Output, in order.
 
@@ -375,6 +430,7 @@ class ResponseStream:
                     break
                 client.write(piece.frame)
                 behind.size -= piece.size
+                self._count_unsent(piece.reserved)
             else:
                 client.write(piece)
                 behind.size -= len(piece)
@@ -382,6 +438,11 @@ class ResponseStream:
         else:
             self._behind = None
         self._connection.regulate()
+
+    def _count_unsent(self, reserved: int) -> None:
+        if reserved:
+            self.unsent += reserved
+            self._connection.is_flowing = False  # `regulate` settles it
 
     def _finish(self) -> None:
         """The response has passed whole; an empty piece tells its watchers so."""

@@ -19,6 +19,7 @@ from headgate.proxy.cluster import Cluster
 from headgate.proxy.connection import Connection
 from headgate.proxy.endpoints import ARRIVAL_FAILURES, PeerSockets, prepare
 from headgate.proxy.features import Feature, MetricFamily
+from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.interceptor import CloseCause, Interceptor
 from headgate.proxy.link import HangupWatcher
 from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, bind_all
@@ -55,6 +56,7 @@ class Gateway:
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
         self._page = MetricsPage((*families, *(family for feature in features for family in feature.families)))
+        self.budgets = GatherBudgets(self.loop.time)
         self._series = SeriesLimit(self._page.families)
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
@@ -115,6 +117,7 @@ class Gateway:
             connections_limit=self.config.gateway.max_connections,
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
+            budgets=self.budgets,
         )
         for feature in self._features:
             samples.update(feature.samples())
@@ -241,6 +244,7 @@ class Gateway:
         while True:
             await asyncio.sleep(min(1.0, limit / 4))
             self._ends.refresh()
+            self.budgets.end_overdue()
             now = self.loop.time()
             for connection in list(self.connections):
                 if connection.was_active:

@@ -10,6 +10,7 @@ from headgate.activity.feature import ActivityFeature
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.cli.features import FAMILIES
 from headgate.config import Config
+from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
@@ -39,7 +40,10 @@ def samples() -> dict[str, Labels]:
 async def _page() -> bytes:
     fetch = Route(ApiKey(1), ApiVersion(18), ())
     fetch.calls = 1
-    worker = Metrics().snapshot(open_connections=1, connections_limit=10, routes=[fetch], certificate_expires_at=1.0)
+    budgets = GatherBudgets(lambda: 0.0)
+    worker = Metrics().snapshot(
+        open_connections=1, connections_limit=10, routes=[fetch], certificate_expires_at=1.0, budgets=budgets
+    )
     meter = TopologyMetrics()
     meter.pushes[0] = 1
     worker |= meter.samples(ready=True, groups=1)

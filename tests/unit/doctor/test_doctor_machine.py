@@ -16,6 +16,7 @@ from headgate.config import Address, Config
 from headgate.config.model import GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.doctor import machine
 from headgate.doctor.brokers import names_of
+from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.status import StatusPages
 from tests.support.certificates import Certificates, make_certificates
@@ -34,7 +35,13 @@ def beside_status_pages(port: int, problems: dict[str, str], ask: Callable[[], A
     """Ask while the gateway's own status pages are served at `port`."""
 
     async def run() -> T:
-        snapshot = Metrics().snapshot(open_connections=0, connections_limit=10, routes=(), certificate_expires_at=None)
+        snapshot = Metrics().snapshot(
+            open_connections=0,
+            connections_limit=10,
+            routes=(),
+            certificate_expires_at=None,
+            budgets=GatherBudgets(lambda: 0.0),
+        )
         pages = StatusPages(lambda: MetricsPage().render(snapshot, ready=not problems), lambda: problems)
         async with pages.serving(Address("127.0.0.1", port)):
             return await ask()

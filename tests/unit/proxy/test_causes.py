@@ -70,6 +70,14 @@ async def wrong_cluster(on: Stage) -> None:
     assert await (await on.client()).rest() == b""
 
 
+async def gather_timeout(on: Stage) -> None:
+    pair = await on.pair()
+    connection = await on.connection()
+    connection.budget_share(on.gateway.budgets.responses, lambda: None).on_overdue()
+    for end in pair:
+        assert await end.rest() == b""
+
+
 async def idle(on: Stage) -> None:
     for end in await on.pair():
         assert await end.rest() == b""
@@ -87,6 +95,7 @@ OTHERS: dict[CloseCause, Callable[[Stage], Awaitable[None]]] = {
     CloseCause.HANDSHAKE_FAILED: handshake_failed,
     CloseCause.TOO_MANY_CONNECTIONS: too_many_connections,
     CloseCause.WRONG_CLUSTER: wrong_cluster,
+    CloseCause.GATHER_TIMEOUT: gather_timeout,
     CloseCause.IDLE: idle,
     CloseCause.DRAINED: drained,
 }

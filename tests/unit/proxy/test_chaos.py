@@ -27,7 +27,7 @@ from headgate.proxy.interceptor import (
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.support.fake_upstream import Broker, Client, End, FakeUpstream, body_of, request
-from tests.unit.proxy.stage import Stage, stage
+from tests.unit.proxy.stage import Stage, stage, until
 from tests.unit.proxy.test_order import metadata, produce
 
 HEARTBEAT, VERSION = ApiKey(12), ApiVersion(4)
@@ -95,7 +95,7 @@ async def play_broker(on: Stage, broker: Broker, chance: random.Random) -> None:
             answered = asked.answer(on.upstream.metadata())
         else:
             wanted = decode(HeartbeatRequest, 4, asked.body).generation_id
-            padding = ((10_000, bytes(chance.choice((0, 10, 40_000)))),)
+            padding = ((10_000, bytes(chance.choice((0, 10, 40_000, 100_000)))),)
             answered = asked.answer(HeartbeatResponse(error_code=wanted, unknown_tags=padding))
         await send_in_pieces(broker, answered, chance)
 
@@ -110,10 +110,11 @@ async def check_answers(client: Client, expected: list[tuple[int, int]], chance:
             await asyncio.sleep(chance.random() * 0.005)
 
 
-async def play_client(on: Stage, seed: int, *, leave: bool) -> None:
+async def play_client(on: Stage, seed: int, *, leave: bool, connecting: asyncio.Lock | None = None) -> None:
     chance = random.Random(seed)
-    client = await on.client(receive_buffer=chance.choice((None, 8192)))
-    broker = await on.upstream.accept()
+    async with connecting or asyncio.Lock():
+        client = await on.client(receive_buffer=chance.choice((None, 8192)))
+        broker = await on.upstream.accept()
     playing = asyncio.create_task(play_broker(on, broker, random.Random(seed + 1)))
     sent: list[bytes] = []
     expected: list[tuple[int, int]] = []
@@ -127,7 +128,8 @@ async def play_client(on: Stage, seed: int, *, leave: bool) -> None:
                 sent.append(produce(acks, number, size=chance.choice((10, 50_000))))
                 expected += [(number, 0)] if acks else []
             case _:
-                body = HeartbeatRequest(group_id="g", generation_id=number)
+                padding = ((10_000, bytes(chance.choice((0, 0, 0, 80_000)))),)
+                body = HeartbeatRequest(group_id="g", generation_id=number, unknown_tags=padding)
                 sent.append(request(12, 4, body, correlation_id=number))
                 expected.append((number, HEARTBEAT))
     sending = asyncio.create_task(send_in_pieces(client, b"".join(sent), chance))
@@ -140,6 +142,8 @@ async def play_client(on: Stage, seed: int, *, leave: bool) -> None:
         for task in (sending, playing):
             task.cancel()
         await asyncio.gather(sending, playing, return_exceptions=True)
+        if connecting is not None:  # so that nothing is under way that would keep the connection
+            broker.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -150,6 +154,24 @@ async def test_every_request_gets_its_answer_in_order_whatever_happens_to_it(see
             await play_client(on, 1000 * seed + turn, leave=False)
         assert not on.ended.keys() - {"client_closed"}
         assert on.gateway.metrics.chain_meter.failures == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_it_is_so_for_many_clients_that_wait_for_the_same_gathered_bytes(seed: int) -> None:
+    upstream = FakeUpstream(receive_buffer=8192 if seed % 2 else None)
+    async with stage(Moody(random.Random(seed)), upstream=upstream, abandoned_s=0.1) as on:
+        budgets = on.gateway.budgets.by_name()
+        for _, budget in budgets:
+            budget.limit = (150_000, 150_000, 1)[seed]
+        brokers = asyncio.Lock()  # each client has its own
+        await asyncio.gather(
+            *(play_client(on, 1000 * seed + turn, leave=turn % 3 == 2, connecting=brokers) for turn in range(4))
+        )
+        await until(lambda: not on.gateway.connections)
+        assert not on.ended.keys() - {"client_closed", "client_reset", "upstream_closed", "upstream_reset"}
+        assert on.gateway.metrics.chain_meter.failures == 0
+        assert sum(budget.waits for _, budget in budgets) > 10
+        assert not any(budget.used or budget._waiting or budget._holders for _, budget in budgets)
 
 
 @pytest.mark.parametrize("seed", range(3))

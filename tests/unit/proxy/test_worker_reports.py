@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metric_series import LEFT_OUT, OTHERS, SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
 from headgate.proxy.worker_reports import LARGEST_LINE, LARGEST_REPORT, decode_report, encode_report, read_reports
@@ -17,7 +18,10 @@ SHARED = "headgate_dlq_topic_shared_by_multiple_groups"
 
 def snapshot(*, groups: int, name: str, topics: int = 0) -> Snapshot:
     """What a worker with many managed groups has counted."""
-    worker = Metrics().snapshot(open_connections=1, connections_limit=10, routes=(), certificate_expires_at=1.0)
+    budgets = GatherBudgets(lambda: 0.0)
+    worker = Metrics().snapshot(
+        open_connections=1, connections_limit=10, routes=(), certificate_expires_at=1.0, budgets=budgets
+    )
     meter = ShareMeter()
     for number in range(groups):
         for counter in (meter.trips, meter.write_timeouts, meter.dead_letters):

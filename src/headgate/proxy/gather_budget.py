@@ -1,0 +1,186 @@
+"""A bound on the bytes of all requests, or all responses, that a worker gathers at the same time.
+
+A frame over `FREE_BYTES` that interceptors open reserves its whole size before it is gathered, and gives it back when
+its bytes have been sent on. A frame that does not fit waits: its connection is not read (back-pressure).
+
+Fairness is by the client's address. An address may hold as many bytes as it leaves free, so that one address gets at
+most half of the budget and others rarely wait. Of those that wait, the address that holds the least comes first, and
+the frames of one address come in their order.
+
+No deadlock: a frame reserves everything at once, so that no frame waits for more while it holds a part; and any frame
+may go on when nothing is reserved, however large it is. A connection that holds bytes for long while another has waited
+for long is named by `overdue`, to be closed.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+FREE_BYTES: Final = 64 * 1024  # a frame up to here costs no more than a connection does, and never waits
+PATIENCE_S: Final = 10.0
+
+MIB: Final = 1024 * 1024
+RESPONSE_BYTES: Final = 128 * MIB
+REQUEST_BYTES: Final = 64 * MIB
+UNPROVED_REQUEST_BYTES: Final = 16 * MIB  # of clients that have not proved who they are: they cost no other client
+
+
+class GatherBudget:
+    """`limit` bytes for all connections of a worker; `clock` is monotonic."""
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self.limit = limit
+        self.used = 0
+        self.waits = 0  # how often a frame had to wait
+        self._clock = clock
+        self._held: dict[str, int] = {}  # bytes by address
+        self._waiting: dict[str, deque[BudgetShare]] = {}  # by address, in the order in which they came
+        self._holders: dict[BudgetShare, float] = {}  # and since when, the longest first
+
+    def overdue(self) -> "BudgetShare | None":
+        """The share to be taken back: of the address that holds the most, while a frame has waited too long."""
+        now = self._clock()
+        latest = now - PATIENCE_S
+        if not any(queue[0].since <= latest for queue in self._waiting.values()):
+            return None
+        old = [share for share, since in self._holders.items() if since <= latest]
+        return max(old, key=lambda share: self._held[share.address], default=None)
+
+    # For shares.
+
+    def reserve(self, share: "BudgetShare", size: int) -> bool:
+        if not self._waiting and self._fits(share.address, size):
+            self._count(share, size)
+            return True
+        self.waits += 1
+        share.wanted, share.since = size, self._clock()
+        self._waiting.setdefault(share.address, deque()).append(share)
+        # It may go first: the address that holds the least does.
+        self._grant(asking=share)
+        return not share.wanted
+
+    def give_back(self, share: "BudgetShare", size: int) -> None:
+        self.used -= size
+        share.held -= size
+        self._held[share.address] -= size
+        if not self._held[share.address]:
+            del self._held[share.address]
+        del self._holders[share]
+        if share.held:
+            self._holders[share] = self._clock()
+        self._grant()
+
+    def withdraw(self, share: "BudgetShare") -> None:
+        """A share that waits does not want its bytes any more."""
+        share.wanted = 0
+        queue = self._waiting[share.address]
+        queue.remove(share)
+        if not queue:
+            del self._waiting[share.address]
+        self._grant()
+
+    def _fits(self, address: str, size: int) -> bool:
+        return not self.used or self._held.get(address, 0) + size <= self.limit - self.used
+
+    def _count(self, share: "BudgetShare", size: int) -> None:
+        self.used += size
+        share.held += size
+        self._held[share.address] = self._held.get(share.address, 0) + size
+        self._holders.setdefault(share, self._clock())
+
+    def _grant(self, asking: "BudgetShare | None" = None) -> None:
+        """Let those go on that fit; `asking` sees for itself that it may."""
+        while self._waiting:
+            for address in sorted(self._waiting, key=self._turn):
+                share = self._waiting[address][0]
+                if self._fits(address, share.wanted):
+                    break
+                if address not in self._held:
+                    return  # it has nothing yet, so that the next free bytes are for it
+            else:
+                return
+            queue = self._waiting[address]
+            queue.popleft()
+            if not queue:
+                del self._waiting[address]
+            self._count(share, share.wanted)
+            share.wanted = 0
+            if share is not asking:
+                share.granted = True
+                share.on_granted()
+
+    def _turn(self, address: str) -> tuple[int, float]:
+        return self._held.get(address, 0), self._waiting[address][0].since
+
+
+class GatherBudgets:
+    """The budgets of one worker."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.responses = GatherBudget(RESPONSE_BYTES, clock)
+        self.proved_requests = GatherBudget(REQUEST_BYTES, clock)
+        self.unproved_requests = GatherBudget(UNPROVED_REQUEST_BYTES, clock)
+
+    def requests(self, *, is_proved: bool) -> GatherBudget:
+        return self.proved_requests if is_proved else self.unproved_requests
+
+    def by_name(self) -> tuple[tuple[str, GatherBudget], ...]:
+        """For metrics."""
+        return (
+            ("response", self.responses),
+            ("request", self.proved_requests),
+            ("unproved_request", self.unproved_requests),
+        )
+
+    def end_overdue(self) -> None:
+        """End connections that keep others waiting, one for each budget at a time."""
+        for _, budget in self.by_name():
+            if (share := budget.overdue()) is not None:
+                share.on_overdue()
+
+
+class BudgetShare:
+    """What one connection holds of a budget, for its requests or for its responses.
+
+    `on_granted` is called when a frame that waited may go on: `reserve` is then to be called again, from a fresh stack.
+    `on_overdue` is to end the connection.
+    """
+
+    __slots__ = ("address", "budget", "granted", "held", "on_granted", "on_overdue", "since", "wanted")
+
+    def __init__(
+        self, budget: GatherBudget, address: str, on_granted: Callable[[], None], on_overdue: Callable[[], None]
+    ) -> None:
+        self.budget = budget
+        self.address = address
+        self.on_granted = on_granted
+        self.on_overdue = on_overdue
+        self.held = 0
+        self.wanted = 0  # bytes that it waits for
+        self.since = 0.0  # when it began to wait
+        self.granted = False  # the bytes that it waited for are its own now
+
+    @property
+    def is_free(self) -> bool:
+        """Nothing is held, and nothing is waited for."""
+        return not self.held and not self.wanted
+
+    def reserve(self, size: int) -> bool:
+        """Reserve the bytes of a frame; False: it must wait for `on_granted`."""
+        if self.wanted:
+            return False
+        if self.granted:
+            self.granted = False
+            return True
+        return self.budget.reserve(self, size)
+
+    def give_back(self, size: int) -> None:
+        if size:
+            self.budget.give_back(self, size)
+
+    def close(self) -> None:
+        """The connection has ended: nothing is held and nothing is wanted any more."""
+        if self.wanted:
+            self.budget.withdraw(self)
+        self.granted = False
+        self.give_back(self.held)
