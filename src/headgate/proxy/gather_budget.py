@@ -7,7 +7,8 @@ Fairness is by the client's address. An address may hold as many bytes as it lea
 most half of the budget and others rarely wait. Of those that wait, the address that holds the least comes first, and
 the frames of one address come in their order.
 
-No deadlock: a frame reserves everything at once, so that no frame waits for more while it holds a part; and any frame
+No deadlock: what a gathered frame itself waits for, the responses to the gateway's own requests, is counted and never
+waits; a frame reserves everything at once, so that no frame waits for more while it holds a part; and any frame
 may go on when nothing is reserved, however large it is. A connection that holds bytes for long while another has waited
 for long is named by `overdue`, to be closed.
 """
@@ -50,7 +51,7 @@ class GatherBudget:
 
     def reserve(self, share: "BudgetShare", size: int) -> bool:
         if not self._waiting and self._fits(share.address, size):
-            self._count(share, size)
+            self.count(share, size)
             return True
         self.waits += 1
         share.wanted, share.since = size, self._clock()
@@ -79,14 +80,14 @@ class GatherBudget:
             del self._waiting[share.address]
         self._grant()
 
-    def _fits(self, address: str, size: int) -> bool:
-        return not self.used or self._held.get(address, 0) + size <= self.limit - self.used
-
-    def _count(self, share: "BudgetShare", size: int) -> None:
+    def count(self, share: "BudgetShare", size: int) -> None:
         self.used += size
         share.held += size
         self._held[share.address] = self._held.get(share.address, 0) + size
         self._holders.setdefault(share, self._clock())
+
+    def _fits(self, address: str, size: int) -> bool:
+        return not self.used or self._held.get(address, 0) + size <= self.limit - self.used
 
     def _grant(self, asking: "BudgetShare | None" = None) -> None:
         """Let those go on that fit; `asking` sees for itself that it may."""
@@ -103,7 +104,7 @@ class GatherBudget:
             queue.popleft()
             if not queue:
                 del self._waiting[address]
-            self._count(share, share.wanted)
+            self.count(share, share.wanted)
             share.wanted = 0
             if share is not asking:
                 share.granted = True
@@ -173,6 +174,10 @@ class BudgetShare:
             self.granted = False
             return True
         return self.budget.reserve(self, size)
+
+    def take(self, size: int) -> None:
+        """Count the bytes of a frame that cannot wait, also beyond the limit: then others wait."""
+        self.budget.count(self, size)
 
     def give_back(self, size: int) -> None:
         if size:

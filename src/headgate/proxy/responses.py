@@ -166,7 +166,7 @@ class ResponseStream:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
             if length < frames.SMALLEST_RESPONSE:
                 raise WireError(f"a response of {length} bytes")
-            if type(purpose) is Opened and length > FREE_BYTES and not self._reserve(route, 4 + length):
+            if length > FREE_BYTES and purpose is not None and not self._reserve(route, purpose, 4 + length):
                 break
             pending.popleft()
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
@@ -272,14 +272,19 @@ class ResponseStream:
 
     # Gathered responses.
 
-    def _reserve(self, route: Route, size: int) -> bool:
+    def _reserve(self, route: Route, purpose: Purpose, size: int) -> bool:
         """Reserve the bytes of a response before it is gathered; False: it stays with the link until there are some."""
         connection = self._connection
+        is_own = type(purpose) is OwnRequest
+        if not is_own and type(purpose) is not Opened:
+            return True  # it passes
         if size - 4 > min(connection.max_frame_bytes, route.max_response_bytes):
             return True  # it is refused
         if self._share is None:
             self._share = connection.budget_share(connection.gateway.budgets.responses, connection.responses_granted)
-        if not self._share.reserve(size):
+        if is_own:  # a held request or response may depend on it, and holds bytes meanwhile
+            self._share.take(size)
+        elif not self._share.reserve(size):
             connection.is_flowing = False
             return False
         self._reserved = size
@@ -329,6 +334,8 @@ class ResponseStream:
                 purpose.body.set_result(
                     bytes(content[frames.response_body(content, flexible=route.flexible_response) :])
                 )
+            reserved, self._reserved = self._reserved, 0
+            self._count_unsent(reserved)
         else:
             self._show(frame)
             changed = self._splice(frame) if route.tail_program is not None else None

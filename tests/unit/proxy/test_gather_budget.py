@@ -108,6 +108,18 @@ def test_a_connection_that_ends_gives_everything_back_and_wants_nothing() -> Non
     assert bench["d1"].reserve(100)
 
 
+def test_a_frame_that_cannot_wait_is_counted_beyond_the_limit() -> None:
+    bench = Bench()
+    assert bench["a1"].reserve(90)
+    bench["b1"].take(50)
+    assert bench.budget.used == 140
+    assert not bench["c1"].reserve(20)
+    bench["b1"].give_back(50)
+    assert not bench.granted
+    bench["a1"].give_back(90)
+    assert bench.granted == ["c1"]
+
+
 def test_a_connection_that_holds_bytes_for_long_is_named_while_another_waits_for_long() -> None:
     bench = Bench()
     assert bench["a1"].reserve(20)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.proxy.gather_budget import FREE_BYTES, GatherBudget
-from headgate.proxy.interceptor import Answer, Forward, Hold
+from headgate.proxy.interceptor import Answer, Forward, Hold, Session
+from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from tests.support.fake_upstream import Broker, Client, FakeUpstream, answer, request
 from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after, at_once
 from tests.unit.proxy.stage import Stage, stage, turns, until
@@ -14,6 +15,7 @@ from tests.unit.proxy.test_back_pressure import bounded_memory
 from tests.unit.proxy.test_large_answers import content
 from tests.unit.proxy.test_order import heartbeat, metadata
 
+METADATA = MetadataRequest(topics=())
 LARGE = 1_000_000
 LIMIT = 4_100_000  # one address gets half of it
 
@@ -192,6 +194,36 @@ async def test_a_decided_response_behind_a_held_one_keeps_its_bytes() -> None:
         go.set()
         for number in (1, 2):
             assert await client.frame() == answer(HEARTBEAT, 4, number, content(100_000, number))
+        await settled(budget)
+
+
+async def test_a_response_to_the_gateways_own_request_does_not_wait_and_is_counted() -> None:
+    """What a held request waits for must come, whatever other connections hold."""
+    outcome: list[Any] = []
+
+    async def ask(session: Session) -> Any:
+        outcome.append(len((await session.call(METADATA, 12, deadline=60)).topics))
+        return Forward()
+
+    it = Scripted(request=lambda _, session: Hold(ask(session), deadline=60) if outcome else Forward("mine"))
+    async with stage(it) as on:
+        budget = on.gateway.budgets.responses
+        budget.limit = 1000
+        occupied = (await _occupy(on, budget))[0]
+        used = budget.used
+        outcome.append(0)
+        client, broker = await on.pair()
+        await client.send(heartbeat(2))
+        asked = await broker.request()
+        topics = tuple(MetadataTopic(name="t" * 200 + str(number)) for number in range(1000))
+        frame = asked.answer(MetadataResponse(topics=topics))
+        await broker.send(frame[:-1])
+        await until(lambda: budget.used == used + len(frame))
+        await broker.send(frame[-1:])
+        assert (await broker.request()).header.correlation_id == 2
+        assert outcome == [0, 1000]
+        await until(lambda: budget.used == used)
+        occupied.close()
         await settled(budget)
 
 
