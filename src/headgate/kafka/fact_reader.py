@@ -2,7 +2,8 @@
 
 Invariant: records are handed over in the log's order, and the position moves only after they were taken in. So
 `await reached(offset)` is reading one's own writes, and a reader that starts at a saved position misses nothing. If the
-topic was replaced (the position does not lie in it), it is read again from its start.
+topic lost records, it is read again from its start: the position does not lie in it any more (it was created again, or
+truncated), its id is another, or its first records were deleted. The last two are checked every ten seconds.
 
 By default partition 0 is read. With `every_partition` all partitions that exist when reading begins are read from their
 beginnings; the order is then that of each partition.
@@ -12,15 +13,17 @@ import asyncio
 import heapq
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from headgate.base.errors import ClusterError
 from headgate.facts.topics import MIB
-from headgate.kafka.consumer_thread import ConsumedRecord, ConsumerThread, next_batch, record_of
-from headgate.kafka.topics import reason
+from headgate.kafka.consumer_thread import CALL_S, ConsumedRecord, ConsumerThread, next_batch, record_of
+from headgate.kafka.topics import TopicIdReader, reason
 
 log = structlog.get_logger()
 
@@ -36,9 +39,12 @@ class FactReader(ConsumerThread, Generic[T]):
     """`digest` and `forget` run on the reader's thread, `take` on the event loop with what they return.
 
     `digest` converts a batch of records. `forget` is called before the topic is read again from its start, with True if
-    the topic was replaced. Neither may raise for what a record holds; if they raise, the batch comes again after a
-    second. `replayed` is set when the end was reached for the first time.
+    the topic lost records. Neither may raise for what a record holds; if they raise, the batch comes again after a
+    second. `replayed` is set, and `on_end` called on the event loop, when the end was reached for the first time, and
+    again after records were lost.
     """
+
+    look_s = 10.0
 
     def __init__(
         self,
@@ -50,6 +56,8 @@ class FactReader(ConsumerThread, Generic[T]):
         digest: Callable[[Sequence[ConsumedRecord]], T],
         forget: Callable[[bool], T],
         take: Callable[[T], None],
+        on_end: Callable[[], None] | None = None,
+        ids: TopicIdReader | None = None,
         largest: int = MIB,
         committed: bool = False,
         with_headers: bool = False,
@@ -74,6 +82,10 @@ class FactReader(ConsumerThread, Generic[T]):
         self._forget = forget
         self._take = take
         self._with_headers = with_headers
+        self._on_end = on_end
+        self._ids = ids
+        self._log: tuple[str, int] | None = None  # the topic's id and its first offset; used on the thread
+        self._look_at = 0.0
         self._rewind = threading.Event()
         self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
@@ -101,6 +113,7 @@ class FactReader(ConsumerThread, Generic[T]):
 
     async def close(self) -> None:
         await super().close()
+        self._ids = None
         for waiters in self._waiters.values():
             for _, _, waiter in waiters:
                 waiter.cancel()
@@ -115,13 +128,20 @@ class FactReader(ConsumerThread, Generic[T]):
         finally:
             self._positions = positions
             self.problem = None
-            if at_end:
+            if at_end and not self.replayed.is_set():
                 self.replayed.set()
+                if self._on_end is not None:
+                    self._on_end()
             for partition, waiters in self._waiters.items():
                 while waiters and waiters[0][0] < positions.get(partition, -1):
                     waiter = heapq.heappop(waiters)[2]
                     if not waiter.done():
                         waiter.set_result(None)
+
+    def _begin_again(self, taken: T, positions: dict[int, int], lost: bool) -> None:
+        if lost:
+            self.replayed.clear()
+        self._apply([taken], positions, False)
 
     # --- on the thread
 
@@ -131,12 +151,20 @@ class FactReader(ConsumerThread, Generic[T]):
         self._ended.clear()
         consumer.assign([TopicPartition(self._topic, *place) for place in self._next.items()])
         while not self._stop.is_set():
-            self._next = self._step(consumer, self._next)
+            reached = None if self._has_lost_records(consumer) else self._step(consumer, self._next)
+            if reached is None:
+                # A new consumer: librdkafka may not look for another topic of the same name for minutes.
+                self._next = self._begin(self._next, lost=True)
+                return
+            self._next = reached
 
-    def _step(self, consumer: Consumer, positions: dict[int, int]) -> dict[int, int]:
+    def _step(self, consumer: Consumer, positions: dict[int, int]) -> dict[int, int] | None:
+        """Read what is there, and return the new positions; None when a position does not lie in the topic."""
         if self._rewind.is_set():
             self._rewind.clear()
-            return self._again(consumer, positions, another=False)
+            positions = self._begin(positions, lost=False)
+            consumer.assign([TopicPartition(self._topic, *place) for place in positions.items()])
+            return positions
         records: list[ConsumedRecord] = []
         reached = dict(positions)
         ended = False
@@ -155,7 +183,7 @@ class FactReader(ConsumerThread, Generic[T]):
                 self._ended.add(partition)
                 ended = True
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-                return self._again(consumer, positions, another=True)
+                return None
             else:
                 self.problem = reason(error)
         if records or ended:
@@ -171,13 +199,32 @@ class FactReader(ConsumerThread, Generic[T]):
             return
         self.problem = None
 
-    def _again(self, consumer: Consumer, positions: dict[int, int], *, another: bool) -> dict[int, int]:
-        log.warning("a topic is read again from its start", topic=self._topic, replaced=another)
-        positions = dict.fromkeys(positions, 0)
+    def _has_lost_records(self, consumer: Consumer) -> bool:
+        """Whether the topic was created again, or its first records were deleted, since the last look."""
+        if self._ids is None or time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + self.look_s
+        before, now = self._log, self._look(self._ids, consumer)
+        self._log = now or before  # a topic that does not exist now may come back as another
+        return before is not None and now is not None and (now[0] != before[0] or now[1] > before[1])
+
+    def _look(self, ids: TopicIdReader, consumer: Consumer) -> tuple[str, int] | None:
+        """The topic's id and first offset; None when they cannot be read."""
+        try:
+            topic_id = ids.ids((self._topic,), timeout_s=CALL_S).get(self._topic)
+            offsets = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=CALL_S)
+        except (ClusterError, KafkaException):
+            return None
+        return None if topic_id is None or offsets is None else (topic_id, offsets[0])
+
+    def _begin(self, positions: dict[int, int], *, lost: bool) -> dict[int, int]:
+        """Forget what was read; returns the positions to read from."""
+        log.warning("a topic is read again from its start", topic=self._topic, lost_records=lost)
+        if lost:
+            self._log, self._look_at = None, 0.0
         self._ended.clear()
-        self._hand_over(self._apply, [self._forget(another)], positions, False)
-        consumer.assign([TopicPartition(self._topic, partition, OFFSET_BEGINNING) for partition in positions])
-        return positions
+        self._hand_over(self._begin_again, self._forget(lost), dict.fromkeys(positions, 0), lost)
+        return dict.fromkeys(positions, OFFSET_BEGINNING)
 
 
 class CatchUp(Generic[E]):

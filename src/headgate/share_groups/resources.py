@@ -24,7 +24,7 @@ from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter, Position
 from headgate.kafka.leadership import Leadership
-from headgate.kafka.topics import client_settings, ends, find_origin, quiet, reason
+from headgate.kafka.topics import TopicIdReader, client_settings, ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.spool_writer import SpoolWriter
@@ -167,11 +167,13 @@ def _abort(producer: Producer) -> KafkaError | None:
 class FactListeners:
     """Receivers of what is read, called on the event loop and in the order of each topic.
 
-    `on_reset`: a topic was replaced by an empty one, and all facts are read again.
+    `on_lost`: `trips` (True) or `state` (False) lost records and is read again. `on_replayed`: it was read to its end,
+    for the first time or again.
     """
 
     on_fact: Callable[[ShareGroupFact], None]
-    on_reset: Callable[[], None]
+    on_lost: Callable[[bool], None]
+    on_replayed: Callable[[bool], None]
     on_counted: Callable[[Sequence[DispositionsCounted]], None]
     on_happened: Callable[[Sequence[EventHappened]], None]
 
@@ -194,6 +196,7 @@ class ShareGroupResources:
         self.dead_letter_writer = dead_letter_writer
         self.spool_writer = spool_writer
         self._listeners = listeners
+        self._ids = TopicIdReader(settings)
         self._state = self._reader(STATE, committed=False)
         self._trips = self._reader(TRIPS, committed=True)
         self._leadership: Leadership | None = None
@@ -214,15 +217,16 @@ class ShareGroupResources:
             self._settings,
             topic=self._prefix + suffix,
             digest=lambda records: share_group_facts(suffix, records),
-            forget=lambda another: None if another else [],
+            forget=lambda lost: None if lost else [],
             take=lambda found: self._take(found, of_trips=committed),
+            on_end=lambda: self._listeners.on_replayed(committed),
+            ids=self._ids,
             committed=committed,
         )
 
     def _take(self, found: list[ShareGroupFact] | None, *, of_trips: bool) -> None:
-        if found is None:  # this topic was replaced by an empty one: only the facts of the other are left
-            self._listeners.on_reset()
-            (self._state if of_trips else self._trips).read_again()
+        if found is None:
+            self._listeners.on_lost(of_trips)
             return
         for fact in found:
             self._listeners.on_fact(fact)

@@ -1,7 +1,8 @@
 """The share groups of one worker: their state, their life cycle, and the actions of operators.
 
 Records flow whatever fails here, with two exceptions: a group stays paused until the reason of its pause ends, and
-after a start nothing is acquired until it is known which groups are paused, for half a minute at most.
+after a start, and after a topic lost records, nothing is acquired until it is known which groups are paused, for half a
+minute at most.
 
 Actions are written as facts and hold when they were read back. The interceptors check the caller's ACLs before.
 """
@@ -39,8 +40,16 @@ from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
 from headgate.share_groups.model.spool_index import SpoolIndex
-from headgate.share_groups.resources import FactListeners, OpenResources, ShareGroupResources, open_resources
+from headgate.share_groups.resources import (
+    STATE,
+    TRIPS,
+    FactListeners,
+    OpenResources,
+    ShareGroupResources,
+    open_resources,
+)
 from headgate.share_groups.share_metrics import Samples, ShareMeter
+from headgate.share_groups.state_recovery import StateRecovery
 from headgate.wire.share_requests import ShareRequest
 
 log = structlog.get_logger()
@@ -89,6 +98,7 @@ class ShareGroupService:
         self._managed: set[bytes] = set()  # names of groups, as they are encoded in requests
         self._last_resumes: OrderedDict[str, LastResume] = OrderedDict()
         self._states = ShareStates()
+        self._recovery = StateRecovery(self._states, self._clock)
         self._outbox = FactOutbox(self._clock)
         self.rules = ConfigRules(
             dlq_prefix=config.share_groups.dlq_prefix, pause_enable=config.share_groups.pause_enable
@@ -161,13 +171,14 @@ class ShareGroupService:
         self._leader.open(resources)
         self._resources = resources
         await self._limits.load()
-        self._opened.set()
+        self._open_if_read()
         self._warn_of_missing_pause()
         self._tasks.spawn(self._outbox.run(resources.writer))
         self._tasks.spawn(self._write_counts())
         self._tasks.spawn(self._load_limits())
         self._tasks.spawn(self._leader.run())
         self._tasks.spawn(self._leader.maintain())
+        self._tasks.spawn(self._recovery.run(resources.writer.write, lambda: self._leader.is_leading))
         resources.start_leadership(self._leader.on_gained, self._leader.on_lost)
 
     def _warn_of_missing_pause(self) -> None:
@@ -178,7 +189,8 @@ class ShareGroupService:
     async def _open_resources(self, stack: AsyncExitStack) -> ShareGroupResources:
         listeners = FactListeners(
             on_fact=self._on_fact,
-            on_reset=self._on_reset,
+            on_lost=self._on_lost,
+            on_replayed=self._on_replayed,
             on_counted=self._leader.on_counted,
             on_happened=self._on_happened,
         )
@@ -187,7 +199,7 @@ class ShareGroupService:
                 resources = await self._open_with(self._config, self._worker, listeners, attempt)
                 stack.push_async_callback(attempt.pop_all().aclose)
         except Exception:
-            self._on_reset()
+            self._forget()
             raise
         return resources
 
@@ -198,7 +210,10 @@ class ShareGroupService:
     async def _limit_opening(self) -> None:
         if not await self.wait_until_open(self._max_opening_s):
             self._gave_up = True
-            log.error("share groups are unknown, records flow without the brake", problem=self._problem)
+            if self._resources is None:
+                log.error("share groups are unknown, records flow without the brake", problem=self._problem)
+            else:
+                log.error("share groups were not read again in time, what was known holds", problem=self._problem)
 
     async def _close(self) -> None:
         """End all tasks, then write the counts and events that are not written yet."""
@@ -258,6 +273,7 @@ class ShareGroupService:
             paused=sum(map(self.is_paused, self._states.groups())),
             ledger=self.acknowledgements.acquired_ranges,
             lost=self._outbox.lost + self.acknowledgements.lost,
+            unwritten=self._recovery.lost_facts,
             shared=((topic, len(groups)) for topic, groups in topics.items() if len(groups) > 1),
             ignored=self._leader.ignored(),
         )
@@ -265,6 +281,10 @@ class ShareGroupService:
     # --- the facts that were read
 
     def _on_fact(self, fact: ShareGroupFact) -> None:
+        if self._recovery.read(fact):
+            self._apply(fact)
+
+    def _apply(self, fact: ShareGroupFact) -> None:
         group = self._states.apply(fact)
         self._leader.on_fact(fact)
         state = self._states.of(group)
@@ -276,10 +296,38 @@ class ShareGroupService:
         if not state.is_paused and (waiting := self._resumed.pop(group, None)) is not None:
             waiting.set()
 
-    def _on_reset(self) -> None:
+    def _on_lost(self, of_trips: bool) -> None:
+        """A topic lost records: what is known holds, and requests wait as after the start until it was read again."""
+        self._leader.on_reset()
+        if self._resources is None:  # only a part of the topic is known
+            self._states.clear()
+            self._managed.clear()
+            for fact in self._recovery.restart(of_trips=of_trips):
+                self._apply(fact)
+            return
+        self._recovery.begin(of_trips=of_trips)
+        if self._opened.is_set():
+            self._opened.clear()
+            self._gave_up = False
+            self._problem = f"{self._config.facts.prefix}{TRIPS if of_trips else STATE} lost records and is read again"
+            log.warning("share groups are opening again", problem=self._problem)
+            self._tasks.spawn(self._limit_opening())
+
+    def _on_replayed(self, of_trips: bool) -> None:
+        for fact in self._recovery.end(of_trips=of_trips):
+            self._apply(fact)
+        if self._resources is not None:
+            self._open_if_read()
+
+    def _open_if_read(self) -> None:
+        if not self._recovery.is_reading_again:
+            self._opened.set()
+
+    def _forget(self) -> None:
         self._states.clear()
         self._managed.clear()
         self._leader.on_reset()
+        self._recovery.forget()
 
     def _on_happened(self, facts: Sequence[EventHappened]) -> None:
         """Why a group was resumed last: not part of the state (KIP-1316), so known since this worker's start."""

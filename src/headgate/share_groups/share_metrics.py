@@ -43,6 +43,11 @@ FAMILIES: Final = (
         ("why",),
     ),
     MetricFamily("headgate_share_groups_facts_lost", "counter", "Counts and events that could not be written"),
+    MetricFamily(
+        "headgate_share_groups_unwritten_facts",
+        "gauge",
+        "Decisions that hold and that their topic lost: they are written again",
+    ),
     MetricFamily("headgate_share_groups_failures", "counter", "Failed background tasks of share groups"),
     MetricFamily(
         "headgate_share_group_dead_letters",
@@ -96,6 +101,7 @@ class ShareMeter:
         paused: int,
         ledger: int,
         lost: int,
+        unwritten: int = 0,
         shared: Iterable[tuple[str, int]],
         ignored: Mapping[str, int],
     ) -> Samples:
@@ -110,6 +116,7 @@ class ShareMeter:
             ("headgate_share_groups_late_dead_letters", ()): self.late_writes,
             ("headgate_share_groups_withdrawn_dead_letters", ()): self.withdrawn,
             ("headgate_share_groups_facts_lost", ()): lost,
+            ("headgate_share_groups_unwritten_facts", ()): unwritten,
             ("headgate_share_groups_failures", ()): self.failures,
         }
         for name, counts in (

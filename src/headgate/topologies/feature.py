@@ -104,3 +104,6 @@ class TopologyFeature(Feature):
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return self._service.samples()
+
+    def problems(self) -> Mapping[str, str]:
+        return self._service.problems()

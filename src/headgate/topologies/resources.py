@@ -20,7 +20,7 @@ from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import client_settings, find_origin
+from headgate.kafka.topics import TopicIdReader, client_settings, find_origin
 from headgate.plugin import StoreSettings, TopologyStore
 from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.store_calls import StoreCalls
@@ -38,10 +38,14 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TopologyResources:
-    """`write_epochs` returns when the epochs were read back; `ClusterError` when they were not written."""
+    """`write_epochs` returns when the epochs were read back; `ClusterError` when they were not written.
+
+    `kafka_store` is the store itself if it is `kafka:`.
+    """
 
     store: StoreCalls
     write_epochs: Callable[[TopologyEpochsSet], Awaitable[None]]
+    kafka_store: KafkaStore | None = None
 
 
 async def open_resources(
@@ -85,7 +89,11 @@ async def open_resources(
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     await _configure(store, settings_of(config.topologies, folder=folder, environment=environment))
     await _replay(epochs, store)
-    return TopologyResources(StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000), epochs.write)
+    return TopologyResources(
+        StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000),
+        epochs.write,
+        store if isinstance(store, KafkaStore) else None,
+    )
 
 
 async def _configure(store: TopologyStore, settings: StoreSettings) -> None:
@@ -134,8 +142,9 @@ class EpochsTopic:
             topic=prefix + _STATE,
             start=0,
             digest=_epochs_in,
-            forget=lambda another: None if another else [],
+            forget=lambda lost: None if lost else [],
             take=self._take,
+            ids=TopicIdReader(settings),
         )
 
     @property
@@ -156,7 +165,7 @@ class EpochsTopic:
         await self._reader.close()
 
     def _take(self, found: list[TopologyEpochsSet] | None) -> None:
-        if found is None:  # the topic was deleted and created again
+        if found is None:  # the topic lost records
             self._replay.forget()
             self._groups.on_state_topic_replaced()
             return

@@ -101,7 +101,16 @@ class TopologyService:
         return len(group) <= MAX_NAME and self._config.topologies.groups.matches(group)
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return self.metrics.samples(ready=self.is_ready, groups=len(self.groups))
+        store = None if self._resources is None else self._resources.kafka_store
+        lost = 0 if store is None else store.lost_descriptions
+        return self.metrics.samples(ready=self.is_ready, groups=len(self.groups), lost_descriptions=lost)
+
+    def problems(self) -> Mapping[str, str]:
+        """For `/readyz`: a topic that lost records is being read again."""
+        store = None if self._resources is None else self._resources.kafka_store
+        if store is None or not store.is_reading_again:
+            return {}
+        return {"topologies": "their topic lost records and is read again: descriptions are not known yet"}
 
     # --- opening and closing
 

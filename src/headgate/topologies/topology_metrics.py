@@ -26,6 +26,11 @@ FAMILIES = (
         ("error_code",),
     ),
     MetricFamily("headgate_topologies_store_calls", "counter", "Calls to the topology store", ("call", "outcome")),
+    MetricFamily(
+        "headgate_topologies_lost_descriptions",
+        "counter",
+        "Topology descriptions that their topic lost; members push them again",
+    ),
     MetricFamily("headgate_topologies_cleanup_cycles", "counter", "Completed cleanups of topology descriptions"),
     MetricFamily("headgate_topologies_cleanup_eligible", "counter", "Groups that a cleanup found deleted"),
     MetricFamily(
@@ -52,10 +57,11 @@ class TopologyMetrics:
     def count_store_call(self, call: str, *, failed: bool) -> None:
         self.store_calls[call, "error" if failed else "success"] += 1
 
-    def samples(self, *, ready: bool, groups: int) -> dict[tuple[str, tuple[str, ...]], float]:
+    def samples(self, *, ready: bool, groups: int, lost_descriptions: int) -> dict[tuple[str, tuple[str, ...]], float]:
         samples: dict[tuple[str, tuple[str, ...]], float] = {
             ("headgate_topologies_ready", ()): float(ready),
             ("headgate_topologies_groups", ()): groups,
+            ("headgate_topologies_lost_descriptions", ()): lost_descriptions,
             ("headgate_topologies_cleanup_cycles", ()): self.cleanup_cycles,
             ("headgate_topologies_cleanup_eligible", ()): self.cleanup_eligible,
             ("headgate_topologies_gate_failures", ()): self.gate_failures,

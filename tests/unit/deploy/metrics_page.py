@@ -46,12 +46,12 @@ async def _page() -> bytes:
     )
     meter = TopologyMetrics()
     meter.pushes[0] = 1
-    worker |= meter.samples(ready=True, groups=1)
+    worker |= meter.samples(ready=True, groups=1, lost_descriptions=0)
     share = ShareMeter()
     for counter in (share.trips, share.write_timeouts, share.dead_letters):
         counter["sg"] = 1
     worker |= share.samples(
-        ready=True, leading=True, paused=1, ledger=1, lost=0, shared=[("dlq.o", 2)], ignored={"too_old": 0}
+        ready=True, leading=True, paused=1, ledger=1, lost=0, unwritten=0, shared=[("dlq.o", 2)], ignored={"too_old": 0}
     )
     worker |= ActivityFeature(Config(), Principals()).samples()
     page = MetricsPage(FAMILIES)

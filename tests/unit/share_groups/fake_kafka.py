@@ -265,11 +265,14 @@ class FakeKafka:
     def _close(self) -> None:
         self.closed += 1
 
+    def listeners_of(self) -> FactListeners:
+        assert self.listeners is not None
+        return self.listeners
+
     def read(self, *facts: ShareGroupFact) -> None:
         """As if another gateway had written it."""
-        assert self.listeners is not None
         for fact in facts:
-            self.listeners.on_fact(fact)
+            self.listeners_of().on_fact(fact)
 
     async def decide(self, *facts: ShareGroupFact) -> None:
         self.is_deciding = True

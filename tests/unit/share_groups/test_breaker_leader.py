@@ -1,7 +1,6 @@
 """The leader's work: what it cannot write it decides again, and nothing that fails ends it."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 from structlog.typing import EventDict
@@ -44,7 +43,11 @@ class Bench:
         )
         self.leader.open(self.kafka)  # type: ignore[arg-type]
         self.kafka.listeners = FactListeners(
-            on_fact=self._on_fact, on_reset=self.states.clear, on_counted=self.leader.on_counted, on_happened=_ignore
+            on_fact=self._on_fact,
+            on_lost=_ignore,
+            on_replayed=_ignore,
+            on_counted=self.leader.on_counted,
+            on_happened=_ignore,
         )
 
     def _on_fact(self, fact: ShareGroupFact) -> None:
@@ -94,7 +97,7 @@ class Bench:
         return [(one.event, one.subject) for one in self.kafka.writer.facts if isinstance(one, EventHappened)]
 
 
-def _ignore(_: Sequence[EventHappened]) -> None:
+def _ignore(_: object) -> None:
     pass
 
 

@@ -131,6 +131,7 @@ class TopologyCache:
         self._path = path
         self._file = self._new_file()
         self._identity: TopicIdentity | None = None
+        self.discarded: Sequence[CachedRecord] = ()  # what it had from another topic of this name
 
     async def open(self, identity: TopicIdentity) -> int:
         """The offset to read on from: 0 for a new cache."""
@@ -142,6 +143,8 @@ class TopologyCache:
             log.warning("topology cache is recreated", path=str(self._path), reason=str(failure))
             return await self._recreate(identity)
         if found is None or found[:2] != (identity.cluster, identity.topic_id):
+            if found is not None and found[0] == identity.cluster:
+                self.discarded = await self.all()
             return await self._recreate(identity)
         return found[2]
 

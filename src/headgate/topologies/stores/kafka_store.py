@@ -6,6 +6,9 @@ takes. The local cache only saves reading the topic again; if it is lost, stale 
 
 `on_record` gets the last record of each group when the topic was read to its end, and from then on every record in the
 order of the topic. Until then `get` fails rather than return a description that may have been replaced.
+
+When the topic loses records (`kafka/fact_reader.py`), it is read again. Descriptions that it does not have any more are
+logged, counted in `lost_descriptions` and reported as deleted, so that members push them again.
 """
 
 import asyncio
@@ -25,7 +28,7 @@ from headgate.facts.topology import Description
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
-from headgate.kafka.topics import identify
+from headgate.kafka.topics import TopicIdReader, identify
 from headgate.plugin import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_cache import PUSHED, CachedRecord, TopologyCache, description_in, read_record
@@ -38,8 +41,8 @@ OnRecord = Callable[[str, StoredVersion | DeletedVersion], object]
 
 
 @dataclass(frozen=True, slots=True)
-class _TopicReplaced:
-    """The topic was deleted and created again: these records are gone."""
+class _RecordsLost:
+    """The topic lost records and is read again: these were known before."""
 
     before: Sequence[CachedRecord]
 
@@ -67,11 +70,14 @@ class KafkaStore:
         self._cache_name = cache_name
         self._max_bytes = 0
         self._cache: TopologyCache | None = None
-        self._reader: FactReader[list[CachedRecord | _TopicReplaced]] | None = None
+        self._reader: FactReader[list[CachedRecord | _RecordsLost]] | None = None
         self._replay: CatchUp[StoredVersion | DeletedVersion] = CatchUp(on_record)
         self._reported_to = 0  # `on_record` got the records before this offset; reading again repeats none
         self._rebuilding_to = 0  # the cache is behind the topic until this offset
         self._rebuilt_for = -1  # the offset of the last record for which it was rebuilt
+        self._missing: dict[str, DeletedVersion] = {}  # descriptions that were known, until the topic has them again
+        self._was_read = False
+        self.lost_descriptions = 0
 
     async def configure(self, settings: StoreSettings) -> None:
         """Open the cache and begin to read; the store is ready when `replayed` returns."""
@@ -88,6 +94,7 @@ class KafkaStore:
         except OSError as failure:
             raise UsageError(f"{path} cannot be opened ({failure}): make the folder writable for this user") from None
         self._reported_to = start
+        self._missing = _descriptions_in(self._cache.discarded)
         for cached in await self._cache.all():
             self._replay.take(cached.group, cached.version)
         self._reader = FactReader(
@@ -97,6 +104,8 @@ class KafkaStore:
             digest=self._digest,
             forget=self._forget,
             take=self._take,
+            on_end=self._on_end,
+            ids=TopicIdReader(self._settings),
             largest=self._max_bytes,
         )
         self._reader.start()
@@ -115,6 +124,11 @@ class KafkaStore:
         if not reader.replayed.is_set():
             return reader.problem or f"{self._topic} has not been read to its end yet"
         return reader.problem
+
+    @property
+    def is_reading_again(self) -> bool:
+        """Whether the topic lost records and has not been read to its end since."""
+        return self._was_read and self._reader is not None and not self._reader.replayed.is_set()
 
     async def set(self, pushed: PushedTopology) -> None:
         await self._write(described_fact(pushed, at=self._clock.epoch_ms()))
@@ -168,7 +182,7 @@ class KafkaStore:
             self._rebuild(str(failure))
             raise TransientFailure("the cache of descriptions is being rebuilt") from None
 
-    def _open_reader(self) -> FactReader[list[CachedRecord | _TopicReplaced]]:
+    def _open_reader(self) -> FactReader[list[CachedRecord | _RecordsLost]]:
         if self._reader is None:
             raise TransientFailure("the store kafka: is not open")
         return self._reader
@@ -182,7 +196,7 @@ class KafkaStore:
 
     # --- on the reader's thread
 
-    def _digest(self, records: Sequence[ConsumedRecord]) -> list[CachedRecord | _TopicReplaced]:
+    def _digest(self, records: Sequence[ConsumedRecord]) -> list[CachedRecord | _RecordsLost]:
         reader, cache = self._reader, self._cache
         assert reader is not None
         assert cache is not None
@@ -196,26 +210,42 @@ class KafkaStore:
             raise
         return list(found)
 
-    def _forget(self, another: bool) -> list[CachedRecord | _TopicReplaced]:
-        """Empty the cache; `another`: the topic was deleted and created again."""
+    def _forget(self, lost: bool) -> list[CachedRecord | _RecordsLost]:
+        """Empty the cache; `lost`: the topic lost records."""
         assert self._cache is not None
         before = self._cache.wipe()
-        return [_TopicReplaced(before)] if another else []
+        return [_RecordsLost(before)] if lost else []
 
     # --- on the event loop
 
-    def _take(self, found: list[CachedRecord | _TopicReplaced]) -> None:
+    def _take(self, found: list[CachedRecord | _RecordsLost]) -> None:
         if self._reader is None:  # closed meanwhile
             return
         for one in found:
             if isinstance(one, CachedRecord):
+                self._missing.pop(one.group, None)
                 if one.offset >= self._reported_to:
                     self._reported_to = one.offset + 1
                     self._replay.take(one.group, one.version)
             else:
                 self._reported_to = self._rebuilding_to = 0
-                for cached in one.before:
-                    self._replay.take(cached.group, DeletedVersion(cached.incarnation))
+                self._missing |= _descriptions_in(one.before)
+
+    def _on_end(self) -> None:
+        """The topic was read to its end, for the first time or again."""
+        missing, self._missing = self._missing, {}
+        if missing:
+            self.lost_descriptions += len(missing)
+            log.warning(
+                "topology descriptions were lost, members push them again", topic=self._topic, lost=len(missing)
+            )
+        for group, deleted in missing.items():
+            self._replay.take(group, deleted)
+        self._was_read = True
+
+
+def _descriptions_in(records: Sequence[CachedRecord]) -> dict[str, DeletedVersion]:
+    return {one.group: DeletedVersion(one.incarnation) for one in records if one.epoch is not None}
 
 
 def described_fact(pushed: PushedTopology, *, at: int) -> TopologyDescribed:
