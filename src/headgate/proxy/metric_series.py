@@ -37,7 +37,7 @@ class SeriesLimit:
     def __init__(self, families: Iterable[MetricFamily], *, most: int = MOST_SERIES) -> None:
         self._families = {family.name: family for family in families}
         self._most = most
-        self._shown: dict[str, dict[_Labels, None]] = {}  # of counters, by family
+        self._shown: dict[str, _Series] = {}  # of counters, by family
 
     def bound(self, samples: Samples) -> dict[tuple[str, _Labels], float]:
         """The samples within the bounds, and how many series were left out of them."""
@@ -48,7 +48,7 @@ class SeriesLimit:
             if not labels or family is None or family.kind == "histogram":  # whose labels are not names
                 bounded[name, labels] = value
                 continue
-            if any(len(label) > LONGEST_LABEL for label in labels):
+            if max(map(len, labels)) > LONGEST_LABEL:
                 labels = tuple(map(short_label, labels))  # noqa: PLW2901
             series = by_family.setdefault(name, {})
             series[labels] = series.get(labels, 0) + value
@@ -58,7 +58,8 @@ class SeriesLimit:
             added_up = series.pop(others, None)  # by the feature itself, or by the worker
             shown, rest = self._select(name, series)
             left_out += len(rest)
-            bounded.update({(name, labels): value for labels, value in shown.items()})
+            for labels, value in shown.items():
+                bounded[name, labels] = value
             if rest or added_up is not None:
                 bounded[name, others] = (added_up or 0) + sum(rest.values())
         bounded[LEFT_OUT] = left_out
@@ -66,12 +67,12 @@ class SeriesLimit:
 
     def _select(self, name: str, series: _Series) -> tuple[_Series, Mapping[_Labels, float]]:
         """Those that are shown, and the rest: counters that were shown before stay first, then the largest follow."""
-        if len(series) <= self._most:
-            shown = series
-        else:
+        shown, rest = series, _Series()
+        if len(series) > self._most:
             before = [labels for labels in self._shown.get(name, ()) if labels in series]
             new = sorted(series.keys() - set(before), key=lambda labels: (-series[labels], labels))
             shown = {labels: series[labels] for labels in [*before, *new][: self._most]}
+            rest = {labels: series[labels] for labels in series.keys() - shown.keys()}
         if self._families[name].kind == "counter":
-            self._shown[name] = dict.fromkeys(shown)
-        return shown, {labels: series[labels] for labels in series.keys() - shown.keys()}
+            self._shown[name] = shown
+        return shown, rest

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from headgate.proxy.metric_series import LEFT_OUT, OTHERS
-from headgate.proxy.metrics import Snapshot
+from headgate.proxy.metrics import Sample, Snapshot
 
 LARGEST_REPORT: Final = 512 * 1024
 LARGEST_LINE: Final = 1024 * 1024
+_ROW_BYTES: Final = 40  # of a sample's value and punctuation
 _MOST_PROBLEMS: Final = 100
 _LONGEST_PROBLEM: Final = 1_000
 
@@ -22,10 +23,9 @@ def encode_report(samples: Snapshot, problems: Mapping[str, str], *, largest: in
     """One report; series that do not fit are added up for each family, and counted."""
     some = list(problems.items())[:_MOST_PROBLEMS]
     shown = {what[:_LONGEST_PROBLEM]: text[:_LONGEST_PROBLEM] for what, text in some}
-    line = _encode(samples, shown)
-    if len(line) > largest:
-        line = _encode(_cut(samples, largest - len(_encode({}, shown))), shown)
-    return line
+    if sum(map(_size, samples)) > largest:  # an upper bound, and quicker than to encode it
+        samples = _cut(samples, largest - len(_encode({}, shown)))
+    return _encode(samples, shown)
 
 
 def decode_report(line: bytes) -> tuple[Snapshot, Mapping[str, str]]:
@@ -54,6 +54,18 @@ async def read_reports(reader: asyncio.StreamReader) -> AsyncIterator[bytes | No
             is_too_large = False
 
 
+def _size(sample: Sample) -> int:
+    """The bytes that a sample has at most in a report."""
+    name, labels = sample
+    size = _ROW_BYTES + len(name)
+    for label in labels:
+        if label.isascii() and label.isprintable():
+            size += 4 + len(label) + label.count('"') + label.count("\\")
+        else:
+            size += 4 + 12 * len(label)  # as escaped surrogates
+    return size
+
+
 def _encode(samples: Snapshot, problems: Mapping[str, str]) -> bytes:
     rows = [[name, labels, value] for (name, labels), value in samples.items()]
     return json.dumps({"samples": rows, "problems": dict(problems)}).encode() + b"\n"
@@ -63,18 +75,17 @@ def _cut(samples: Snapshot, room: int) -> Snapshot:
     """The samples that fit into `room` bytes; families have equal shares, and small ones leave room to the others."""
     by_family: dict[str, list[tuple[tuple[str, ...], float, int]]] = {}
     for (name, labels), value in samples.items():
-        size = len(json.dumps([name, labels, value])) + len(", ")
-        by_family.setdefault(name, []).append((labels, value, size))
+        by_family.setdefault(name, []).append((labels, value, _size((name, labels))))
     sizes = {name: sum(size for _, _, size in rows) for name, rows in by_family.items()}
     kept: Snapshot = {}
     left_out = samples.get(LEFT_OUT, 0.0)
-    room -= 64  # for the longer number of LEFT_OUT
     for number, name in enumerate(sorted(by_family, key=sizes.__getitem__)):
         rows = by_family[name]
         share = room // (len(by_family) - number)
         if sizes[name] > share:
             others = (OTHERS,) * len(rows[0][0])
-            share -= len(json.dumps([name, others, 0.0])) + 32  # with the digits of the sum
+            share -= _size((name, others))
+            room -= _size((name, others))
             rest = 0.0
             for labels, value, size in rows:
                 if size <= share:
@@ -86,7 +97,6 @@ def _cut(samples: Snapshot, room: int) -> Snapshot:
                     rest += value
                     left_out += labels != others
             kept[name, others] = kept.get((name, others), 0.0) + rest
-            room -= len(json.dumps([name, others, 0.0])) + 32
         else:
             room -= sizes[name]
             kept.update({(name, labels): value for labels, value, _ in rows})
