@@ -22,7 +22,7 @@ from tests.support.share_scene import ShareScene, share_scene, until
 pytestmark = pytest.mark.timeout(900)
 HEALTHY_S, OUTAGE_S = 20.0, 45.0
 # Of each group: what two cores carry together with brokers, gateway, clients and load.
-PARTITIONS = 1
+PARTITIONS = 2
 HEAD = (
     "outage",
     "partitions",
