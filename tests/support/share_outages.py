@@ -5,6 +5,7 @@ machine does not decide; afterwards each rejected offset is judged by the broker
 broker archived has its dead letter, and nothing else has one.
 """
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ RATE = 1000  # records a second for each partition
 REJECTS_PERCENT = 10
 _WARM_UP_S = 3.0
 _SETTLING_S = 5.0  # of load behind the outage: later dead letters follow those that wait
-_LETTERS_S = 150.0  # a dead letter that was too large for its topic is tried again once a minute
+LETTERS_S = 150.0  # a dead letter that was too large for its topic is tried again once a minute
 _REPORTS_S = 10.0
 
 Blow = tuple[float, Callable[[], object]]  # seconds after the outage began, and what happens then
@@ -205,7 +206,7 @@ class LoadedGroup:
             default=0.0,
         )
 
-    def finish(self, healthy: Spell, outage: Spell, *, with_kills: bool) -> Endured:
+    def finish(self, healthy: Spell, outage: Spell, *, with_kills: bool, letters_s: float) -> Endured:
         """Stop the load, wait until the broker is done with everything, and judge each offset."""
         sent = self.load.stop()
         ended = time.monotonic()
@@ -213,11 +214,10 @@ class LoadedGroup:
         for member in self._members:
             member.close()
         with suppress(AssertionError):  # what is missing then is told below
-            until(lambda: fate.archived <= set(self._letters.read()), _LETTERS_S)
+            until(lambda: fate.archived <= set(self._letters.read()), letters_s)
         after_s = time.monotonic() - ended
-        left: set[bytes] = set()
         with suppress(AssertionError):
-            until(lambda: not (left := self._left_in_spool()), _REPORTS_S, what=lambda: str(left))
+            until(lambda: not self._left_in_spool(), _REPORTS_S)
         with suppress(AssertionError):
             until(
                 lambda: self._told("write_timeout") & set(self._letters.spots) <= self._told("late_write"), _REPORTS_S
@@ -229,7 +229,8 @@ class LoadedGroup:
         timed_out, late = self._told("write_timeout"), self._told("late_write")
         withdrawn = self._told("dead_letter_withdrawn")
         wrong = {
-            "archived without a dead letter": fate.archived - set(letters),
+            "archived without a dead letter": fate.archived - set(letters) - left,
+            "left in the spool": left,
             "rejected and not archived": rejected - fate.archived,
             "archived, neither rejected nor over the limit": fate.archived - rejected - over,
             "a dead letter of a record that is not archived": set(letters) - fate.archived - withdrawn,
@@ -240,8 +241,6 @@ class LoadedGroup:
             },
         }
         told = [f"{what}: {sorted(spots)[:5]} ({len(spots)})" for what, spots in wrong.items() if spots]
-        if left:
-            told.append(f"left in the spool: {sorted(left)[:3]} ({len(left)})")
         if not with_kills:
             told += [f"a member: {error}" for member in self._members for error in member.errors[:3]]
         if not rejected:
@@ -260,7 +259,7 @@ class LoadedGroup:
             timed_out=len(timed_out),
             late=len(late),
             withdrawn=len(withdrawn),
-            lost=len(fate.archived - set(letters)),
+            lost=len(fate.archived - set(letters) - left),
             left_in_spool=len(left),
             states_read=len(self._states),
             letters_after_s=after_s,
@@ -274,17 +273,18 @@ class LoadedGroup:
     def _told(self, event: str) -> set[Spot]:
         return {spot for told in self._scene.events(self._group, event) for spot in spots_of(told["detail"])}
 
-    def _left_in_spool(self) -> set[bytes]:
-        """Keys of this group in the spool whose last record is not a tombstone."""
+    def _left_in_spool(self) -> set[Spot]:
+        """The places of this group's dead letters in the spool that are no tombstone in a partition of it."""
         reader = Reading(self._scene.direct, f"{self._scene.facts}spool")
-        last: dict[bytes, bool] = {}
+        last: dict[tuple[int, Spot], bool] = {}
         try:
-            for _, key, value, _ in reader.to_the_end():
-                if key is not None and f'"{self._group}"'.encode() in key:
-                    last[key] = value is not None
+            for spool_partition, key, value, _ in reader.to_the_end():
+                group, _, partition, offset = json.loads(key or b"[null, null, 0, 0]")
+                if group == self._group:
+                    last[spool_partition, (partition, offset)] = value is not None
         finally:
             reader.close()
-        return {key for key, is_there in last.items() if is_there}
+        return {spot for (_, spot), is_there in last.items() if is_there}
 
 
 def endure(
@@ -300,10 +300,12 @@ def endure(
     blows: Sequence[Blow] = (),
     blows_after: Sequence[Blow] = (),
     limits: OutageLimits | None = None,
+    letters_s: float = LETTERS_S,
 ) -> list[Endured]:
     """A group for each outage, all at the same time: healthy, then the outage, then the judgement.
 
-    `blows` come during the outage, `blows_after` behind its end, while what waits is written.
+    `blows` come during the outage, `blows_after` behind its end, while what waits is written. Every dead letter is in
+    its topic `letters_s` after the load has ended, or counts as lost.
     """
     with _loaded(scene, outages, jvms, addresses or [scene.bootstrap], partitions, rate) as groups:
         until(lambda: all(group.is_busy() for group in groups))
@@ -323,7 +325,7 @@ def endure(
         _pass(groups, _SETTLING_S, blows_after)
         with_kills = bool(blows or blows_after)
         found = [
-            group.finish(before, during, with_kills=with_kills)
+            group.finish(before, during, with_kills=with_kills, letters_s=letters_s)
             for group, before, during in zip(groups, healthy, outage, strict=True)
         ]
     return [one.judged(limits or OutageLimits(), with_kills=with_kills) for one in found]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.breaker.test_outages import WIDE
+from tests.integration.breaker.test_outages import LETTERS_S, WIDE
 from tests.support.cluster import start_test_cluster
 from tests.support.outage_kinds import start_broker, stopped_and_too_few
 from tests.support.share_blows import PARTITIONS as LOADED
@@ -38,6 +38,7 @@ def test_a_broker_that_is_stopped_and_too_few_replicas_are_not_felt_and_lose_no_
         outage_s=8.0,
         rate=200,
         limits=WIDE,
+        letters_s=LETTERS_S,
     )
     print(*found, sep="\n")
     assert [one.problems for one in found] == [(), ()]
