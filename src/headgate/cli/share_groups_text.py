@@ -50,6 +50,8 @@ def breaker_text(status: BreakerStatus) -> str:
     shown = _fitted([_BREAKER, row])
     if status.pause_reasons:
         shown += "\n" + _reasons_table(status.pause_reasons)
+    if status.spooled:
+        shown += f"\nDead letters in the spool: {status.spooled}, the oldest since {_time(status.oldest_spooled_at)}.\n"
     if status.auto_resume_at is not None:
         shown += f"\nResumes automatically at {_time(status.auto_resume_at)}.\n"
     if (last := status.last_resume) is not None:
@@ -103,17 +105,29 @@ def topology_text(topology: DlqTopology) -> str:
             escaped(one.topic),
             _yes_no(one.is_shared),
             _yes_no(one.has_conflict),
-            ", ".join(map(escaped, one.groups)),
+            ", ".join(map(escaped, one.groups)) or "-",
         )
         for one in topology.topics
     ]
-    return _fitted([_TOPOLOGY, *rows])
+    parked = "".join(
+        f"{escaped(one.topic)}: {some.number} dead letters of share group '{escaped(some.group)}' are parked in the "
+        f"spool: {escaped(some.reason)}\n"
+        for one in topology.topics
+        for some in one.parked
+    )
+    return _fitted([_TOPOLOGY, *rows]) + (f"\n{parked}" if parked else "")
 
 
 def topology_json(topology: DlqTopology) -> dict[str, Any]:
     return {
         "dlq_topics": [
-            {"topic": one.topic, "groups": list(one.groups), "shared": one.is_shared, "conflict": one.has_conflict}
+            {
+                "topic": one.topic,
+                "groups": list(one.groups),
+                "shared": one.is_shared,
+                "conflict": one.has_conflict,
+                "parked": [{"group": some.group, "reason": some.reason, "number": some.number} for some in one.parked],
+            }
             for one in topology.topics
         ]
     }

@@ -7,6 +7,7 @@ that it does not name is not acknowledged.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -45,6 +46,7 @@ LAST_EPOCH: Final = -1
 _MAX_ACQUIRED_RANGES: Final = 1_000_000
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the broker
 _MIN_HOLD_S: Final = 0.1
+_PUT_BATCH: Final = 1_000
 # For many dead letters that are being written: topic and spool bound the time for which they are not.
 MAX_HOLD_S: Final = 10.0
 # Offsets that the client is not known to hold: of one request, and of a connection's requests in a second.
@@ -94,6 +96,20 @@ class AcknowledgementTracker:
     def lost(self) -> int:
         """Records that could not be counted, because too many rows were waiting."""
         return self._dispositions.lost
+
+    async def write_counts(self) -> None:
+        """Queue the counts of each second that has ended, until cancelled."""
+        while True:
+            await asyncio.sleep(1.0)
+            counted = deque(self.drain(self._clock.epoch_ms() // 1000))
+            try:
+                while counted:
+                    for _ in range(min(_PUT_BATCH, len(counted))):
+                        self._outbox.put_counts(counted.popleft())
+                    await asyncio.sleep(0)
+            finally:
+                for fact in counted:
+                    self._outbox.put_counts(fact)
 
     def drain(self, before_second: int) -> list[DispositionsCounted]:
         return self._dispositions.drain(

@@ -4,7 +4,8 @@ All of it uses requests that brokers know too, so the ACLs of the cluster apply.
 without these values, and then the error says so.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -27,6 +28,7 @@ from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
     LIMIT,
     OWN,
+    PARKED,
     STRICT_ISOLATION,
     settings_of,
 )
@@ -60,12 +62,25 @@ class DescribedBreaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedLetters:
+    """Dead letters of a group that are parked in the spool for the same reason."""
+
+    group: str
+    reason: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DlqTopic:
-    """A dead-letter topic and its groups, sorted; `has_strict`: one of them has strict isolation."""
+    """A dead-letter topic and its groups, sorted; `has_strict`: one of them has strict isolation.
+
+    A topic without groups is one that has parked dead letters and is not configured any more.
+    """
 
     topic: str
     groups: tuple[str, ...]
     has_strict: bool
+    parked: tuple[ParkedLetters, ...] = ()
 
     @property
     def is_shared(self) -> bool:
@@ -160,25 +175,47 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
     except ClusterError as problem:
         gaps.append(f"groups without members are missing: {problem}")
     names: dict[str, list[str]] = {}
+    parked: dict[str, list[ParkedLetters]] = {}
     strict: set[str] = set()
     hidden = 0
     has_headgate = not groups
     for some in batches(sorted(groups)):
-        for result in await describe_results(link, GROUP, some, keys=(DLQ_TOPIC, STRICT_ISOLATION)):
+        for result in await describe_results(link, GROUP, some, keys=(DLQ_TOPIC, STRICT_ISOLATION, PARKED)):
             hidden += result.error_code != 0
             has_headgate |= any(one.name == DLQ_TOPIC for one in result.configs)
             settings = settings_of(_set_values(result))
             if settings.dlq_topic is not None:
                 names.setdefault(settings.dlq_topic, []).append(result.resource_name)
                 strict |= {settings.dlq_topic} if settings.strict_isolation else set()
+            for topic, letters in _parked(result):
+                parked.setdefault(topic, []).append(letters)
     if hidden:
         gaps.append(f"{hidden} groups are missing: DESCRIBE_CONFIGS on them is denied")
     if not has_headgate and hidden < len(groups):
         raise ClusterError(f"dead-letter topics are unknown: {NO_HEADGATE}")
     topics = (
-        DlqTopic(topic=topic, groups=tuple(sorted(names[topic])), has_strict=topic in strict) for topic in sorted(names)
+        DlqTopic(
+            topic=topic,
+            groups=tuple(sorted(names.get(topic, ()))),
+            has_strict=topic in strict,
+            parked=tuple(parked.get(topic, ())),
+        )
+        for topic in sorted({*names, *parked})
     )
     return DlqTopology(topics=tuple(topics), gaps=tuple(gaps))
+
+
+def _parked(result: DescribeConfigsResult) -> Iterator[tuple[str, ParkedLetters]]:
+    """The parked dead letters of a group by topic; nothing from a gateway that does not know them."""
+    value = next((one.value for one in result.configs if one.name == PARKED), None)
+    try:
+        found = json.loads(value or "{}")
+    except (ValueError, RecursionError):
+        return
+    for topic, reasons in found.items() if isinstance(found, dict) else ():
+        for reason, number in reasons.items() if isinstance(reasons, dict) else ():
+            if type(number) is int:
+                yield topic, ParkedLetters(group=result.resource_name, reason=reason, number=number)
 
 
 async def _configured(link: BrokerConnection) -> set[str]:

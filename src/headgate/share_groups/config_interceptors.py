@@ -1,6 +1,7 @@
 """Config requests about groups: Headgate's configs are taken out of changes and added to descriptions and lists."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from headgate.share_groups.config_changes import (
     read_change,
     resource_key,
 )
-from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, OWN, ConfigDef
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, OWN, PARKED, ConfigDef
 from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.errors import ErrorCode
@@ -56,6 +57,7 @@ DEFAULT_CONFIG, GROUP_CONFIG = 5, 8  # sources of a value
 _LISTS_GROUPS_FROM: Final = 1  # version 0 lists client metrics only
 # Each of them may need writes to a topic and a request to the broker, within the deadline of one response.
 _MAX_GROUPS: Final = 256
+_MAX_PARKED_CHARACTERS: Final = 30_000  # a string of a response has at most 32,767 bytes
 _OWN_NAME: Final = re.compile(b"|".join(re.escape(name.encode()) for name in sorted((*OWN_NAMES, LIMIT))))
 
 _TOO_MANY: Final = ResourceError(
@@ -296,7 +298,9 @@ class DescribeConfigsInterceptor(
         configs = result.configs
         if state.settings.dlq_topic is not None:
             configs = tuple(self._limit(group, state, one) if one.name == LIMIT else one for one in configs)
-        own = (_described(one, state, asked) for one in OWN.values() if names is None or one.name in names)
+        own = [_described(one, state, asked) for one in OWN.values() if names is None or one.name in names]
+        if names is not None and PARKED in names:
+            own.append(_parked(self._service.spool_index.parked_counts(group)))
         return replace(result, configs=(*configs, *own))
 
     def _limit(self, group: str, state: ShareGroupState, brokers: DescribedConfig) -> DescribedConfig:
@@ -327,10 +331,24 @@ def _described(one: ConfigDef, state: ShareGroupState, asked: RequestedConfigs) 
     )
 
 
+def _parked(counts: Mapping[str, Mapping[str, int]]) -> DescribedConfig:
+    """The parked dead letters of a group, by topic and reason, as JSON; the rest is left out of a long one."""
+    found: dict[str, dict[str, int]] = {}
+    for topic, reason, number in sorted((topic, *item) for topic, some in counts.items() for item in some.items()):
+        found.setdefault(topic, {})[reason] = number
+        if len(json.dumps(found)) > _MAX_PARKED_CHARACTERS:
+            del found[topic][reason]
+            break
+    return DescribedConfig(name=PARKED, value=json.dumps(found), read_only=True, config_source=DEFAULT_CONFIG)
+
+
 class ListConfigResourcesInterceptor(
     DecodingInterceptor[ListConfigResourcesRequest, ListConfigResourcesResponse, bool]
 ):
-    """Adds the groups that have only configs of Headgate: Kafka's tools describe only listed groups."""
+    """Adds the groups that have only configs of Headgate, or parked dead letters.
+
+    Kafka's tools and `--dlq-topology` describe only listed groups.
+    """
 
     request_class = ListConfigResourcesRequest
     max_bytes = 64 * 1024
@@ -363,7 +381,8 @@ class ListConfigResourcesInterceptor(
         known = {one.resource_name for one in message.config_resources if one.resource_type == GROUP}
         added = tuple(
             ConfigResource(resource_name=group, resource_type=GROUP)
-            for group in service.groups()
-            if group not in known and service.state(group).values and service.selects(group)
+            for group in dict.fromkeys((*service.groups(), *service.spool_index.groups()))
+            if group not in known and service.selects(group)
+            if service.state(group).values or service.spool_index.parked_counts(group)
         )
         return replace(message, config_resources=(*message.config_resources, *added)) if added else None

@@ -1,11 +1,11 @@
-"""Reports of dead letters that are missing and of those that arrived late: log, event and metric.
+"""Reports of dead letters that are missing, arrived late, or were parked: log, event and metric.
 
 Only a record that the broker has archived is reported as missing its dead letter. Reports of one partition are made
 together, once a second: an unavailable topic must not fill the log.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,7 @@ import structlog
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_ranges import OffsetRanges, offset_ranges, ranges_text, record_count
 from headgate.share_groups.model.dead_letter_records import topic_id_text
-from headgate.share_groups.model.spool_records import LetterIdentity, SpoolLane
+from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolLane
 from headgate.share_groups.share_metrics import ShareMeter
 
 log = structlog.get_logger()
@@ -42,21 +42,45 @@ class DeadLetterReports:
         self._meter = meter
         self._known_name = known_name
         self._late: dict[SpoolLane, list[int]] = {}
-        self._failed: dict[SpoolLane, _UnreportedFailures] = {}
+        self._failed: dict[tuple[SpoolLane, bool], _UnreportedFailures] = {}  # by lane, and whether it is in the spool
 
     def add_failed(
-        self, lane: SpoolLane, offsets: OffsetRanges, *, dlq_topic: str | None, reason: str, member: str | None
+        self,
+        lane: SpoolLane,
+        offsets: OffsetRanges,
+        *,
+        dlq_topic: str | None,
+        reason: str,
+        member: str | None = None,
+        is_spooled: bool = False,
     ) -> None:
         """Report records that were archived, and whose dead letters are not in their topic in time."""
         self._meter.count(self._meter.write_timeouts, lane.group, record_count(offsets))
         self._schedule()
-        self._failed.setdefault(lane, _UnreportedFailures(dlq_topic, reason, member)).offsets.extend(offsets)
+        failures = self._failed.setdefault((lane, is_spooled), _UnreportedFailures(dlq_topic, reason, member))
+        failures.offsets.extend(offsets)
 
     def add_late(self, letter: LetterIdentity) -> None:
         """Report a dead letter that was reported as missing and arrived all the same."""
         self._meter.late_writes += 1
         self._schedule()
         self._late.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
+
+    def on_parked(self, letters: Sequence[SpooledLetter], reason: str) -> None:
+        """Log that these were parked together; they are of one topic."""
+        parked: dict[SpoolLane, list[int]] = {}
+        for one in letters:
+            parked.setdefault(one.lane, []).append(one.offset)
+        for lane, offsets in list(parked.items())[:_MAX_LOGGED]:
+            log.warning(
+                "dead letters were parked in the spool",
+                group=lane.group,
+                topic=self._name(lane),
+                partition=lane.partition,
+                offsets=ranges_text(offset_ranges(sorted(offsets))),
+                dlq_topic=letters[0].target,
+                reason=reason,
+            )
 
     def _schedule(self) -> None:
         if not self._late and not self._failed:
@@ -65,30 +89,37 @@ class DeadLetterReports:
     def report(self) -> None:
         """Log and queue events for all failures and late arrivals since the last report."""
         failed, self._failed = self._failed, {}
-        for number, (lane, failures) in enumerate(failed.items()):
-            self._report_failed(lane, failures, is_logged=number < _MAX_LOGGED)
+        for number, ((lane, is_spooled), failures) in enumerate(failed.items()):
+            if number < _MAX_LOGGED:  # events and the metric cover the rest
+                self._log_failed(lane, failures, is_spooled=is_spooled)
+            self._put_failed(lane, failures, is_spooled=is_spooled)
         late, self._late = self._late, {}
         for number, (lane, offsets) in enumerate(late.items()):
             self._report_late(lane, offset_ranges(sorted(set(offsets))), is_logged=number < _MAX_LOGGED)
 
-    def _report_failed(self, lane: SpoolLane, failures: _UnreportedFailures, *, is_logged: bool) -> None:
+    def _log_failed(self, lane: SpoolLane, failures: _UnreportedFailures, *, is_spooled: bool) -> None:
+        what = {
+            "group": lane.group,
+            "topic": self._name(lane),
+            "partition": lane.partition,
+            "offsets": ranges_text(tuple(sorted(failures.offsets))),
+            "dlq_topic": failures.dlq_topic,
+            "reason": failures.reason,
+        }
+        if is_spooled:
+            log.warning("a dead letter was not written in time, it stays in the spool", **what)
+        else:
+            log.warning("a dead letter was not written in time, its record is archived without one", **what)
+
+    def _put_failed(self, lane: SpoolLane, failures: _UnreportedFailures, *, is_spooled: bool) -> None:
         offsets = tuple(sorted(failures.offsets))
-        if is_logged:  # events and the metric cover the rest
-            log.warning(
-                "a dead letter was not written in time, its record is archived without one",
-                group=lane.group,
-                topic=self._name(lane),
-                partition=lane.partition,
-                offsets=ranges_text(offsets),
-                dlq_topic=failures.dlq_topic,
-                reason=failures.reason,
-            )
         for begin in range(0, len(offsets), _MAX_EVENT_RANGES):
             detail = {
                 **self._detail(lane, offsets[begin : begin + _MAX_EVENT_RANGES]),
                 "dlq_topic": failures.dlq_topic,
                 "reason": failures.reason,
                 "member": failures.member,
+                "spooled": is_spooled,
             }
             self._outbox.put_event("write_timeout", lane.group, detail)
 

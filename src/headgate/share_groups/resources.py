@@ -27,6 +27,9 @@ from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import TopicIdReader, client_settings, ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
+from headgate.share_groups.model.spool_index import SpoolIndex
+from headgate.share_groups.spool_mover import SpoolClients
+from headgate.share_groups.spool_readers import SpoolFollower, SpoolReader
 from headgate.share_groups.spool_writer import SpoolWriter
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"
@@ -200,6 +203,7 @@ class ShareGroupResources:
         self._state = self._reader(STATE, committed=False)
         self._trips = self._reader(TRIPS, committed=True)
         self._leadership: Leadership | None = None
+        self._follower: SpoolFollower | None = None
         self._tails: tuple[FactTail[Any], ...] = (
             self._tail(DISPOSITIONS, DispositionsCounted, listeners.on_counted),
             self._tail(EVENTS, EventHappened, listeners.on_happened),
@@ -247,7 +251,20 @@ class ShareGroupResources:
     async def close(self) -> None:
         if self._leadership is not None:
             await self._leadership.close()
+        if self._follower is not None:
+            await self._follower.close()
         await asyncio.gather(self._state.close(), self._trips.close(), *(tail.close() for tail in self._tails))
+
+    def follow_spool(self, index: SpoolIndex, on_change: Callable[[], None]) -> SpoolClients:
+        """Begin to read the spool into the index, without waiting for its end."""
+        self._follower = SpoolFollower(self._settings, prefix=self._prefix, index=index, on_change=on_change)
+        self._follower.start()
+        return SpoolClients(
+            letters=self.dead_letter_writer,
+            spool=self.spool_writer,
+            reader=SpoolReader(self._settings, prefix=self._prefix),
+            replayed=self._follower.replayed,
+        )
 
     def start_leadership(
         self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]

@@ -8,7 +8,7 @@ Actions are written as facts and hold when they were read back. The interceptors
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeVar
@@ -49,6 +49,7 @@ from headgate.share_groups.resources import (
     open_resources,
 )
 from headgate.share_groups.share_metrics import Samples, ShareMeter
+from headgate.share_groups.spool_mover import SpoolMover
 from headgate.share_groups.state_recovery import StateRecovery
 from headgate.wire.share_requests import ShareRequest
 
@@ -58,7 +59,6 @@ MAX_OPENING_S: Final = 30.0
 MAX_GROUP_NAME: Final = 1024  # groups with longer names are not managed
 _RETRY_S: Final = 2.0
 _LOAD_LIMITS_S: Final = 60.0
-_PUT_BATCH: Final = 1_000
 _MAX_RESUMES: Final = 10_000
 T = TypeVar("T")
 
@@ -115,9 +115,9 @@ class ShareGroupService:
             throttle=self._throttle,
             pause_enable=config.share_groups.pause_enable,
         )
-        self._spool_index = SpoolIndex()
+        self.spool_index = SpoolIndex()
         self._dead_letters = DeadLetterDelivery(
-            view=self._spool_index,
+            view=self.spool_index,
             hold_max_s=config.share_groups.hold_max_ms / 1000,
             outbox=self._outbox,
             tasks=self._tasks,
@@ -140,6 +140,13 @@ class ShareGroupService:
             meter=self.meter,
             outbox=self._outbox,
             pause_enable=config.share_groups.pause_enable,
+        )
+        self._mover = SpoolMover(
+            index=self.spool_index,
+            states=self._states,
+            clock=self._clock,
+            meter=self.meter,
+            reports=self._dead_letters.reports,
         )
 
     # --- life cycle
@@ -174,12 +181,22 @@ class ShareGroupService:
         self._open_if_read()
         self._warn_of_missing_pause()
         self._tasks.spawn(self._outbox.run(resources.writer))
-        self._tasks.spawn(self._write_counts())
-        self._tasks.spawn(self._load_limits())
+        self._tasks.spawn(self.acknowledgements.write_counts())
+        self._tasks.spawn(self._limits.load_until_known(self._load_limits_s))
         self._tasks.spawn(self._leader.run())
         self._tasks.spawn(self._leader.maintain())
         self._tasks.spawn(self._recovery.run(resources.writer.write, lambda: self._leader.is_leading))
-        resources.start_leadership(self._leader.on_gained, self._leader.on_lost)
+        self._mover.open(resources.follow_spool(self.spool_index, self._mover.wake))
+        self._tasks.spawn(self._mover.run())
+        resources.start_leadership(self._start_leading, self._stop_leading)
+
+    async def _start_leading(self) -> None:
+        await self._leader.on_gained()
+        self._mover.start()
+
+    async def _stop_leading(self) -> None:
+        await self._mover.stop()
+        await self._leader.on_lost()
 
     def _warn_of_missing_pause(self) -> None:
         groups = sum(self._states.of(group).settings.breaker_enable for group in self._states.groups())
@@ -218,30 +235,12 @@ class ShareGroupService:
     async def _close(self) -> None:
         """End all tasks, then write the counts and events that are not written yet."""
         await self._tasks.cancel_all()
+        await self._mover.stop()
         if self._resources is not None:
             self._dead_letters.reports.report()
             for fact in self.acknowledgements.drain(self._clock.epoch_ms()):
                 self._outbox.put_counts(fact)
             await self._outbox.flush(self._resources.writer)
-
-    async def _write_counts(self) -> None:
-        while True:
-            await asyncio.sleep(1.0)
-            counted = deque(self.acknowledgements.drain(self._clock.epoch_ms() // 1000))
-            try:
-                while counted:
-                    for _ in range(min(_PUT_BATCH, len(counted))):
-                        self._outbox.put_counts(counted.popleft())
-                    await asyncio.sleep(0)
-            finally:
-                for fact in counted:
-                    self._outbox.put_counts(fact)
-
-    async def _load_limits(self) -> None:
-        """Until they are known: without them deliveries over the brokers' default limit are not recognised."""
-        while self._limits.default is None:
-            await asyncio.sleep(self._load_limits_s)
-            await self._limits.load()
 
     @property
     def is_ready(self) -> bool:
@@ -276,6 +275,8 @@ class ShareGroupService:
             unwritten=self._recovery.lost_facts,
             shared=((topic, len(groups)) for topic, groups in topics.items() if len(groups) > 1),
             ignored=self._leader.ignored(),
+            spooled=((group, self.spool_index.totals(group)) for group in self.spool_index.groups()),
+            now_ms=self._clock.epoch_ms(),
         )
 
     # --- the facts that were read
@@ -451,6 +452,7 @@ class ShareGroupService:
         delivered, dlq_written = self._leader.totals(group)
         total = delivered + dlq_written
         trip = state.trip if state.is_tripped and self.rules.pause_enable else None
+        spooled = self.spool_index.totals(group) if self._mover.is_replayed else None
         return BreakerStatus(
             group=group,
             # Without the pause a breaker has no effect, and records flow whatever the state is.
@@ -469,4 +471,6 @@ class ShareGroupService:
             dlq_topic=settings.dlq_topic,
             limit=self._limits.effective(state),
             limit_unprotected=self._limits.is_unprotected(group, state),
+            spooled=None if spooled is None else spooled.letters,
+            oldest_spooled_at=None if spooled is None else spooled.oldest_at,
         )

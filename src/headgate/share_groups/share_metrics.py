@@ -9,6 +9,7 @@ from typing import Final
 
 from headgate.proxy.features import MetricFamily
 from headgate.proxy.metric_series import MOST_SERIES, OTHERS, short_label
+from headgate.share_groups.model.spool_index import SpoolTotals
 
 FAMILIES: Final = (
     MetricFamily(
@@ -54,6 +55,40 @@ FAMILIES: Final = (
         "counter",
         "Dead letters written to their topic or to the spool",
         ("group",),
+    ),
+    MetricFamily(
+        "headgate_share_group_moved_dead_letters",
+        "counter",
+        "Dead letters that were moved from the spool to their topics",
+        ("group",),
+    ),
+    MetricFamily(
+        "headgate_share_group_spooled_dead_letters",
+        "gauge",
+        "Dead letters in the spool that wait for their topic",
+        ("group",),
+        merge="min",
+    ),
+    MetricFamily(
+        "headgate_share_group_spooled_bytes",
+        "gauge",
+        "Bytes of dead letters in the spool, also of parked ones",
+        ("group",),
+        merge="min",
+    ),
+    MetricFamily(
+        "headgate_share_group_oldest_spooled_seconds",
+        "gauge",
+        "Age of the oldest dead letter in the spool that waits for its topic",
+        ("group",),
+        merge="min",
+    ),
+    MetricFamily(
+        "headgate_share_group_parked_dead_letters",
+        "gauge",
+        "Dead letters in the spool that cannot be moved to their topics",
+        ("group",),
+        merge="min",
     ),
     MetricFamily(
         "headgate_share_group_dlq_circuit_breaker_tripped",
@@ -104,6 +139,8 @@ class ShareMeter:
         unwritten: int = 0,
         shared: Iterable[tuple[str, int]],
         ignored: Mapping[str, int],
+        spooled: Iterable[tuple[str, SpoolTotals]],
+        now_ms: int,
     ) -> Samples:
         """The current values of `FAMILIES`."""
         samples: Samples = {
@@ -123,6 +160,7 @@ class ShareMeter:
             ("headgate_share_group_dlq_circuit_breaker_tripped", self.trips),
             ("headgate_share_group_dlq_write_timeouts", self.write_timeouts),
             ("headgate_share_group_dead_letters", self.dead_letters),
+            ("headgate_share_group_moved_dead_letters", self.moved),
         ):
             for group, count in counts.items():
                 samples[name, (group,)] = count
@@ -130,6 +168,12 @@ class ShareMeter:
             samples["headgate_share_groups_ignored_records", (why,)] = count
         for topic, groups in shared:
             samples["headgate_dlq_topic_shared_by_multiple_groups", (topic,)] = groups
+        for group, totals in spooled:
+            age_ms = 0 if totals.oldest_at is None else max(0, now_ms - totals.oldest_at)
+            samples["headgate_share_group_spooled_dead_letters", (group,)] = totals.letters
+            samples["headgate_share_group_spooled_bytes", (group,)] = totals.bytes + totals.parked_bytes
+            samples["headgate_share_group_oldest_spooled_seconds", (group,)] = age_ms / 1000
+            samples["headgate_share_group_parked_dead_letters", (group,)] = totals.parked_letters
         return samples
 
     def count(self, counter: "Counter[str]", group: str, number: int) -> None:

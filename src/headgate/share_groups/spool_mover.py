@@ -23,7 +23,9 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.tasks import TaskSet
+from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
+from headgate.share_groups.model.dead_letter_ranges import offset_ranges
 from headgate.share_groups.model.dead_letter_records import COPY_PROBLEM
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace
@@ -31,7 +33,6 @@ from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLet
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool_readers import SpoolReader
 from headgate.share_groups.spool_removals import SpoolRemovals
-from headgate.share_groups.spool_reports import SpoolReports
 from headgate.share_groups.spool_writer import SpoolWriter
 
 log = structlog.get_logger()
@@ -49,6 +50,7 @@ _PARKED_S: Final = 60.0
 _PARKED_LETTERS: Final = 100
 _PARK_S: Final = 5.0
 _REPORT_AGAIN_MS: Final = 15_000  # deadlines before a term: the last leader may not have reported them
+_WAITS: Final = "it waits in the spool"
 _TOO_LARGE: Final = "too large for its topic, also without the copy of its record"
 _NO_TOPIC: Final = "its topic does not exist, and is not configured for any group"
 
@@ -86,7 +88,7 @@ class SpoolMover:
     """Runs after `open`; it moves dead letters from `start` to `stop`, the term of a leader."""
 
     def __init__(
-        self, *, index: SpoolIndex, states: ShareStates, clock: Clock, meter: ShareMeter, reports: SpoolReports
+        self, *, index: SpoolIndex, states: ShareStates, clock: Clock, meter: ShareMeter, reports: DeadLetterReports
     ) -> None:
         self._index = index
         self._states = states
@@ -106,7 +108,6 @@ class SpoolMover:
         self._is_retrying = False  # the parked ones
         self._is_leading = False
         self._is_new_term = True
-        self._reported_at = -math.inf
         self._skipped: dict[str, int] = {}  # parked ones that are still too large, by topic
 
     def open(self, clients: SpoolClients) -> None:
@@ -121,7 +122,12 @@ class SpoolMover:
             if not one.done():
                 one.set_result(None)
 
-    async def start(self) -> None:
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the index has all that was in the spool at the start."""
+        return self._clients is not None and self._clients.replayed.is_set()
+
+    def start(self) -> None:
         self._is_leading = self._is_new_term = True
         self._changed.set()
 
@@ -170,11 +176,8 @@ class SpoolMover:
             return
         self._is_new_term = False
         while (expired := self._index.take_expired(now_ms)) is not None:
-            self._reports.on_expired((one for one in expired if not self._removals.covers(one)), self._problems)
+            self._report_expired(expired)
             await asyncio.sleep(0)
-        if now >= self._reported_at + _TICK_S:
-            self._reported_at = now
-            self._reports.report_late()
         self._tasks.spawn(self._removals.repeat())
         targets = self._index.targets()
         for target in targets:
@@ -186,6 +189,16 @@ class SpoolMover:
         if now >= self._parked_at + _PARKED_S and not self._is_retrying and self._index.parked_targets():
             self._parked_at, self._is_retrying = now, True
             self._tasks.spawn(self._retry_parked())
+
+    def _report_expired(self, places: Sequence[SpoolPlace]) -> None:
+        expired: dict[tuple[SpoolLane, str], list[int]] = {}
+        for one in places:
+            if not self._removals.covers(one):
+                expired.setdefault((one.lane, one.target), []).append(one.offset)
+        for (lane, target), offsets in expired.items():
+            reason = self._problems.get(target, _WAITS)
+            ranges = offset_ranges(sorted(offsets))
+            self._reports.add_failed(lane, ranges, dlq_topic=target, reason=reason, is_spooled=True)
 
     # --- one topic
 
@@ -333,7 +346,7 @@ class SpoolMover:
         for one in letters:
             self._meter.count(self._meter.moved, one.group, 1)
             if one.deadline < now_ms:
-                self._reports.add_late(one)
+                self._reports.add_late(one.identity)
         if letters:
             self._removals.add(letters)
             self._tasks.spawn(self._removals.remove([one.identity for one in letters]))

@@ -13,12 +13,13 @@ from headgate.cli import main as cli
 from headgate.cli import share_groups as command
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome
-from headgate.share_groups.admin import DlqTopic, DlqTopology
+from headgate.share_groups.admin import DlqTopic, DlqTopology, ParkedLetters
 from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
     MAX_REASON_CHARACTERS,
     OWN,
+    PARKED,
 )
 from headgate.wire.messages.configs import (
     AlterConfigsResourceResponse,
@@ -66,6 +67,8 @@ TRIPPED: dict[str, Any] = {
     "dlq_topic": "dlq.o",
     "limit": 5,
     "limit_unprotected": False,
+    "spooled": 12,
+    "oldest_spooled_at": 1794731701727,
 }
 STATUS = decode_status("sg", json.dumps(TRIPPED).encode()) or BreakerStatus(group="")
 
@@ -126,6 +129,8 @@ def test_a_tripped_breaker_is_a_table_its_reasons_and_what_comes_next() -> None:
         "DLQ_CIRCUIT_BREAKER_TRIPPED 2026-11-15T08:38:21.727+00:00 headgate 25 of 100",
         "OPERATOR                    2026-11-15T08:38:22.000+00:00 User:ops deploy\\x1b[2J",
         "",
+        "Dead letters in the spool: 12, the oldest since 2026-11-15T08:35:01.727+00:00.",
+        "",
         "Resumes automatically at 2026-11-15T08:43:21.727+00:00.",
         "",
         "Last resumed by User:ops at 2026-11-15T08:36:41.727+00:00: mended",
@@ -163,8 +168,22 @@ def test_dead_letter_topics_are_a_table() -> None:
         "groups": ["s\n1", "s2"],
         "shared": True,
         "conflict": True,
+        "parked": [],
     }
     assert text.topology_text(DlqTopology(topics=())) == "No share group has a dead-letter topic.\n"
+
+
+def test_parked_dead_letters_are_lines_below_the_table() -> None:
+    parked = (ParkedLetters(group="s\n1", reason="too large", number=3),)
+    topology = DlqTopology(topics=(DlqTopic(topic="dlq.old", groups=(), has_strict=False, parked=parked),))
+    assert text.topology_text(topology).splitlines()[1:] == [
+        "dlq.old         no     no       -",
+        "",
+        "dlq.old: 3 dead letters of share group 's\\n1' are parked in the spool: too large",
+    ]
+    assert text.topology_json(topology)["dlq_topics"][0]["parked"] == [
+        {"group": "s\n1", "reason": "too large", "number": 3}
+    ]
 
 
 # --- against a server
@@ -183,6 +202,7 @@ class Gateway:
         self.listing_error = 0
         self.altered: list[tuple[str, str | None]] = []
         self.refusal = (0, "")
+        self.parked = "{}"
 
     def answers(self) -> dict[int, Answer]:
         return {
@@ -221,6 +241,8 @@ class Gateway:
                 )
                 for name in wanted
             )
+            if self.has_headgate and PARKED in (one.configuration_keys or ()):
+                configs = (*configs, DescribedConfig(name=PARKED, value=self.parked, config_source=DEFAULT))
             results.append(DescribeConfigsResult(resource_type=GROUP, resource_name=one.resource_name, configs=configs))
         return DescribeConfigsResponse(results=tuple(results))
 
@@ -341,6 +363,26 @@ async def test_gaps_of_the_topology_are_reported() -> None:
         "groups without members are missing: Cluster authorization failed.; "
         "1 groups are missing: DESCRIBE_CONFIGS on them is denied"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ('{"dlq.old":{"too large":3}}', [{"group": "a", "reason": "too large", "number": 3}]),
+        ('{"dlq.old":{"too large":"3"}}', None),
+        ("[1]", None),
+        ("{", None),
+        ("[" * 10_000, None),
+    ],
+)
+async def test_parked_dead_letters_are_listed_also_for_a_topic_without_groups(
+    value: str, found: list[dict[str, object]] | None
+) -> None:
+    gateway = Gateway()
+    gateway.values = {"a": {DLQ_TOPIC: "dlq.x"}}
+    gateway.parked = value
+    topics = {one["topic"]: one["parked"] for one in (await outcome_of(gateway, *TOPOLOGY)).document["dlq_topics"]}
+    assert topics == ({"dlq.x": []} if found is None else {"dlq.x": [], "dlq.old": found})
 
 
 async def test_a_cluster_without_share_groups_has_no_dead_letter_topics() -> None:

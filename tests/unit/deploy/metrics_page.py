@@ -15,6 +15,7 @@ from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
+from headgate.share_groups.model.spool_index import SpoolTotals
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.topologies.topology_metrics import TopologyMetrics
 
@@ -48,10 +49,19 @@ async def _page() -> bytes:
     meter.pushes[0] = 1
     worker |= meter.samples(ready=True, groups=1, lost_descriptions=0)
     share = ShareMeter()
-    for counter in (share.trips, share.write_timeouts, share.dead_letters):
+    for counter in (share.trips, share.write_timeouts, share.dead_letters, share.moved):
         counter["sg"] = 1
     worker |= share.samples(
-        ready=True, leading=True, paused=1, ledger=1, lost=0, unwritten=0, shared=[("dlq.o", 2)], ignored={"too_old": 0}
+        ready=True,
+        leading=True,
+        paused=1,
+        ledger=1,
+        lost=0,
+        unwritten=0,
+        shared=[("dlq.o", 2)],
+        ignored={"too_old": 0},
+        spooled=[("sg", SpoolTotals(letters=1, bytes=9, oldest_at=1))],
+        now_ms=2,
     )
     worker |= ActivityFeature(Config(), Principals()).samples()
     page = MetricsPage(FAMILIES)

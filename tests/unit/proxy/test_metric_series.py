@@ -80,6 +80,14 @@ def test_the_counters_of_share_groups_keep_no_long_names_in_memory() -> None:
     assert meter.dead_letters[OTHERS] == 50
     assert max(map(len, meter.dead_letters)) == LONGEST_LABEL
     samples = meter.samples(
-        ready=True, leading=True, paused=0, ledger=0, lost=0, shared=[("t" * 249, 2)] * 5, ignored={}
+        ready=True,
+        leading=True,
+        paused=0,
+        ledger=0,
+        lost=0,
+        shared=[("t" * 249, 2)] * 5,
+        ignored={},
+        spooled=(),
+        now_ms=0,
     )
     assert len(SeriesLimit(FAMILIES).bound(samples)) < MOST_SERIES + 20

@@ -27,7 +27,9 @@ def snapshot(*, groups: int, name: str, topics: int = 0) -> Snapshot:
         for counter in (meter.trips, meter.write_timeouts, meter.dead_letters):
             meter.count(counter, f"{number:04}{name}", 1)
     shared = [(f"dlq.{number:06}".ljust(249, "t"), 2) for number in range(topics)]
-    worker |= meter.samples(ready=True, leading=True, paused=0, ledger=0, lost=0, shared=shared, ignored={})
+    worker |= meter.samples(
+        ready=True, leading=True, paused=0, ledger=0, lost=0, shared=shared, ignored={}, spooled=(), now_ms=0
+    )
     return SeriesLimit(PAGE.families).bound(worker)
 
 

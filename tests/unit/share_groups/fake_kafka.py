@@ -6,6 +6,7 @@ With a real cluster all of this is tested in tests/integration/breaker.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
@@ -21,6 +22,7 @@ from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.model.spool_index import SpoolIndex, spool_record
 from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolTombstone
 from headgate.share_groups.resources import FactListeners
+from headgate.share_groups.spool_mover import SpoolClients
 from headgate.share_groups.spool_writer import OnWritten
 
 
@@ -203,6 +205,11 @@ class FakeGroupConfigs:
         self.limits[group] = limit
 
 
+class FakeSpoolReader:
+    async def close(self) -> None:
+        pass
+
+
 class FakeTripWriter:
     """After a failure it is of no use, as the real one."""
 
@@ -288,6 +295,15 @@ class FakeKafka:
             raise ClusterError("the cluster is away")
         self.trip_writers.append(FakeTripWriter(self))
         return self.trip_writers[-1]
+
+    def follow_spool(self, index: SpoolIndex, on_change: Callable[[], None]) -> SpoolClients:
+        """All of it has been read; a test feeds the index."""
+        self.spool_index = index
+        self.on_spool_change = on_change
+        replayed = asyncio.Event()
+        replayed.set()
+        nothing: Any = FakeSpoolReader()
+        return SpoolClients(letters=nothing, spool=nothing, reader=nothing, replayed=replayed)
 
     def start_leadership(
         self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]

@@ -216,7 +216,7 @@ class Scene:
 
     def follow_spool(self) -> None:
         """The service reads what is in the spool now."""
-        self.spool.follow(self.service._spool_index)
+        self.spool.follow(self.service.spool_index)
 
     async def other_client(self) -> "Scene":
         """Another connection to the same gateway."""

@@ -23,6 +23,8 @@ STATUS = BreakerStatus(
     dlq_topic="dlq.o",
     limit=5,
     limit_unprotected=False,
+    spooled=12,
+    oldest_spooled_at=7,
 )
 JSON = (
     '{"group":"sg","enabled":true,"paused":true,'
@@ -30,7 +32,7 @@ JSON = (
     '"phase":null,"generation":4,"window_ms":60000,"delivered":75,"dlq_written":25,"dlq_rate":0.25,'
     '"threshold_percent":20,"min_messages":100,"auto_resume_at":9,'
     '"last_resume":{"reason":"mended","by":"User:ops","at":1},'
-    '"dlq_topic":"dlq.o","limit":5,"limit_unprotected":false}'
+    '"dlq_topic":"dlq.o","limit":5,"limit_unprotected":false,"spooled":12,"oldest_spooled_at":7}'
 )
 
 
@@ -59,4 +61,4 @@ def test_keys_of_a_newer_gateway_are_kept_after_the_known_ones() -> None:
     status = decode_status("sg", json.dumps(newer).encode())
     assert status is not None
     assert status.document() == newer
-    assert list(status.document())[-3:] == ["limit_unprotected", "added", "extra"]
+    assert list(status.document())[-3:] == ["oldest_spooled_at", "added", "extra"]

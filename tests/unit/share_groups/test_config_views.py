@@ -10,10 +10,12 @@ from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
     LIMIT,
     OWN,
+    PARKED,
     PAUSE,
     RESUME,
     THRESHOLD_PERCENT,
 )
+from headgate.share_groups.model.spool_index import spool_record
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import (
     ConfigResource,
@@ -30,6 +32,7 @@ from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, LIST_RESOURCES, Scene, scene
 from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
 from tests.unit.share_groups.scene import TOPIC_RESOURCE as TOPIC
+from tests.unit.share_groups.test_spool_index import letter
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3, 4])
 DEFAULT, STATIC, SET = 5, 4, 8
@@ -218,6 +221,39 @@ async def listed(it: Scene, types: tuple[int, ...], *found: tuple[str, int], cod
     answer = decode(ListConfigResourcesResponse, 1, body_of(await it.client.frame(), LIST_RESOURCES, 1))
     assert (answer.throttle_time_ms, answer.error_code) == (3, code)
     return [(one.resource_name, one.resource_type) for one in answer.config_resources]
+
+
+@every_version
+async def test_parked_dead_letters_are_shown_only_when_they_are_asked_for_by_name(version: int) -> None:
+    async with scene() as it:
+        for number in range(3):
+            it.kafka.spool_index.apply(
+                spool_record(0, number, letter(number, group="sg", target="dlq.old", parked="too large"))
+            )
+        (one,) = await describe(it, version, describing((GROUP, "sg", (PARKED,))), result())
+        assert [(config.name, config.value, config.read_only) for config in one.configs] == [
+            (PARKED, '{"dlq.old": {"too large": 3}}', True)
+        ]
+        (all_names,) = await describe(it, version, describing((GROUP, "sg", None)), result())
+        assert PARKED not in {config.name for config in all_names.configs}
+        (refused,) = await describe(it, version, describing((GROUP, "sg", (PARKED,))), result(code=30))
+        assert refused.configs == ()
+
+
+async def test_many_parked_topics_are_cut_to_what_a_response_can_hold() -> None:
+    async with scene() as it:
+        for number in range(300):
+            parked = letter(number, group="sg", target=f"dlq.{number:0200}", parked="too large")
+            it.kafka.spool_index.apply(spool_record(0, number, parked))
+        (one,) = await describe(it, 1, describing((GROUP, "sg", (PARKED,))), result())
+        assert 20_000 < len(one.configs[0].value or "") < 32_768
+
+
+async def test_a_group_with_parked_dead_letters_and_no_configs_is_listed() -> None:
+    async with scene() as it:
+        it.kafka.spool_index.apply(spool_record(0, 0, letter(1, group="parked", parked="too large")))
+        it.kafka.spool_index.apply(spool_record(0, 1, letter(1, group="spooled")))
+        assert await listed(it, (GROUP,)) == [("parked", GROUP)]
 
 
 @pytest.mark.parametrize("types", [(), (GROUP,), (TOPIC, GROUP)])

@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from headgate.facts import GroupPaused
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, LIMIT, THRESHOLD_PERCENT
+from headgate.share_groups.model.spool_index import spool_record
+from headgate.share_groups.model.spool_records import SEQUENCES_A_MS
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
 from headgate.wire.messages.share import (
@@ -17,6 +19,7 @@ from headgate.wire.messages.share import (
 from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, GROUP_RESOURCE, SHARE_DESCRIBE, Scene, scene
+from tests.unit.share_groups.test_spool_index import letter
 
 VERSION, TAG = 1, 10001
 
@@ -153,3 +156,19 @@ async def test_a_large_answer_has_it_too() -> None:
             it.set(name, {THRESHOLD_PERCENT: "30"})
         found = await described(it, *map(group, names))
         assert [status(one) for one in found] == [expected(it, name) for name in names]
+
+
+async def test_the_status_has_the_dead_letters_in_the_spool_that_are_not_parked() -> None:
+    async with scene() as it:
+        it.configure("sg")
+        assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (0, None)
+        for offset in (7, 8):
+            spooled = letter(offset, group="sg", sequence=offset * SEQUENCES_A_MS)
+            it.kafka.spool_index.apply(spool_record(0, offset, spooled))
+        it.kafka.spool_index.apply(spool_record(0, 9, letter(9, group="sg", sequence=0, parked="too large")))
+        assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (2, 7)
+        samples = {name: value for (name, labels), value in it.service.samples().items() if labels == ("sg",)}
+        assert samples["headgate_share_group_spooled_dead_letters"] == 2
+        assert samples["headgate_share_group_parked_dead_letters"] == 1
+        assert samples["headgate_share_group_oldest_spooled_seconds"] > 0
+        assert samples["headgate_share_group_spooled_bytes"] == it.kafka.spool_index.group_bytes("sg")

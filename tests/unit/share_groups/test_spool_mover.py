@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from headgate.facts import GroupConfigSet
 from headgate.facts.observations import EventName
+from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
@@ -21,7 +22,6 @@ from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLet
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool_mover import SpoolClients, SpoolMover
 from headgate.share_groups.spool_readers import ReadLetters
-from headgate.share_groups.spool_reports import SpoolReports
 from tests.unit.proxy.stage import turns
 from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.test_spool_index import letter
@@ -154,13 +154,13 @@ class Bench:
         self.states = ShareStates()
         self.meter = ShareMeter()
         self.outbox = RecordedEvents(self.clock)
+        self.reports = DeadLetterReports(meter=self.meter, outbox=self.outbox, known_name=lambda _: "orders")
         self.mover = self.another(self.index)
         self.configure("g", "dlq.g")
         self.configure("h", "dlq.h")
 
     def another(self, index: SpoolIndex) -> SpoolMover:
-        reports = SpoolReports(meter=self.meter, outbox=self.outbox, topic_name=lambda _: "orders")
-        mover = SpoolMover(index=index, states=self.states, clock=self.clock, meter=self.meter, reports=reports)
+        mover = SpoolMover(index=index, states=self.states, clock=self.clock, meter=self.meter, reports=self.reports)
         replayed = asyncio.Event()
         replayed.set()
         clients: Any = {"letters": self.topics, "spool": self.spool, "reader": self.spool}
@@ -181,6 +181,7 @@ class Bench:
         for _ in range(20):
             await self.mover.on_tick()
             await turns(20)
+        self.reports.report()
 
     def events(self, event: str) -> list[dict[str, Any]]:
         return [detail for name, detail in self.outbox.events if name == event]
@@ -193,7 +194,7 @@ class Bench:
 @asynccontextmanager
 async def bench() -> AsyncIterator[Bench]:
     one = Bench()
-    await one.mover.start()
+    one.mover.start()
     try:
         yield one
     finally:
@@ -218,7 +219,7 @@ async def test_only_the_leader_moves() -> None:
     on.spooled(1)
     await on.tick()
     assert on.topics.attempts == []
-    await on.mover.start()
+    on.mover.start()
     await on.tick()
     assert on.topics.offsets() == [1]
     await on.mover.stop()
@@ -294,7 +295,7 @@ async def test_a_leader_that_is_killed_between_write_and_tombstone_leaves_duplic
         on.spool.feed(index)
         on.spool._index = index
         on.mover = on.another(index)
-        await on.mover.start()
+        on.mover.start()
         await on.tick()
         assert on.topics.offsets() == [1, 2, 1, 2, 3]
         assert list(index.groups()) == []
@@ -400,7 +401,7 @@ async def test_a_new_leader_reports_the_deadlines_of_the_last_fifteen_seconds_ag
     on.spooled(1, deadline=1_010_000)
     on.spooled(2, deadline=1_020_000)
     await on.tick(30)
-    await on.mover.start()
+    on.mover.start()
     await on.tick()
     assert [one["offsets"] for one in on.events("write_timeout")] == [[[2, 2]]]
     await on.mover.stop()

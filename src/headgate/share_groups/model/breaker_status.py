@@ -48,7 +48,10 @@ class LastResume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerStatus:
-    """The breaker of one group at one moment; `phase` is reserved."""
+    """The breaker of one group at one moment; `phase` is reserved.
+
+    `spooled` is the number of dead letters in the spool that wait for their topic; parked ones are not among them.
+    """
 
     group: str
     enabled: bool | None = None
@@ -67,6 +70,8 @@ class BreakerStatus:
     dlq_topic: str | None = None
     limit: int | None = None
     limit_unprotected: bool | None = None
+    spooled: int | None = None
+    oldest_spooled_at: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def without_configs(self) -> "BreakerStatus":

@@ -28,6 +28,7 @@ LIMIT = "share.delivery.count.limit"
 # Write-only: the value is the reason.
 PAUSE = "headgate.pause"
 RESUME = "headgate.resume"
+PARKED = "headgate.parked"  # read-only, and described only when it is requested by name
 
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS

@@ -1,0 +1,65 @@
+"""Dead letters in the spool of a real broker are moved when their topic is there again, with two workers."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.breaker.test_spool import spooled
+from tests.support.cluster import Cluster
+from tests.support.raw_client import RawClient
+from tests.support.share_member import REJECT, RawShareMember
+from tests.support.share_scene import COPY, DLQ_TOPIC, WRITE_TIMEOUT, ShareScene, done, kafka, share_scene, until
+
+NUMBER = 30
+TIMEOUT_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareScene]:
+    with share_scene(cluster, tmp_path_factory.mktemp("spool"), gateway__workers=2) as running:
+        yield running
+
+
+def delete(scene: ShareScene, topic: str) -> None:
+    done(scene.admin().delete_topics([topic]))
+    until(lambda: topic not in scene.admin().list_topics(timeout=10).topics)
+
+
+def create(scene: ShareScene, topic: str) -> None:
+    done(scene.admin().create_topics([kafka.NewTopic(topic, 1, 1)]))
+    scene.wait_for_topic(topic, 1)
+
+
+def reject(scene: ShareScene, member: RawShareMember, first: int, last: int) -> None:
+    with RawClient(scene.bootstrap) as client:
+        member.join(client)
+        assert sum(one.last_offset - one.first_offset + 1 for one in member.acquire(client)) == last - first + 1
+        for offset in range(first, last + 1):
+            assert member.acknowledge(client, offset, offset, [REJECT]) == 0
+
+
+def test_spooled_dead_letters_reach_their_topic_in_order_when_it_is_created_again(scene: ShareScene) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, COPY: "true", WRITE_TIMEOUT: str(TIMEOUT_MS)})
+    scene.send(topic, [f"value {at}" for at in range(NUMBER)])
+    delete(scene, dlq)
+    reject(scene, RawShareMember(group=group, topic=topic, topic_id=scene.topic_id(topic)), 0, NUMBER - 1)
+
+    status = scene.wait_for_status(group, lambda status: status["spooled"] == NUMBER)
+    assert status["oldest_spooled_at"] is not None
+    until(lambda: sum(offsets(event) for event in scene.events(group, "write_timeout")) == NUMBER)
+
+    create(scene, dlq)
+    took = until(lambda: scene.status(group)["spooled"] == 0)
+    print(f"{NUMBER} dead letters were moved {took:.1f} s after their topic was created")
+    letters = scene.letters(dlq)
+    assert [letter.spot for letter in letters] == [(0, at) for at in range(NUMBER)]
+    assert [letter.value for letter in letters] == [f"value {at}".encode() for at in range(NUMBER)]
+    assert spooled(scene, group) == []
+    assert scene.status(group)["oldest_spooled_at"] is None
+    until(lambda: sum(offsets(event) for event in scene.events(group, "late_write")) == NUMBER)
+    assert sum(offsets(event) for event in scene.events(group, "write_timeout")) == NUMBER, "each is reported once"
+
+
+def offsets(event: dict[str, dict[str, list[tuple[int, int]]]]) -> int:
+    return sum(last - first + 1 for first, last in event["detail"]["offsets"])
