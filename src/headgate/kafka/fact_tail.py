@@ -1,7 +1,7 @@
-"""Following a topic of several partitions from its end: the records that are written from now on.
+"""Following a topic of several partitions: the records that are written from now on, and perhaps the last ones before.
 
-Invariant: no record that was there before `started` is set is handed over, and after it none is missed while the topic
-exists. A topic that was created anew, and a partition that was added, are read from their beginnings: whatever lies
+Invariant: of the records that were there before `started` is set, the last `history` of each partition are handed over
+(by default none), and after it none is missed while the topic exists. A topic that was created anew, and a partition that was added, are read from their beginnings: whatever lies
 there is newer than the start. Order holds within a partition; there is no replay.
 """
 
@@ -49,6 +49,7 @@ class FactTail(ConsumerThread, Generic[T]):
         topic: str,
         digest: Callable[[Sequence[ConsumedRecord]], T],
         take: Callable[[T], None],
+        history: int = 0,
     ) -> None:
         super().__init__(
             settings,
@@ -63,6 +64,7 @@ class FactTail(ConsumerThread, Generic[T]):
         )
         self._digest = digest
         self._take = take
+        self._history = history
         self._early_until = time.monotonic() + self.settling_s
         self._positions: dict[int, int] = {}  # the offset of the next record; used on the thread
         self.started = asyncio.Event()
@@ -78,7 +80,7 @@ class FactTail(ConsumerThread, Generic[T]):
         is_first = not self._positions
         found = self._partitions(consumer)
         if is_first:
-            self._positions = {partition: self._end(consumer, partition) for partition in found}
+            self._positions = {partition: self._first(consumer, partition) for partition in found}
         consumer.assign([TopicPartition(self._topic, *place) for place in self._positions.items()])
         if is_first:
             self._call_on_loop(self.started.set)
@@ -124,8 +126,8 @@ class FactTail(ConsumerThread, Generic[T]):
             self._positions |= dict.fromkeys(new, OFFSET_BEGINNING)
             consumer.assign([TopicPartition(self._topic, *place) for place in self._positions.items()])
 
-    def _end(self, consumer: Consumer, partition: int) -> int:
+    def _first(self, consumer: Consumer, partition: int) -> int:
         ends = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=CALL_S)
         if ends is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the end of a partition is not known"))  # noqa: SLF001
-        return ends[1]
+        return max(ends[0], ends[1] - self._history)

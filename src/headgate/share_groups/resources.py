@@ -34,6 +34,9 @@ from headgate.share_groups.spool_writer import SpoolWriter
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"
+# Of each partition, read at a start for the last resume of each group: at most some 20 MB in all.
+EVENT_HISTORY: Final = 5_000
+_RESUMED: Final = b'"resumed"'
 _MAX_REPLAY_S: Final = 300.0
 _READ_BACK_S: Final = 10.0
 _TRANSACTION_MS: Final = 5000
@@ -170,6 +173,7 @@ def _abort(producer: Producer) -> KafkaError | None:
 class FactListeners:
     """Receivers of what is read, called on the event loop and in the order of each topic.
 
+    `on_happened` gets the events of resumed groups, also those among the last `EVENT_HISTORY` before the start.
     `on_lost`: `trips` (True) or `state` (False) lost records and is read again. `on_replayed`: it was read to its end,
     for the first time or again.
     """
@@ -206,7 +210,13 @@ class ShareGroupResources:
         self._follower: SpoolFollower | None = None
         self._tails: tuple[FactTail[Any], ...] = (
             self._tail(DISPOSITIONS, DispositionsCounted, listeners.on_counted),
-            self._tail(EVENTS, EventHappened, listeners.on_happened),
+            FactTail(
+                settings,
+                topic=prefix + EVENTS,
+                digest=resumed_events,
+                take=listeners.on_happened,
+                history=EVENT_HISTORY,
+            ),
         )
 
     def _tail(self, suffix: str, kind: type[F], take: Callable[[Sequence[F]], None]) -> FactTail[Any]:
@@ -324,6 +334,12 @@ async def open_resources(
     await dead_letter_writer.open()
     await spool_writer.open()
     return resources
+
+
+def resumed_events(records: Sequence[ConsumedRecord]) -> list[EventHappened]:
+    """The events of resumed groups; all others, which are far more, are not decoded."""
+    facts = (decode(EVENTS, one.key, one.value) for one in records if one.value is not None and _RESUMED in one.value)
+    return [fact for fact in facts if isinstance(fact, EventHappened) and fact.event == "resumed"]
 
 
 def share_group_facts(suffix: str, records: Sequence[ConsumedRecord]) -> list[ShareGroupFact]:

@@ -65,6 +65,22 @@ def test_a_pause_outlives_the_gateway(scene: ShareScene, java_440: ShareJvm) -> 
     assert {count for _, count, _ in one.deliveries()} == {1}
 
 
+def test_the_last_resume_is_known_after_a_restart(scene: ShareScene, java_440: ShareJvm) -> None:
+    topic = scene.new_topic()
+    group = scene.new_group({DLQ_TOPIC: scene.new_topic("dlq")})
+    one = java_440.join(group, scene.bootstrap, group, [topic])
+    scene.configure(group, {PAUSE: "deploy"})
+    scene.configure(group, {RESUME: "deployed"})
+    before = scene.wait_for_status(group, lambda status: status["last_resume"] is not None)["last_resume"]
+    scene.gateway.stop()
+    scene.gateway.start()
+    until(lambda: scene.gateway.problems() == {})
+    after = scene.wait_for_status(group, lambda status: status["last_resume"] is not None)["last_resume"]
+    assert after == before
+    assert after["reason"] == "deployed"
+    one.close()
+
+
 def test_another_gateway_evaluates_the_breakers_when_the_leader_is_gone(
     scene: ShareScene, cluster: Cluster, java_440: ShareJvm, tmp_path: Path
 ) -> None:

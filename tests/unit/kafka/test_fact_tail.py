@@ -57,6 +57,26 @@ async def test_an_error_that_does_not_pass_by_itself_is_reported_at_once() -> No
     assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED)) == 1
 
 
+class Ended:
+    """A consumer that knows where a partition begins and ends."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self._ends = (low, high)
+
+    def get_watermark_offsets(self, _partition: object, **_: object) -> tuple[int, int]:
+        return self._ends
+
+
+@pytest.mark.parametrize(
+    ("history", "low", "high", "first"), [(0, 3, 90, 90), (10, 3, 90, 80), (10, 85, 90, 85), (10, 0, 0, 0)]
+)
+async def test_a_tail_begins_at_the_end_or_so_many_records_before_it(
+    history: int, low: int, high: int, first: int
+) -> None:
+    tail: FactTail[int] = FactTail({}, topic="t", digest=len, take=lambda _: None, history=history)
+    assert tail._first(Ended(low, high), 0) == first  # type: ignore[arg-type]
+
+
 async def test_settings_that_librdkafka_rejects_are_reported_and_tried_again() -> None:
     tail: FactTail[int] = FactTail({"ssl.ca.location": 7, "x": 1}, topic="t", digest=len, take=lambda _: None)
     with capture_logs() as logs:

@@ -38,7 +38,7 @@ class PauseReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastResume:
-    """The last time that the group was resumed, as far as the answering worker has seen it."""
+    """The last time that the group was resumed, as far as the answering worker has read it from the events."""
 
     reason: str | None
     by: str | None
