@@ -13,7 +13,7 @@ from headgate.kafka.connections import dialler_of
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals, PrincipalsFeature
-from headgate.share_groups.feature import DisabledShareGroups, ShareGroupFeature
+from headgate.share_groups.feature import DisabledShareGroups, ReservedNames, ShareGroupFeature
 from headgate.share_groups.service import ShareGroupService
 from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
 from headgate.topologies.resources import open_resources
@@ -37,7 +37,8 @@ def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Fea
     asking = (*_share_groups(config, worker, principals), *_activity(config, worker, principals))
     who = (PrincipalsFeature(principals),) if asking else ()
     left = (DisabledShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
-    return (*who, *asking, *left, *_topologies(config, worker, row))
+    # First: what is refused is not shown to the others.
+    return (ReservedNames(config.facts.prefix), *who, *asking, *left, *_topologies(config, worker, row))
 
 
 def _share_groups(config: Config, worker: int, principals: Principals) -> tuple[Feature, ...]:

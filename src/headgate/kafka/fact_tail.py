@@ -1,8 +1,9 @@
 """Following a topic of several partitions: the records that are written from now on, and perhaps the last ones before.
 
 Invariant: of the records that were there before `started` is set, the last `history` of each partition are handed over
-(by default none), and after it none is missed while the topic exists. A topic that was created anew, and a partition that was added, are read from their beginnings: whatever lies
-there is newer than the start. Order holds within a partition; there is no replay.
+(by default none), and after it none is missed while the topic exists. A topic that was created anew, and a partition
+that was added, are read from their beginnings: whatever lies there is newer than the start. Order holds within a
+partition; there is no replay.
 """
 
 import asyncio

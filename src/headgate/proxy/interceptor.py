@@ -188,6 +188,9 @@ class Interceptor(Generic[C]):
     # Larger requests and responses close the connection: decoding them whole would block the event loop.
     max_bytes: int = 2**31 - 1
     max_response_bytes: int | None = None  # None: as `max_bytes`
+    # True: before the connection is proved, a request that is too large to be gathered then, and not too large for
+    # `max_bytes`, passes unopened instead of closing the connection. For features that lose nothing by that.
+    passes_unproved: bool = False
     # If set, a request that is too large to be gathered is shown up to this size and the rest is read and discarded.
     # It must be answered, because it cannot pass.
     truncated_bytes: int | None = None

@@ -149,8 +149,14 @@ class RequestStream:
             if route.interceptors:
                 is_opened = True
                 if route.prefilter is not None:
+                    if key == _PRODUCE and end > size and length <= most:
+                        flexible = route.flexible_request
+                        if frames.produce_acks(view, pos, size, flexible=flexible) is None:
+                            break  # its transactional id has not been received whole, and it may be too large to gather
                     body_at = frames.plain_body(view, pos, size, client_id_size, flexible=route.flexible_request)
                     is_opened = not body_at or route.prefilter(view, body_at, min(end, size))
+                if is_opened and connection.max_gathered_bytes < length <= route.max_bytes and route.passes_unproved:
+                    is_opened = connection.is_proved
                 if is_opened:  # it is gathered; one that passes costs no memory
                     most = min(connection.max_gathered_bytes, route.max_bytes)
             is_truncated = length > most

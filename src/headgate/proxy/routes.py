@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.interceptor import Interceptor, Versions
+from headgate.proxy.interceptor import Interceptor, Prefilter, Versions
 from headgate.wire import splice
 from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.messages.data import FetchResponse, ProduceResponse
@@ -46,6 +46,7 @@ class Route:
         "max_response_bytes",
         "name",
         "opened_calls",
+        "passes_unproved",
         "prefilter",
         "spliced_calls",
         "tail_program",
@@ -67,7 +68,8 @@ class Route:
             (one.max_bytes if one.max_response_bytes is None else one.max_response_bytes for one in self.interceptors),
             default=Interceptor.max_bytes,
         )
-        self.prefilter = self.interceptors[0].prefilter(api_version) if len(self.interceptors) == 1 else None
+        self.prefilter = _any_of([one.prefilter(api_version) for one in self.interceptors])
+        self.passes_unproved = all(one.passes_unproved for one in self.interceptors)
         self.truncated_bytes = min(
             (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
         )
@@ -76,6 +78,16 @@ class Route:
         self.calls = 0
         self.opened_calls = 0
         self.spliced_calls = 0
+
+
+def _any_of(prefilters: Sequence[Prefilter | None]) -> Prefilter | None:
+    """Opens what one of them opens; None, which opens everything, if one of the interceptors has none."""
+    tests = [one for one in prefilters if one is not None]
+    if not tests or len(tests) < len(prefilters):
+        return None
+    if len(tests) == 1:
+        return tests[0]
+    return lambda view, pos, end: any(test(view, pos, end) for test in tests)
 
 
 RouteTable = Mapping[int, Route]  # by api key << 16 | version

@@ -38,10 +38,8 @@ from headgate.wire.messages.configs import (
     IncrementalAlterConfigsResponse,
     IncrementalConfig,
 )
-from headgate.wire.primitives import Buffer, read_uvarint
 
 GROUP: Final = 32  # a resource type
-_LARGE_BYTES: Final = 8 * 1024
 _CALL_S: Final = 25.0  # two of them must fit into the deadline of a response
 
 ResourceKey = tuple[int, str]  # type and name
@@ -171,19 +169,6 @@ class ResourceError:
 
 
 NO_ERROR: Final = ResourceError(ErrorCode.NONE)
-
-
-def may_have_groups(view: Buffer, pos: int, end: int) -> bool:
-    """False for a large request that does not begin with a group, such as one about thousands of topics.
-
-    Those pass undecoded, because they could be longer than may be buffered. If they contain a group all the same, the
-    broker refuses Headgate's configs in it.
-    """
-    if end - pos < _LARGE_BYTES:
-        return True
-    # Up to 16 million resources, an array length begins with a zero byte and a compact one does not.
-    at = pos + 4 if view[pos] == 0 else read_uvarint(view, pos)[1]
-    return view[at] == GROUP
 
 
 def resource_key(resource: IncrementalAlterConfigsResource) -> ResourceKey:

@@ -25,6 +25,7 @@ from headgate.share_groups.config_interceptors import (
 )
 from headgate.share_groups.group_interceptors import ShareGroupDescribeInterceptor, ShareGroupHeartbeatInterceptor
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
+from headgate.share_groups.reserved_names import API_KEYS, ReservedNamesInterceptor
 from headgate.share_groups.resources import STATE, share_group_facts
 from headgate.share_groups.service import ShareGroupService
 from headgate.share_groups.share_interceptor import ShareAcknowledgeInterceptor, ShareFetchInterceptor
@@ -65,6 +66,14 @@ class ShareGroupFeature(Feature):
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         return self.service.samples()
+
+
+class ReservedNames(Feature):
+    """Keeps clients from the names of Headgate's own workers; of every gateway, because another may lead."""
+
+    def __init__(self, prefix: str) -> None:
+        throttle = LogThrottle(SystemClock().monotonic)
+        self.interceptors = tuple(ReservedNamesInterceptor(key, prefix, throttle) for key in API_KEYS)
 
 
 class DisabledShareGroups(Feature):

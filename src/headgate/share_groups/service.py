@@ -331,7 +331,7 @@ class ShareGroupService:
         self._recovery.forget()
 
     def _on_happened(self, facts: Sequence[EventHappened]) -> None:
-        """Why a group was resumed last: not part of the state (KIP-1316), so read from the events, as far as they go."""
+        """Why groups were resumed last: not part of the state (KIP-1316), so read from the events as far as they go."""
         for fact in facts:
             if fact.event == "resumed" and fact.subject_kind == SHARE_GROUP:
                 reason = fact.detail.value().get("reason")

@@ -202,6 +202,14 @@ async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(v
         await it.passes(DESCRIBE_CONFIGS, version, many)
 
 
+async def test_a_request_over_8_kib_is_opened_wherever_its_groups_are() -> None:
+    async with scene() as it:
+        topics = [(TOPIC, f"{i:060}", None) for i in range(500)]
+        asked = describing(*topics, (GROUP, "sg", None))
+        shown = await describe(it, 4, asked, *(result(name, kind=TOPIC) for _, name, _ in topics), result("sg"))
+        assert len(shown[-1].configs) == len(OWN)
+
+
 async def test_a_large_answer_is_added_to_as_well() -> None:
     async with scene() as it:
         topics = [result(f"t{i}", DescribedConfig(name="x", value="y" * 100), kind=TOPIC) for i in range(1000)]

@@ -134,6 +134,26 @@ async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(k
         assert len(encode(altering(key, *many), version)) > 512 * 1024
 
 
+async def test_a_large_request_on_a_proved_connection_is_opened_wherever_its_groups_are() -> None:
+    many = [resource(f"topic-{i}", ("retention.ms", SET, "1" * 100), kind=TOPIC) for i in range(8_000)]
+    async with playing() as it:
+        assert await alter(it, INCREMENTAL, 1, resource("other", (LOCKS, SET, "1"))) == [("other", 0, None)]
+        results = await alter(it, INCREMENTAL, 1, *many, resource("sg", (COPY_RECORD, SET, "true")))
+        assert results[-1] == ("sg", 0, None)
+        assert len(results) == 8_001
+        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+
+
+@pytest.mark.parametrize("topics", [100, 500])
+async def test_a_request_over_8_kib_is_opened_wherever_its_groups_are(topics: int) -> None:
+    many = [resource(f"topic-{i}", ("retention.ms", SET, "1" * 100), kind=TOPIC) for i in range(topics)]
+    async with playing() as it:
+        results = await alter(it, INCREMENTAL, 1, *many, resource("sg", (COPY_RECORD, SET, "true")))
+        assert results[-1] == ("sg", 0, None)
+        assert len(results) == topics + 1
+        assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+
+
 @every_version
 async def test_a_large_request_of_groups_without_our_configs_passes_byte_for_byte(key: int, version: int) -> None:
     many = [resource(f"group-{i}", (LIMIT, SET, "7")) for i in range(2_000)]

@@ -8,10 +8,10 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
-from headgate.facts import DispositionsCounted, GroupPaused, TopologyEpochsSet, encode
+from headgate.facts import DispositionsCounted, EventHappened, GroupPaused, JsonText, TopologyEpochsSet, encode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
-from headgate.share_groups.resources import share_group_facts
+from headgate.share_groups.resources import resumed_events, share_group_facts
 from headgate.share_groups.service import ShareGroupService
 from tests.unit.proxy.stage import config, until
 from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
@@ -169,3 +169,32 @@ def test_records_that_are_not_about_share_groups_are_dropped() -> None:
     encoded = [(b"no", b"fact"), *(encode(fact)[1:] for fact in (PAUSED, other))]
     records = [ConsumedRecord(offset=offset, key=key, value=value) for offset, (key, value) in enumerate(encoded)]
     assert share_group_facts("state", records) == [PAUSED]
+
+
+def happened(event: Any, reason: str, at: int) -> ConsumedRecord:
+    detail = JsonText.of({"reason": reason})
+    fact = EventHappened(
+        at=at, subject_kind="share_group", subject="g", id=str(at), event=event, by="User:o", detail=detail
+    )
+    _, key, value = encode(fact)
+    return ConsumedRecord(at, key, value)
+
+
+async def test_the_last_resume_is_read_from_events_and_the_latest_wins() -> None:
+    kafka = FakeKafka()
+    async with running(kafka) as service:
+        await until(lambda: service.is_ready)
+        assert service.status("g").last_resume is None
+        assert kafka.listeners is not None
+        records = [
+            happened("resumed", "first", 1),
+            happened("paused", '"resumed"', 2),
+            happened("resumed", "mended", 3),
+            happened("tripped", "again", 4),
+            ConsumedRecord(5, b"[]", None),
+            ConsumedRecord(6, b"[]", b'{"event":"resumed"'),
+        ]
+        kafka.listeners.on_happened(resumed_events(records))
+        last = service.status("g").last_resume
+        assert last is not None
+        assert (last.reason, last.by, last.at) == ("mended", "User:o", 3)
