@@ -22,7 +22,7 @@ from headgate.wire.messages.share import (
 from tests.support.raw_client import RawClient
 from tests.support.share_scene import until
 
-REJECT = 3
+ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,11 +55,16 @@ class RawShareMember:
 
         until(is_assigned)
 
-    def fetch(self, client: RawClient, *, records: int = 500, wait_ms: int = 200) -> ShareFetchPartitionResponse | None:
-        """What the partition answers; None when it has nothing to say."""
-        topics = (
-            ShareFetchTopic(topic_id=self.topic_id, partitions=(ShareFetchPartition(partition_index=self.partition),)),
+    def fetch(
+        self, client: RawClient, *, records: int = 500, wait_ms: int = 200, accepts: Sequence[int] = ()
+    ) -> ShareFetchPartitionResponse | None:
+        """What the partition answers; None when it has nothing to say. `accepts` are offsets that it acknowledges."""
+        batches = tuple(
+            AcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=(ACCEPT,))
+            for offset in accepts
         )
+        partition = ShareFetchPartition(partition_index=self.partition, acknowledgement_batches=batches)
+        topics = (ShareFetchTopic(topic_id=self.topic_id, partitions=(partition,)),)
         request = ShareFetchRequest(
             group_id=self.group,
             member_id=self.member,
@@ -68,7 +73,7 @@ class RawShareMember:
             min_bytes=1,
             max_records=records,
             batch_size=records,
-            topics=topics if self.session == 0 else (),
+            topics=topics if self.session == 0 or accepts else (),
         )
         answer = client.call(request, self.version)
         assert answer.error_code == 0, answer

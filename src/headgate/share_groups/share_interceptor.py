@@ -58,10 +58,13 @@ from headgate.wire.share_requests import (
     read_fetch,
     read_fetch_response,
     stripped,
+    with_wait,
     without_bytes,
 )
 
 _MARGIN_S: Final = 10.0  # for what a hold does beside waiting for dead letters
+# Longer waits are cut for groups with a dead-letter topic: locks are counted from the time at which the fetch was sent.
+_MAX_WAIT_MS: Final = 5000
 # The broker handles the request only after the probe in front of it, so that nothing is gained by not waiting for it.
 _PROBE_S: Final = 60.0
 
@@ -241,6 +244,8 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         paused = is_fetch and (unknown or self._service.is_paused(acks.group))
         if paused:
             body = without_bytes(request.body if body is None else body)
+        elif is_fetch and share.max_wait_ms > _MAX_WAIT_MS and acks.settings.dlq_topic is not None:
+            body = with_wait(request.body if body is None else body, _MAX_WAIT_MS)
         if any(outcome.written for _, outcome in acks.outcomes):
             self._in_flight.setdefault(session.number, []).append(acks)
         generation = self._service.state(acks.group).generation

@@ -124,12 +124,22 @@ def read_acknowledge(body: Buffer, version: int) -> ShareRequest:
 
 def without_bytes(body: Buffer) -> bytes:
     """The ShareFetch with MaxBytes 0: its acknowledgements hold, and nothing is acquired."""
+    return _with_number(body, 3, 0)
+
+
+def with_wait(body: Buffer, max_wait_ms: int) -> bytes:
+    """The ShareFetch with another MaxWaitMs."""
+    return _with_number(body, 1, max_wait_ms)
+
+
+def _with_number(body: Buffer, place: int, value: int) -> bytes:
+    """The ShareFetch with another value at this place of `_HEAD`."""
     reader = _Cursor(body)
     reader.skip_text()  # GroupId
     reader.skip_text()  # MemberId
+    at = reader.pos + place * _I32.size
     reader.skip(_HEAD.size)
-    at = reader.pos - _I32.size
-    return b"".join((body[:at], bytes(_I32.size), body[at + _I32.size :]))
+    return b"".join((body[:at], _I32.pack(value), body[at + _I32.size :]))
 
 
 def read_fetch_response(body: Buffer, version: int) -> ShareFetchSummary:

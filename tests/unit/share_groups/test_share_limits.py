@@ -154,6 +154,19 @@ async def test_the_lock_is_counted_from_the_request_because_the_gateway_may_have
         assert len(on.dead_letters.begun) == is_sent
 
 
+@pytest.mark.parametrize(("wait_ms", "sent_ms"), [(5_000, 5_000), (60_000, 5_000)])
+async def test_a_fetch_does_not_wait_so_long_at_the_broker_that_a_lock_is_over_when_it_is_counted(
+    wait_ms: int, sent_ms: int
+) -> None:
+    async with scene() as on:
+        on.configure()
+        asked, _ = await on.fetch(fetching(wait_ms=wait_ms), fetched())
+        assert asked.max_wait_ms == sent_ms
+        on.set(GROUP, {DLQ_TOPIC: None})
+        asked, _ = await on.fetch(fetching(wait_ms=wait_ms), fetched())
+        assert asked.max_wait_ms == wait_ms
+
+
 async def test_a_lock_that_ends_while_the_request_waits_is_not_used() -> None:
     clock = ManualClock()
     async with scene(clock=clock) as on:

@@ -162,6 +162,8 @@ def test_a_fetch_is_read_as_the_codec_reads_it(version: int, message: ShareFetch
     assert read_acks(read) == acks_of(message)
     paused = share_requests.without_bytes(memoryview(body))
     assert paused == encode(replace(message, max_bytes=0), version)
+    sooner = share_requests.with_wait(memoryview(body), 5)
+    assert sooner == encode(replace(message, max_wait_ms=5), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

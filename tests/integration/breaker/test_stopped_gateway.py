@@ -1,0 +1,85 @@
+"""A gateway that is stopped (SIGSTOP) while a member's response is on its way: the locks of the records go on."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from tests.support.raw_client import RawClient
+from tests.support.share_member import RELEASE, RawShareMember
+from tests.support.share_scene import DLQ_TOPIC, LIMIT, ShareScene, until
+
+WAIT_S = 3
+LOCK = {"share.record.lock.duration.ms": "8000"}
+
+
+@contextmanager
+def stopped(scene: ShareScene) -> Iterator[None]:
+    """The gateway's processes, the supervisor first: it ends workers that do not answer."""
+    processes = [scene.gateway.pid, *scene.gateway.workers()]
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(processes):
+            os.kill(pid, signal.SIGCONT)
+
+
+def fetches(scene: ShareScene) -> float:
+    return scene.gateway.metric("headgate_calls_total", api="ShareFetch")
+
+
+def test_a_gateway_that_was_stopped_past_a_lock_does_not_void_the_clients_own_acknowledgements(
+    scene: ShareScene,
+) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, LIMIT: "2"}, **LOCK)
+    scene.send(topic, ["over its limit"])
+    rival, member = (RawShareMember(group=group, topic=topic, topic_id=scene.topic_id(topic)) for _ in range(2))
+    with (
+        RawClient(scene.cluster.bootstrap) as direct,
+        RawClient(scene.gateway.address(0), timeout=60) as through,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        rival.join(direct)
+        member.join(direct)
+        for delivery in (1, 2, 3):
+            assert [one.delivery_count for one in rival.acquire(direct)] == [delivery]
+            if delivery < 3:
+                assert rival.acknowledge(direct, 0, 0, [RELEASE]) == 0
+        before = fetches(scene)
+        member.fetch(through)
+        until(lambda: fetches(scene) == before + 1)
+        waiting = thread.submit(member.fetch, through, wait_ms=1000 * WAIT_S)
+        until(lambda: fetches(scene) == before + 2)
+        with stopped(scene):
+            # The broker delivers it to the member at the end of its wait; the response stays in the gateway's socket.
+            assert rival.acknowledge(direct, 0, 0, [RELEASE]) == 0
+            time.sleep(WAIT_S + 1)
+            # When the lock has ended, the rival gets it: the member does not hold it any more.
+            assert [one.delivery_count for one in rival.acquire(direct)] == [5]
+        found = waiting.result(60)
+        assert found is not None
+        assert found.acquired_records == ()
+        scene.send(topic, ["fine"])
+        member.session = 0  # a request that opens a session carries no acknowledgements, Headgate's neither
+        opened = member.fetch(through, wait_ms=1000 * WAIT_S)
+        assert opened is not None
+        [fine] = opened.acquired_records
+        assert (fine.first_offset, fine.last_offset, fine.delivery_count) == (1, 1, 1)
+        answer = member.fetch(through, accepts=[1])
+        assert answer is not None
+        assert answer.acknowledge_error_code == 0, "a REJECT without a lock would have voided it"
+        assert scene.wait_for_end(group, topic, 1).acknowledged == {(0, 1)}
+        # It is rejected when the member holds it again.
+        assert rival.acknowledge(direct, 0, 0, [RELEASE]) == 0
+
+        def is_archived() -> bool:
+            member.fetch(through)
+            return scene.fate(group, topic).archived == {(0, 0)}
+
+        until(is_archived)
+    assert [letter.spot for letter in scene.letters(dlq)] == [(0, 0)]
