@@ -44,7 +44,7 @@ Capture = pytest.CaptureFixture[str]
 Found = list[dict[str, str]]
 WAIT_S = 15.0
 OWN = rights_in(Scope.ALWAYS)
-FOR_DEAD_LETTERS = rights_in(Scope.SHARE_GROUPS)
+FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS) if one.need != "optional")
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -324,6 +324,42 @@ def test_a_topic_that_differs_is_found_and_its_line_mends_it(ward: Ward, capsys:
     for one in findings:
         ward.mend(one["mend"])
     assert not_ok(ward.examine(capsys, code=0)) == []
+
+
+def test_others_that_may_change_the_topics_are_named(ward: Ward, capsys: Capture) -> None:
+    ward.grant_everything()
+    ward.make_topics()
+    subject = f"who may change {ward.prefix}*"
+    [alone] = [one for one in ward.examine(capsys, code=0) if one["subject"] == subject]
+    assert alone["verdict"] == "ok"
+    writer = AclBinding(
+        ResourceType.TOPIC,
+        f"{ward.prefix}sta",
+        ResourcePatternType.PREFIXED,
+        "User:bob",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.ALLOW,
+    )
+    ward.admin.create_acls([writer])[writer].result(WAIT_S)
+    bobs = AclBindingFilter(
+        ResourceType.ANY,
+        None,  # type: ignore[arg-type]
+        ResourcePatternType.ANY,
+        "User:bob",
+        None,  # type: ignore[arg-type]
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    try:
+        wait_until(lambda: len(ward.admin.describe_acls(bobs).result(WAIT_S)) == 1)
+        [found] = not_ok(ward.examine(capsys, code=0))
+        assert (found["verdict"], found["subject"]) == ("warning", subject)
+        assert "User:bob (Write) may" in found["text"]
+        assert f"--list --topic {ward.prefix}state --resource-pattern-type match" in found["mend"]
+    finally:
+        for deleted in ward.admin.delete_acls([bobs]).values():
+            deleted.result(WAIT_S)
 
 
 def test_a_wrong_password_is_reported_with_the_brokers_own_text(ward: Ward, capsys: Capture) -> None:

@@ -13,7 +13,7 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import MAX_NODES, Address
 from headgate.config.model import Config
-from headgate.doctor import cluster, machine, probes, rights, topics
+from headgate.doctor import cluster, machine, probes, rights, topics, writers
 from headgate.doctor.brokers import AddressCheck, Broker, Visit, close
 from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, warning
 from headgate.doctor.rights import AclNames, Scope
@@ -155,6 +155,8 @@ class _Examination:
             for finding in rights.excess(operations, tools, anonymous=self.config.upstream.service_user is None):
                 yield finding
             for finding in await topics.examine(broker, self.config, described, tools):
+                yield finding
+            for finding in await writers.examine_writers(broker, [spec.name for spec in specs], prefix, tools):
                 yield finding
         except ClusterError as failure:
             mend = "run headgate doctor again; see the broker's log"

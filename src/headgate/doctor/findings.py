@@ -124,6 +124,9 @@ class KafkaTools:
     def describe_topic(self, topic: str) -> str:
         return self._line("kafka-topics.sh", ["--describe", "--topic", topic])
 
+    def list_acls(self, topic: str) -> str:
+        return self._line("kafka-acls.sh", ["--list", "--topic", topic, "--resource-pattern-type", "match"])
+
     def reassign(self, brokers: str) -> str:
         words = ["--generate", "--topics-to-move-json-file", "topics.json", "--broker-list", brokers]
         return self._line("kafka-reassign-partitions.sh", words)

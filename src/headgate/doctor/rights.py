@@ -83,7 +83,12 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
         (Resource.TRANSACTIONAL_ID, "Describe", "needed", "find the coordinator of the leader's transactions"),
         (Resource.TRANSACTIONAL_ID, "Write", "needed", "let Kafka fence a former leader"),
         (Resource.CLUSTER, "IdempotentWrite", "implied", "write each fact once; brokers accept Write on any topic"),
-        (Resource.CLUSTER, "Describe", "advised", "let `headgate doctor` read the cluster's clock"),
+        (
+            Resource.CLUSTER,
+            "Describe",
+            "advised",
+            "let `headgate doctor` read the cluster's clock, and who may write its topics",
+        ),
     ),
     *_rights(
         Scope.SHARE_GROUPS,

@@ -112,3 +112,10 @@ def test_a_wrong_expression_would_be_found() -> None:
     assert wrong_with('headgate_connections_ended_total{cause="boredom"}', KNOWN)
     assert wrong_with("sum by (planet) (headgate_connections)", KNOWN)
     assert not wrong_with('sum by (cause) (headgate_connections_ended_total{instance=~"$i"})', KNOWN)
+
+
+def test_an_alert_says_that_no_worker_leads() -> None:
+    """The gauge is summed over all workers and gateways; a gateway without share groups does not show `ready`."""
+    [alert] = [one for one in alerts() if one["alert"] == "HeadgateNoLeader"]
+    assert alert["expr"] == "sum(headgate_share_groups_leading) == 0 and sum(headgate_share_groups_ready) > 0"
+    assert "for: 1m" in alert[0]
