@@ -63,6 +63,8 @@ def breaker_note(described: DescribedBreaker) -> str | None:
     """Explains a status that does not come from the gateway itself."""
     name = escaped(described.status.group)
     match described.source:
+        case StatusSource.GATEWAY if described.status.enabled is None:
+            return f"configs of share group '{name}' are not shown: they require DESCRIBE_CONFIGS on the group"
         case StatusSource.GATEWAY:
             return None
         case StatusSource.CONFIGS:

@@ -1,7 +1,7 @@
 """Who else may change Headgate's own topics: the ACLs of the cluster, where it has an authorizer.
 
 A principal that writes `state` or `trips` pauses and resumes groups, and one that deletes or reconfigures a topic loses
-what it holds. The gateway refuses its clients the leader's group and transactional id; topics are a matter of ACLs alone.
+what it holds. The gateway refuses its clients the leader's group and transactional id; topics are a matter of ACLs.
 Super users have every right without an ACL, and are not shown here.
 
 Without an authorizer the finding on the service account says so, and without DESCRIBE on the cluster the one on that

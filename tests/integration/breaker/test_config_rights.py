@@ -271,7 +271,12 @@ def test_the_state_is_shown_to_whom_the_broker_describes_the_group(place: Place,
         [brokers] = direct.raw.call(request, 1).groups
     assert found.error_code == brokers.error_code
     assert (found.error_code == GROUP_DENIED) is (user not in MAY_DESCRIBE)
-    assert (STATUS_TAG in dict(found.unknown_tags)) is (found.error_code == 0)
+    tags = dict(found.unknown_tags)
+    assert (STATUS_TAG in tags) is (found.error_code == 0)
+    if STATUS_TAG in tags:
+        status = json.loads(tags[STATUS_TAG])
+        assert status["threshold_percent"] == (77 if user in MAY_SEE_CONFIGS else None)
+        assert status["paused"] is False
 
 
 # --- isolation ------------------------------------------------------------------------------------------------------
@@ -290,8 +295,10 @@ def registered(place: Place, topic: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def conflict(place: Place) -> tuple[str, str, str]:
-    """Two groups with one dead-letter topic; the second one would have it alone."""
+    """Two groups with one dead-letter topic, of which the first exists; the second one would have it alone."""
     first, second, topic = place.new_group(), place.new_group(), place.scene.new_topic("dlq")
+    with place.client("owner") as client:
+        assert join(client, first, place.mine).error_code == 0
     place.scene.configure(first, {DLQ_TOPIC: topic})
     until(lambda: registered(place, topic) == [first])
     place.scene.configure(second, {DLQ_TOPIC: topic, ISOLATION: "true"})
@@ -316,6 +323,26 @@ def test_a_conflict_is_reported_to_clients_that_the_broker_would_let_join(
     assert all(word in text for word in (first, second, topic, "restart")), text
 
 
+def test_the_text_of_a_conflict_names_no_group_that_the_client_may_not_describe(
+    place: Place, cluster: Cluster, java_440: ShareJvm
+) -> None:
+    scene = place.scene
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    hidden, second = scene.new_group({DLQ_TOPIC: dlq}), place.new_group()
+    settings = cluster.java_config(SASL_PLAINTEXT, user="admin", mechanism="PLAIN", bootstrap=scene.bootstrap)
+    owner = java_440.join(hidden, settings, hidden, [topic], commit="sync")
+    scene.send(topic, ["A:"])
+    owner.wait_for_records(1)
+    until(lambda: registered(place, dlq) == [hidden])
+    scene.configure(second, {DLQ_TOPIC: dlq, ISOLATION: "true"})
+    with place.client("reader") as client:
+        refused = join(client, second, place.mine)
+    owner.close()
+    assert refused.error_code == INVALID_REQUEST
+    assert "is already registered by another share group." in (refused.error_message or "")
+    assert hidden not in (refused.error_message or "")
+
+
 def test_the_first_group_and_groups_without_strict_isolation_join(place: Place, conflict: tuple[str, str, str]) -> None:
     first, _, topic = conflict
     third = place.new_group()
@@ -334,6 +361,10 @@ def test_a_refused_consumer_gets_the_text_and_a_new_one_joins_when_the_conflict_
     until(lambda: registered(place, dlq) == [first])
     scene.configure(second, {DLQ_TOPIC: dlq, ISOLATION: "true"})
     settings = cluster.java_config(SASL_PLAINTEXT, user="admin", mechanism="PLAIN", bootstrap=scene.bootstrap)
+    owner = java_440.join(first, settings, first, [topic], commit="sync")
+    scene.send(topic, ["A:"])
+    owner.wait_for_records(1)
+    owner.close()
     refused = java_440.join(f"{second}-refused", settings, second, [topic], commit="sync")
     text = refused.wait("error")["text"]
     assert first in text, text

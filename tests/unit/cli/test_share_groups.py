@@ -13,7 +13,7 @@ from headgate.cli import main as cli
 from headgate.cli import share_groups as command
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome
-from headgate.share_groups.admin import DlqTopic, DlqTopology, ParkedLetters
+from headgate.share_groups.admin import DescribedBreaker, DlqTopic, DlqTopology, ParkedLetters, StatusSource
 from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
@@ -71,6 +71,16 @@ TRIPPED: dict[str, Any] = {
     "oldest_spooled_at": 1794731701727,
 }
 STATUS = decode_status("sg", json.dumps(TRIPPED).encode()) or BreakerStatus(group="")
+
+
+def test_a_status_without_configs_is_explained() -> None:
+    hidden = DescribedBreaker(status=STATUS.without_configs(), source=StatusSource.GATEWAY)
+    row = text.breaker_text(hidden.status).splitlines()[1].split()
+    assert row[:3] == ["sg", "-", "yes"]
+    assert text.breaker_note(hidden) == (
+        "configs of share group 'sg' are not shown: they require DESCRIBE_CONFIGS on the group"
+    )
+    assert text.breaker_note(DescribedBreaker(status=STATUS, source=StatusSource.GATEWAY)) is None
 
 
 # --- flags

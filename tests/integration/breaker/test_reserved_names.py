@@ -1,0 +1,59 @@
+"""Clients that use the names of Headgate's own leader, through a gateway in front of a real broker."""
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from tests.support.share_scene import ShareScene, until
+
+LEADING = "headgate_share_groups_leading"
+WAIT_S = 30.0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_cannot_join_the_leaders_group_and_the_leader_stays(scene: ShareScene, protocol: str) -> None:
+    until(lambda: scene.gateway.metric(LEADING) == 1)
+    consumer = Consumer({**scene.clients, "group.id": f"{scene.facts}leader", "group.protocol": protocol})
+    errors: list[int] = []
+    try:
+        consumer.subscribe([f"{scene.facts}leader"])
+
+        def is_refused() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and (error := message.error()) is not None:
+                errors.append(error.code())
+            return KafkaError.GROUP_AUTHORIZATION_FAILED in errors
+
+        until(is_refused)
+        with pytest.raises(KafkaException) as refused:
+            consumer.commit(offsets=[TopicPartition(f"{scene.facts}leader", 0, 5)], asynchronous=False)
+        assert refused.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        assert consumer.assignment() == []
+    finally:
+        consumer.close()
+    assert scene.gateway.metric(LEADING) == 1
+    members = scene.admin().describe_consumer_groups([f"{scene.facts}leader"])
+    [described] = [one.result(WAIT_S) for one in members.values()]
+    assert len(described.members) == 1, "the worker that leads"
+
+
+def test_the_leaders_group_cannot_be_deleted_beside_others(scene: ShareScene) -> None:
+    other = f"{scene.name}-other"
+    deleted = scene.admin(through=True).delete_consumer_groups([other, f"{scene.facts}leader"])
+    codes = {}
+    for group, future in deleted.items():
+        with pytest.raises(KafkaException) as failure:
+            future.result(WAIT_S)
+        codes[group] = failure.value.args[0].code()
+    assert codes == {
+        other: KafkaError.GROUP_ID_NOT_FOUND,
+        f"{scene.facts}leader": KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+
+
+def test_a_producer_cannot_fence_the_leader(scene: ShareScene) -> None:
+    producer = Producer({**scene.clients, "transactional.id": f"{scene.facts}trips"})
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(WAIT_S)
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    another = Producer({**scene.clients, "transactional.id": f"{scene.facts}trips2"})
+    another.init_transactions(WAIT_S)
