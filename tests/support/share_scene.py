@@ -131,10 +131,16 @@ class ShareScene:
 
     def topic_id(self, topic: str) -> bytes:
         """Looked up once: a test may stop brokers, and the controller among them."""
+
+        def is_known() -> bool:
+            with suppress(KafkaException):  # another broker may be asked than the one that has just shown the topic
+                found = self.admin().describe_topics(TopicCollection([topic]))[topic].result(_DEADLINE_S).topic_id
+                high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
+                self._topic_ids[topic] = (high & (2**64 - 1)).to_bytes(8) + (low & (2**64 - 1)).to_bytes(8)
+            return topic in self._topic_ids
+
         if topic not in self._topic_ids:
-            found = self.admin().describe_topics(TopicCollection([topic]))[topic].result(_DEADLINE_S).topic_id
-            high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
-            self._topic_ids[topic] = (high & (2**64 - 1)).to_bytes(8) + (low & (2**64 - 1)).to_bytes(8)
+            until(is_known)
         return self._topic_ids[topic]
 
     # --- records
