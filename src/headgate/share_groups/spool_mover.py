@@ -109,6 +109,7 @@ class SpoolMover:
         self._is_leading = False
         self._is_new_term = True
         self._skipped: dict[str, int] = {}  # parked ones that are still too large, by topic
+        self._reported_s = 0  # deadlines before this second are reported
 
     def open(self, clients: SpoolClients) -> None:
         self._clients = clients
@@ -178,6 +179,7 @@ class SpoolMover:
         while (expired := self._index.take_expired(now_ms)) is not None:
             self._report_expired(expired)
             await asyncio.sleep(0)
+        self._reported_s = now_ms // 1000
         self._tasks.spawn(self._removals.repeat())
         targets = self._index.targets()
         for target in targets:
@@ -342,10 +344,9 @@ class SpoolMover:
 
     def _finish(self, letters: Sequence[SpooledLetter]) -> None:
         """Remove dead letters from the spool that are in their topic now."""
-        now_ms = self._clock.epoch_ms()
         for one in letters:
             self._meter.count(self._meter.moved, one.group, 1)
-            if one.deadline < now_ms:
+            if one.deadline // 1000 < self._reported_s:  # only what was reported as missing arrives late
                 self._reports.add_late(one.identity)
         if letters:
             self._removals.add(letters)

@@ -395,6 +395,19 @@ async def test_a_letter_that_is_moved_in_time_is_not_reported() -> None:
         assert on.events("write_timeout") + on.events("late_write") == []
 
 
+async def test_a_letter_whose_timeout_is_not_reported_yet_is_not_reported_as_late() -> None:
+    async with bench() as on:
+        on.topics.problems["dlq.g"] = UNREACHABLE
+        on.spooled(1)
+        await on.tick()
+        assert on.topics.on_late is not None
+        on.clock.now += 30.1  # over its deadline, and no round of the mover has seen that
+        on.topics.on_late(letter(1, deadline=DEADLINE))
+        await on.tick(5)
+        assert on.events("write_timeout") + on.events("late_write") == []
+        assert on.meter.late_writes == 0
+
+
 async def test_a_new_leader_reports_the_deadlines_of_the_last_fifteen_seconds_again() -> None:
     on = Bench()
     on.topics.problems["dlq.g"] = NO_TOPIC
