@@ -4,8 +4,9 @@ A frame over `FREE_BYTES` that interceptors open reserves its whole size before 
 its bytes have been sent on. A frame that does not fit waits: its connection is not read (back-pressure).
 
 Fairness is by the client's address. An address may hold as many bytes as it leaves free, so that one address gets at
-most half of the budget and others rarely wait. Of those that wait, the address that holds the least comes first, and
-the frames of one address come in their order.
+most half of the budget and others rarely wait. Addresses that wait take turns, and frames of one address come in their
+order. A frame that does not fit yet is overtaken by others that do, until it has waited for half of `PATIENCE_S` and
+its address holds nothing.
 
 No deadlock: what a gathered frame itself waits for, the responses to the gateway's own requests, is counted and never
 waits; a frame reserves everything at once, so that no frame waits for more while it holds a part; and any frame
@@ -13,12 +14,14 @@ may go on when nothing is reserved, however large it is. A connection that holds
 for long is named by `overdue`, to be closed.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 FREE_BYTES: Final = 64 * 1024  # a frame up to here costs no more than a connection does, and never waits
 PATIENCE_S: Final = 10.0
+_LOOK_AHEAD: Final = 32  # of so many addresses the first that fits goes on: the work does not grow with their number
 
 MIB: Final = 1024 * 1024
 RESPONSE_BYTES: Final = 128 * MIB
@@ -35,14 +38,14 @@ class GatherBudget:
         self.waits = 0  # how often a frame had to wait
         self._clock = clock
         self._held: dict[str, int] = {}  # bytes by address
-        self._waiting: dict[str, deque[BudgetShare]] = {}  # by address, in the order in which they came
+        # By address, the one whose turn it is first; the frames of an address in the order in which they came.
+        self._waiting: OrderedDict[str, OrderedDict[BudgetShare, None]] = OrderedDict()
         self._holders: dict[BudgetShare, float] = {}  # and since when, the longest first
 
     def overdue(self) -> "BudgetShare | None":
         """The share to be taken back: of the address that holds the most, while a frame has waited too long."""
-        now = self._clock()
-        latest = now - PATIENCE_S
-        if not any(queue[0].since <= latest for queue in self._waiting.values()):
+        latest = self._clock() - PATIENCE_S
+        if not any(self._first(address).since <= latest for address in self._waiting):
             return None
         old = [share for share, since in self._holders.items() if since <= latest]
         return max(old, key=lambda share: self._held[share.address], default=None)
@@ -53,11 +56,10 @@ class GatherBudget:
         if not self._waiting and self._fits(share.address, size):
             self.count(share, size)
             return True
-        self.waits += 1
         share.wanted, share.since = size, self._clock()
-        self._waiting.setdefault(share.address, deque()).append(share)
-        # It may go first: the address that holds the least does.
+        self._waiting.setdefault(share.address, OrderedDict())[share] = None
         self._grant(asking=share)
+        self.waits += share.wanted > 0
         return not share.wanted
 
     def give_back(self, share: "BudgetShare", size: int) -> None:
@@ -73,11 +75,8 @@ class GatherBudget:
 
     def withdraw(self, share: "BudgetShare") -> None:
         """A share that waits does not want its bytes any more."""
+        self._remove(share)
         share.wanted = 0
-        queue = self._waiting[share.address]
-        queue.remove(share)
-        if not queue:
-            del self._waiting[share.address]
         self._grant()
 
     def count(self, share: "BudgetShare", size: int) -> None:
@@ -91,27 +90,33 @@ class GatherBudget:
 
     def _grant(self, asking: "BudgetShare | None" = None) -> None:
         """Let those go on that fit; `asking` sees for itself that it may."""
+        latest = self._clock() - PATIENCE_S / 2
         while self._waiting:
-            for address in sorted(self._waiting, key=self._turn):
-                share = self._waiting[address][0]
+            for address in islice(self._waiting, _LOOK_AHEAD):
+                share = self._first(address)
                 if self._fits(address, share.wanted):
                     break
-                if address not in self._held:
-                    return  # it has nothing yet, so that the next free bytes are for it
+                if address not in self._held and share.since <= latest:
+                    return  # smaller ones have overtaken it for long enough: the next free bytes are for it
             else:
                 return
-            queue = self._waiting[address]
-            queue.popleft()
-            if not queue:
-                del self._waiting[address]
+            self._remove(share)
+            if address in self._waiting:
+                self._waiting.move_to_end(address)
             self.count(share, share.wanted)
             share.wanted = 0
             if share is not asking:
                 share.granted = True
                 share.on_granted()
 
-    def _turn(self, address: str) -> tuple[int, float]:
-        return self._held.get(address, 0), self._waiting[address][0].since
+    def _first(self, address: str) -> "BudgetShare":
+        return next(iter(self._waiting[address]))
+
+    def _remove(self, share: "BudgetShare") -> None:
+        queue = self._waiting[share.address]
+        del queue[share]
+        if not queue:
+            del self._waiting[share.address]
 
 
 class GatherBudgets:

@@ -119,7 +119,7 @@ class Supervisor:
         *,
         silent_s: float = 5.0,
         hung_s: float = 30.0,
-        start_s: float = 60.0,
+        start_s: float = 120.0,
         ready_s: float = 30.0,
         kill_s: float = KILL_AFTER_DRAIN_SECONDS,
     ) -> None:
