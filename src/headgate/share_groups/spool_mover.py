@@ -39,7 +39,8 @@ log = structlog.get_logger()
 
 _TICK_S: Final = 1.0
 _PAUSE_S: Final = 0.02  # between rounds: records of the spool come in batches
-_BATCH_LETTERS, _LANE_LETTERS = 1_000, 500
+_BATCH_LETTERS: Final = 1_000  # read at once
+_WRITE_LETTERS: Final = 250  # written at once: more would delay clients
 _BATCH_BYTES: Final = 1024 * 1024
 _SLOTS: Final = 4  # batches in memory
 _MAX_UNREMOVED: Final = 10_000  # moved, and not read as removed: more are not moved before
@@ -57,7 +58,7 @@ _NO_TOPIC: Final = "its topic does not exist, and is not configured for any grou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolClients:
-    """`replayed` is set when the index has all that was in the spool at the start."""
+    """`replayed` is set while the index has all of the spool: not before its end was reached, or reached again."""
 
     letters: DeadLetterWriter
     spool: SpoolWriter
@@ -125,7 +126,7 @@ class SpoolMover:
 
     @property
     def is_replayed(self) -> bool:
-        """Whether the index has all that was in the spool at the start."""
+        """Whether the spool was read to its end."""
         return self._clients is not None and self._clients.replayed.is_set()
 
     def start(self) -> None:
@@ -155,7 +156,6 @@ class SpoolMover:
 
     async def run(self) -> None:
         """Work whenever the index has changed, and at least once a second, until cancelled."""
-        await self._opened.replayed.wait()
         while True:
             self._changed.clear()
             try:
@@ -169,7 +169,9 @@ class SpoolMover:
             await asyncio.sleep(_PAUSE_S)
 
     async def on_tick(self) -> None:
-        """Begin all work that is due."""
+        """Begin all work that is due; none while the spool was not read to its end, for the order of the lanes."""
+        if not self.is_replayed:
+            return
         now, now_ms = self._clock.monotonic(), self._clock.epoch_ms()
         if not self._is_leading or self._is_new_term:
             self._index.drop_expired(now_ms - _REPORT_AGAIN_MS)
@@ -224,6 +226,7 @@ class SpoolMover:
             return []
         lanes = self._index.lanes(target)
         begin = topic.served % len(lanes) if lanes else 0
+        share = max(1, most // max(1, len(lanes) - len(topic.failing)))
         for lane in (*lanes[begin:], *lanes[:begin]):
             if lane in topic.failing:
                 continue
@@ -231,7 +234,7 @@ class SpoolMover:
             for place in self._index.waiting(target, lane):
                 if self._removals.covers(place) or place.identity in picked:
                     continue
-                if taken == _LANE_LETTERS or self._unread.get(place.spool_partition, 0) > self._clock.monotonic():
+                if taken == share or self._unread.get(place.spool_partition, 0) > self._clock.monotonic():
                     break
                 if len(picked) == most or (picked and size + place.size > _BATCH_BYTES):
                     return list(picked.values())
@@ -245,15 +248,13 @@ class SpoolMover:
             while batch := self._pick(target, topic):
                 topic.served += 1
                 async with self._slots:
-                    found = await self._read(batch)
-                    if topic.is_gone and await self._is_gone(target):
-                        failing = await self._park(found, _NO_TOPIC)
-                    else:
-                        topic.is_gone = False
-                        failing = await self._write(target, topic, found, _WRITE_S)
-                missing = {one.lane for one in batch} - {one.lane for one, _ in found}
-                topic.failing.update(dict.fromkeys((*failing, *missing)))
+                    found, missing = await self._read(batch)
+                    failing: dict[SpoolLane, None] = {}
+                    for begin in range(0, len(found), _WRITE_LETTERS):
+                        some = [one for one in found[begin : begin + _WRITE_LETTERS] if one[1].lane not in failing]
+                        failing |= await self._write_or_park(target, topic, some)
                 if failing or missing:
+                    topic.failing |= failing | missing
                     topic.probe_at = self._clock.monotonic() + _TICK_S
         except Exception:
             topic.failing.update(dict.fromkeys(self._index.lanes(target)))
@@ -270,7 +271,7 @@ class SpoolMover:
             if first is None:
                 topic.failing.pop(lane, None)
                 return
-            found = await self._read([first])
+            found, _ = await self._read([first])
             if not found or await self._write(target, topic, found, _PROBE_S):
                 if topic.failing.pop(lane, lane) is None:  # the others have their turn first
                     topic.failing[lane] = None
@@ -282,13 +283,28 @@ class SpoolMover:
             topic.probed.discard(lane)
             self._changed.set()
 
-    async def _read(self, places: Sequence[SpoolPlace]) -> Found:
+    async def _read(self, places: Sequence[SpoolPlace]) -> tuple[Found, dict[SpoolLane, None]]:
+        """The dead letters, those of a lane up to the first that could not be read; and the lanes of such ones."""
         read = await self._opened.reader.read(places)
         now = self._clock.monotonic()
         self._unread = {one: at for one, at in self._unread.items() if at > now}
         self._unread |= dict.fromkeys(read.unread, now + _UNREAD_S)
-        found = ((one, read.letters.get((one.spool_partition, one.spool_offset))) for one in places)
-        return [(place, letter) for place, letter in found if letter is not None]
+        found: list[tuple[SpoolPlace, SpooledLetter]] = []
+        missing: dict[SpoolLane, None] = {}
+        for place in places:
+            letter = read.letters.get((place.spool_partition, place.spool_offset))
+            if letter is None:
+                missing[place.lane] = None
+            elif place.lane not in missing:
+                found.append((place, letter))
+        return found, missing
+
+    async def _write_or_park(self, target: str, topic: _Topic, found: Found) -> dict[SpoolLane, None]:
+        """Returns the lanes that failed."""
+        if topic.is_gone and await self._is_gone(target):
+            return await self._park(found, _NO_TOPIC)
+        topic.is_gone = False
+        return await self._write(target, topic, found, _WRITE_S)
 
     async def _write(self, target: str, topic: _Topic, found: Found, deadline_s: float) -> dict[SpoolLane, None]:
         """Write the dead letters, and park those that are too large; returns the lanes that failed."""
@@ -398,7 +414,7 @@ class SpoolMover:
             skip = 0
         while places := self._index.parked(target, skip, _PARKED_LETTERS):
             async with self._slots:
-                found = await self._read(_within(places))
+                found, _ = await self._read(_within(places))
                 if not found or await self._is_gone(target):
                     return
                 results = await self._attempt(target, found, _WRITE_S)

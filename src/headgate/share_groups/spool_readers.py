@@ -25,7 +25,7 @@ _READ_S: Final = 3.0
 _POLL_S: Final = 0.1
 _MESSAGES: Final = 500
 _SEEK_FROM: Final = 1_000  # records that are not wanted: fewer are read and dropped
-_FETCH_BYTES: Final = MIB
+_FETCH_BYTES: Final = MIB // 4
 
 
 class SpoolFollower:
@@ -90,7 +90,7 @@ class SpoolReader:
             auto__offset__reset="error",
             fetch__message__max__bytes=_FETCH_BYTES,
             receive__message__max__bytes=max(100_000_000, _LARGEST + MIB),
-            queued__max__messages__kbytes=4 * 1024,
+            queued__max__messages__kbytes=1024,
             fetch__queue__backoff__ms=10,
             fetch__wait__max__ms=100,
             fetch__error__backoff__ms=100,

@@ -350,6 +350,19 @@ async def test_a_partition_of_the_spool_that_cannot_be_read_does_not_delay_the_o
         assert on.topics.offsets() == [1, 2]
 
 
+async def test_a_lane_waits_for_its_letter_that_cannot_be_read() -> None:
+    async with bench() as on:
+        on.spool.unreadable.add(1)
+        on.spooled(1, 3)
+        on.spooled(2, spool_partition=1)
+        await on.tick()
+        assert on.topics.offsets() == [1]
+        on.spool.unreadable.clear()
+        await on.tick(5)
+        await on.tick(1)
+        assert on.topics.offsets() == [1, 2, 3]
+
+
 async def test_a_letter_that_arrives_after_the_attempt_ended_is_removed() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = UNREACHABLE

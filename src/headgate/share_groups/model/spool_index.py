@@ -251,13 +251,12 @@ class SpoolIndex:
         lane = self._lane(name)
         if lane is None:
             return []
-        partitions = tuple(self._read)
-        return [
-            _place(name, target, key, packed)
-            for target, queue in lane.queues.items()
-            for key in (_key(offset, partition) for partition in partitions)
-            if (packed := queue.letters.get(key)) is not None
-        ]
+        keys = [_key(offset, partition) for partition in self._read]
+        found = []
+        for target, queue in lane.queues.items():
+            letters = queue.letters
+            found += [_place(name, target, key, letters[key]) for key in keys if key in letters]
+        return found
 
     def take_expired(self, until_ms: int) -> list[SpoolPlace] | None:
         """The outstanding dead letters whose deadline lay in the earliest second before that of `until_ms`.

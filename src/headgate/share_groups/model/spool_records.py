@@ -20,6 +20,7 @@ import json
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
@@ -190,7 +191,12 @@ def decode_spooled(
 
 
 def _json(group: str, topic_id: bytes, *numbers: int) -> bytes:
-    return json.dumps([group, topic_id_text(topic_id), *numbers], separators=(",", ":")).encode("ascii")
+    return ",".join((_json_begin(group, topic_id), *map(str, numbers))).encode("ascii") + b"]"
+
+
+@lru_cache(maxsize=256)  # the dead letters of a topic come in a row
+def _json_begin(group: str, topic_id: bytes) -> str:
+    return json.dumps([group, topic_id_text(topic_id)], separators=(",", ":"))[:-1]
 
 
 def _identity(key: bytes | None) -> LetterIdentity | None:

@@ -1,0 +1,170 @@
+"""Reading single dead letters of the spool: only what is wanted is kept, and what is gone is not waited for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from headgate.share_groups import spool_readers
+from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, spool_record
+from headgate.share_groups.model.spool_records import SpooledLetter, encode_spooled
+from headgate.share_groups.spool_readers import SpoolFollower, SpoolReader
+from tests.unit.share_groups.test_spool_index import letter
+
+_EOF = KafkaError._PARTITION_EOF
+
+
+class FakeMessage:
+    def __init__(self, partition: int, offset: int, content: SpooledLetter | None, code: int | None = None) -> None:
+        self._place = (partition, offset)
+        record: Any = (None, None, None) if content is None else encode_spooled(content)
+        self._key, self._value, self._headers = record
+        self._error = None if code is None else KafkaError(code)
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def partition(self) -> int:
+        return self._place[0]
+
+    def offset(self) -> int:
+        return self._place[1]
+
+    def key(self) -> Any:
+        return self._key
+
+    def value(self) -> Any:
+        return self._value
+
+    def headers(self) -> Any:
+        return self._headers
+
+
+class FakeLog:
+    """Partitions that have some offsets only, as after compaction; it counts what is fetched."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, dict[int, SpooledLetter | None]] = {}
+        self.away: set[int] = set()
+        self.failures = 0
+        self.fetched = 0
+        self.seeks: list[int] = []
+        self.opened = self.closed = 0
+
+    def consumer(self, _settings: Any) -> "FakeConsumer":
+        self.opened += 1
+        return FakeConsumer(self)
+
+
+class FakeConsumer:
+    def __init__(self, log: FakeLog) -> None:
+        self._log = log
+        self._at: dict[int, int] = {}
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        self._at = {one.partition: one.offset for one in places}
+
+    def seek(self, place: TopicPartition) -> None:
+        self._log.seeks.append(place.offset)
+        self._at[place.partition] = place.offset
+
+    def unassign(self) -> None:
+        self._at = {}
+
+    def close(self) -> None:
+        self._log.closed += 1
+
+    def poll(self, _timeout: float) -> FakeMessage | None:
+        return next(self._messages(1), None)
+
+    def consume(self, count: int, timeout: float) -> list[FakeMessage]:  # noqa: ARG002
+        return list(self._messages(count))
+
+    def _messages(self, count: int) -> Iterator[FakeMessage]:
+        if self._log.failures:
+            self._log.failures -= 1
+            raise KafkaException(KafkaError(KafkaError._FAIL))
+        for partition in self._at.keys() - self._log.away:
+            for offset, content in sorted(self._log.records[partition].items()):
+                if offset >= self._at[partition] and count:
+                    self._at[partition] = offset + 1
+                    count -= 1
+                    self._log.fetched += 1
+                    yield FakeMessage(partition, offset, content)
+            if count:
+                count -= 1
+                yield FakeMessage(partition, self._at[partition], None, _EOF)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
+    found = FakeLog()
+    monkeypatch.setattr(spool_readers, "Consumer", found.consumer)
+    return found
+
+
+def place(offset: int, partition: int = 0) -> SpoolPlace:
+    found = spool_record(partition, offset, letter(offset))[2]
+    assert isinstance(found, SpoolPlace)
+    return found
+
+
+async def read(log: FakeLog, *places: SpoolPlace) -> tuple[list[tuple[int, int]], set[int]]:
+    reader = SpoolReader({}, prefix="p.")
+    found = await reader.read(places)
+    await reader.close()
+    assert log.closed == log.opened
+    assert all(one.offset == at[1] for at, one in found.letters.items())
+    return sorted(found.letters), set(found.unread)
+
+
+async def test_only_the_letters_at_these_places_are_kept(log: FakeLog) -> None:
+    log.records = {number: {offset: letter(offset) for offset in range(9)} for number in (0, 1)}
+    assert await read(log, place(5), place(2), place(3, 1)) == ([(0, 2), (0, 5), (1, 3)], set())
+
+
+async def test_places_whose_records_are_gone_are_left_out(log: FakeLog) -> None:
+    log.records = {0: {1: letter(1), 4: letter(4)}, 1: {}, 2: {7: None}}
+    assert await read(log, place(1), place(2), place(4), place(5), place(3, 1), place(7, 2)) == (
+        [(0, 1), (0, 4)],
+        set(),
+    )
+
+
+async def test_a_partition_that_does_not_answer_is_unread_and_the_others_are_read(
+    log: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_readers, "_READ_S", 0.05)
+    log.records = {number: {offset: letter(offset) for offset in range(3)} for number in (0, 1)}
+    log.away = {1}
+    assert await read(log, place(1), place(1, 1)) == ([(0, 1)], {1})
+
+
+async def test_a_long_run_of_other_records_is_skipped(log: FakeLog) -> None:
+    log.records = {0: {offset: letter(offset) for offset in range(5000)}}
+    assert await read(log, place(10), place(4900)) == ([(0, 10), (0, 4900)], set())
+    assert log.seeks == [4900]
+    assert log.fetched < 1500
+
+
+async def test_a_consumer_that_failed_is_replaced(log: FakeLog) -> None:
+    log.records = {0: {1: letter(1)}}
+    log.failures = 1
+    reader = SpoolReader({}, prefix="p.")
+    assert (await reader.read([place(1)])).unread == {0}
+    assert list((await reader.read([place(1)])).letters) == [(0, 1)]
+    assert log.opened == 2
+    await reader.close()
+
+
+async def test_a_spool_that_was_created_again_is_indexed_from_its_start() -> None:
+    index, changes = SpoolIndex(), []
+    follower = SpoolFollower({}, prefix="p.", index=index, on_change=lambda: changes.append(1))
+    follower._take([spool_record(0, 0, letter(1)), spool_record(0, 1, None)])
+    assert list(index.groups()) == ["g"]
+    follower._take(None)
+    follower._take([spool_record(0, 0, letter(2))])
+    assert [one.offset for one in index.waiting("dlq.g", letter(2).lane)] == [2]
+    assert len(changes) == 3
+    assert not follower.replayed.is_set()
