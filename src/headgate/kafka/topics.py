@@ -133,10 +133,10 @@ def _ensure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicListing:
-    """The cluster's id and the names of its topics."""
+    """The cluster's id, and the partitions of its topics by their names."""
 
     cluster: str
-    topics: frozenset[str]
+    topics: Mapping[str, Collection[int]]
 
 
 def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> TopicListing:
@@ -145,7 +145,8 @@ def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> Topi
         metadata = AdminClient(quiet(settings)).list_topics(timeout=timeout_s)
     except KafkaException as failure:
         raise ClusterError(f"the topics cannot be listed: {reason(failure)}") from None
-    return TopicListing(cluster=metadata.cluster_id or "", topics=frozenset(metadata.topics))
+    partitions = {name: tuple(topic.partitions) for name, topic in metadata.topics.items()}
+    return TopicListing(cluster=metadata.cluster_id or "", topics=partitions)
 
 
 class TopicIdReader:
@@ -167,6 +168,24 @@ class TopicIdReader:
                 except KafkaException as failure:
                     if _code(failure) not in _NO_SUCH_TOPIC:
                         raise ClusterError(f"the ids of topics cannot be read: {reason(failure)}") from None
+        return found
+
+    def first_offsets(
+        self, partitions: Mapping[str, Collection[int]], *, timeout_s: float = 10.0
+    ) -> dict[tuple[str, int], int]:
+        """The first offset of each of these partitions that exists; `ClusterError` when they cannot be read."""
+        wanted = {
+            TopicPartition(topic, number): OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+            for topic, numbers in partitions.items()
+            for number in numbers
+        }
+        found: dict[tuple[str, int], int] = {}
+        for place, listed in self._admin.list_offsets(wanted, request_timeout=timeout_s).items() if wanted else ():
+            try:
+                found[place.topic, place.partition] = listed.result(2 * timeout_s).offset
+            except KafkaException as failure:
+                if _code(failure) not in _NO_SUCH_TOPIC:
+                    raise ClusterError(f"the first offsets cannot be read: {reason(failure)}") from None
         return found
 
 

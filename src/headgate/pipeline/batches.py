@@ -22,6 +22,7 @@ from pyspark.sql import functions as sf
 from headgate.base.errors import HeadgateError, PlatformError
 from headgate.pipeline.builds import Build
 from headgate.pipeline.fact_rows import ReadSettings
+from headgate.pipeline.source_topics import LostRecords
 from headgate.tables.definitions import table_named
 from headgate.tables.table import CLUSTER_ID, id_columns
 from headgate.tables.writer import TableWriter
@@ -167,12 +168,13 @@ class Folders:
 
 @dataclass(slots=True)
 class BatchResult:
-    """The numbers of a batch, and the problems of its tables."""
+    """The numbers of a batch, the problems of its tables, and the records that it could not read any more."""
 
     batch: int
     rows: int = 0
     rejected: int = 0
     problems: dict[str, str] = field(default_factory=dict)  # by table
+    lost: Sequence[LostRecords] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +192,7 @@ def ignore_moment(_moment: Moment, _table: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchContext:
-    """Everything that a query needs to write its batches."""
+    """Everything that a query needs to write its batches; `check_source` is called with the number of each."""
 
     folders: Folders
     builds: Mapping[str, Build]
@@ -198,6 +200,7 @@ class BatchContext:
     writers: TableWriters
     ids: TopicIds
     on_moment: OnMoment = ignore_moment
+    check_source: Callable[[int], Sequence[LostRecords]] = lambda _: ()
 
 
 class Batches(ABC):
@@ -218,6 +221,7 @@ class Batches(ABC):
         result = BatchResult(batch)
         self._context.ids.forget()
         try:
+            result.lost = self._context.check_source(batch)
             self._write(records, result)
             self._context.on_moment("end", "")
         except Exception as failure:

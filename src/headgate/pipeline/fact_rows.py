@@ -9,8 +9,8 @@ invalid bytes in backslash form; inside a description nothing is lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,6 +24,9 @@ from headgate.facts.topology import DESCRIPTION, Description
 from headgate.topologies.model.topology_graph import MAX_PAIRS
 
 DESCRIBED, DELETED, REJECTED = TopologyDescribed.__name__, TopologyDeleted.__name__, Rejected.__name__
+
+# Added to the offsets of a topic each time that it was created again (`source_topics.py`).
+GENERATION_OFFSETS: Final = 10**12
 
 _TEXT, _WHOLE, _SMALL = pa.string(), pa.int64(), pa.int32()
 _COLUMNS = {
@@ -58,11 +61,15 @@ _ROW_BYTES = 300  # of a row's columns other than names: numbers, hashes, kinds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """`cluster` is used for facts that name none; `max_bytes` bounds a topic's records, by the topic's suffix."""
+    """`cluster` is used for facts that name none; `max_bytes` bounds a topic's records, by the topic's suffix.
+
+    `generations`, by topic: how often it was created again.
+    """
 
     prefix: str
     cluster: str
     max_bytes: Mapping[str, int]
+    generations: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_facts(records: DataFrame, settings: ReadSettings) -> DataFrame:
@@ -92,7 +99,7 @@ def fact_row(record: Mapping[str, Any], settings: ReadSettings) -> dict[str, Any
     row: dict[str, Any] = {
         "topic": record["topic"],
         "partition": record["partition"],
-        "offset": record["offset"],
+        "offset": settings.generations.get(record["topic"], 0) * GENERATION_OFFSETS + record["offset"],
         "recorded_at": record["recorded_at"],
         "key": None if key is None else key.decode("utf-8", "backslashreplace"),
         "value_bytes": None if value is None else len(value),

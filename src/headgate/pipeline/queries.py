@@ -68,8 +68,10 @@ QUERIES = (FACTS, APPEND)
 # --- the Kafka source -------------------------------------------------------------------------------------------------
 
 
-def read_options(config: Config, query: Query) -> dict[str, str]:
+def read_options(config: Config, query: Query, starting_offsets: str = "earliest") -> dict[str, str]:
     """The options of `format("kafka")`: all retained records from the start, a bounded number at a time.
+
+    A checkpoint that has begun has its own offsets, and Spark ignores `starting_offsets`.
 
     The topics are subscribed to by a pattern, so that an absent topic is read as soon as it is created.
     """
@@ -77,8 +79,8 @@ def read_options(config: Config, query: Query) -> dict[str, str]:
     return {
         "maxOffsetsPerTrigger": str(query.max_offsets),
         "subscribePattern": pattern,
-        "startingOffsets": "earliest",
-        # Retention is not a failure: the tables keep the rows of deleted records.
+        "startingOffsets": starting_offsets,
+        # Retention is not a failure: the tables keep the rows of deleted records. `source_topics.py` reports losses.
         "failOnDataLoss": "false",
         "groupIdPrefix": "headgate-pipeline",
         # Spark reads only existing records. A consumer that prefetches beyond them would wait half a second in each

@@ -24,6 +24,7 @@ from headgate.pipeline.facts_query import stored_files
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog
 from headgate.pipeline.runner import disabled_folder, read_settings
+from headgate.pipeline.source_topics import SourceTopics
 from headgate.tables.storage import FILES, StoredTable, TableError, connect_duckdb, quoted
 from headgate.tables.table import Table, id_columns
 
@@ -82,12 +83,15 @@ class Rebuild:
         )
         names = {self._build.table.name, *(_HISTORY if DESCRIBED in self._build.kinds else ())}
         writers = TableWriters(folders.tables)
+        ids = TopicIdReader(client_settings(self._config.upstream))
+        sources = SourceTopics(self._config.pipeline.checkpoint / query.name)
+        generations = sources.generations(ids.ids(query.topics(self._config.facts.prefix)))
         context = BatchContext(
             folders=folders,
             builds={name: build for name, build in query.builds().items() if name in names},
-            reading=read_settings(self._config, cluster),
+            reading=read_settings(self._config, cluster, generations),
             writers=writers,
-            ids=TopicIds(cluster, TopicIdReader(client_settings(self._config.upstream)).ids),
+            ids=TopicIds(cluster, ids.ids),
         )
         batches = query.make_batches(context)
         try:

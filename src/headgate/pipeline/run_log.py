@@ -8,7 +8,7 @@ with the next one.
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError
 from headgate.pipeline.batches import BatchProgress, BatchResult, TableWriters, upsert
+from headgate.pipeline.source_topics import LostRecords
 from headgate.tables.definitions import table_named
 
 RunState = Literal["running", "done", "stopped", "failed"]
@@ -43,6 +44,8 @@ class QueryFigures:
     rejected: int = 0
     lag: int | None = None
     batch_ms: int = 0
+    lost_records: int = 0
+    topics_created_again: int = 0
 
 
 class PipelineHealth:
@@ -69,12 +72,23 @@ class PipelineHealth:
     def add_batch(self, query: str, result: BatchResult, progress: BatchProgress) -> None:
         with self._lock:
             before = self._figures.get(query, QueryFigures())
-            self._figures[query] = QueryFigures(
+            self._figures[query] = replace(
+                before,
                 batches=before.batches + 1,
                 rows=before.rows + result.rows,
                 rejected=before.rejected + result.rejected,
                 lag=progress.lag,
                 batch_ms=progress.batch_ms,
+            )
+
+    def add_losses(self, query: str, *, records: int = 0, topics: int = 0) -> None:
+        """Count records that were deleted before they were read, and topics that were created again."""
+        with self._lock:
+            before = self._figures.get(query, QueryFigures())
+            self._figures[query] = replace(
+                before,
+                lost_records=before.lost_records + records,
+                topics_created_again=before.topics_created_again + topics,
             )
 
     def metrics_page(self) -> bytes:
@@ -93,7 +107,13 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("headgate_pipeline_ready", "1 when /readyz is OK", value=float(self.ready))
-        counters = {"batches": "Batches written", "rows": "Facts read", "rejected": "Records rejected"}
+        counters = {
+            "batches": "Batches written",
+            "rows": "Facts read",
+            "rejected": "Records rejected",
+            "lost_records": "Offsets that were deleted before they were read",
+            "topics_created_again": "Topics that were created again",
+        }
         for name, text in counters.items():
             counter = CounterMetricFamily(f"headgate_pipeline_{name}", text, labels=["query"])
             for query, figures in self.figures.items():
@@ -157,10 +177,25 @@ class RunLog:
 
     def add_problem(self, run: PipelineRun, subject: str, text: str, *, table: str | None = None) -> None:
         """Report a problem that does not end the run: a row of its own, and `subject` is unhealthy until cleared."""
-        print_message(f"{run.query}: {text}")
         self.health.set_problem(subject, text)
+        self._add_row(run, text, table)
+
+    def add_lost(self, run: PipelineRun, lost: LostRecords) -> None:
+        """Report records that cannot be read any more: a row of its own, and the query goes on."""
+        self.health.add_losses(run.query, records=lost.count)
+        self._add_row(run, lost.text)
+
+    def add_created_again(self, run: PipelineRun, text: str) -> None:
+        """Report a topic that was created again: a row of its own, and the query goes on."""
+        self.health.add_losses(run.query, topics=1)
+        self._add_row(run, text)
+
+    def _add_row(self, run: PipelineRun, problem: str, table: str | None = None) -> None:
+        print_message(f"{run.query}: {problem}")
         now = self._clock.epoch_ms()
-        self._write(PipelineRun(run.cluster, run.query, now, state="failed", ended_at=now, table=table, problem=text))
+        self._write(
+            PipelineRun(run.cluster, run.query, now, state="failed", ended_at=now, table=table, problem=problem)
+        )
 
     def end(self, run: PipelineRun, state: RunState, problem: str | None = None) -> None:
         """Write the end of a run; the caller prints the problem."""

@@ -6,7 +6,7 @@ its checkpoint.
 """
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from headgate.pipeline.batches import (
 from headgate.pipeline.fact_rows import ReadSettings
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print_message
+from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, created_again_text
 from headgate.tables.definitions import TABLES
 from headgate.tables.storage import StoredTable, TableError
 
@@ -58,9 +59,9 @@ def disabled_folder(config: Config) -> Path:
     return config.pipeline.checkpoint / "aside"
 
 
-def read_settings(config: Config, cluster: str) -> ReadSettings:
+def read_settings(config: Config, cluster: str, generations: Mapping[str, int]) -> ReadSettings:
     max_bytes = {"topologies": message_limit(config.topologies.max_bytes)}
-    return ReadSettings(prefix=config.facts.prefix, cluster=cluster, max_bytes=max_bytes)
+    return ReadSettings(prefix=config.facts.prefix, cluster=cluster, max_bytes=max_bytes, generations=dict(generations))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,8 @@ class _SupervisedQuery:
             started = clock.monotonic()
             try:
                 return self._attempt(once=once)
+            except OffsetsReusedError as failure:  # the next attempt begins a new checkpoint
+                print_message(f"{self._query.name}: {failure}")
             except HeadgateError as failure:
                 self._context.log.health.set_problem(self._query.name, str(failure))
                 if once or stop.is_set():
@@ -156,14 +159,21 @@ class _SupervisedQuery:
         run = log.begin(listing.cluster, self._query.name)
         try:
             well = self._report_known_problems(run, listing)
+            topics = self._query.topics(context.config.facts.prefix)
+            sources = SourceTopics(self._folders.checkpoint)
+            ids = context.ids.ids(topics)
+            for topic in sources.reconcile(ids):
+                log.add_created_again(run, created_again_text(topic))
             batch_context = BatchContext(
                 folders=self._folders,
                 builds=self._query.builds(),
-                reading=read_settings(context.config, listing.cluster),
+                reading=read_settings(context.config, listing.cluster, sources.generations(ids)),
                 writers=context.writers,
                 ids=TopicIds(listing.cluster, context.ids.ids),
                 on_moment=context.on_moment,
+                check_source=lambda batch: sources.check(batch, topics, context.ids.ids, context.ids.first_offsets),
             )
+            existing = {topic: listing.topics[topic] for topic in topics if topic in listing.topics}
             batches = self._query.make_batches(batch_context)
             observer = _RunObserver(self._query, context, run, batches)
             try:
@@ -171,7 +181,7 @@ class _SupervisedQuery:
                     context.session,
                     batches,
                     self._folders.checkpoint,
-                    read_options(context.config, self._query),
+                    read_options(context.config, self._query, sources.starting_offsets(existing)),
                     trigger_ms=None if once else context.config.pipeline.trigger_ms,
                     stop=context.stop,
                     observer=observer,
@@ -227,6 +237,8 @@ class _RunObserver:
         for table, problem in result.problems.items():
             self.problems = True
             log.add_problem(self._run, _table_subject(table), problem, table=table)
+        for lost in result.lost:
+            log.add_lost(self._run, lost)
         log.health.clear_problem(self._query.name)
         if progress.lag == 0:
             log.health.clear_problem(_checkpoint_subject(self._query))

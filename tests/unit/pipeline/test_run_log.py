@@ -65,6 +65,8 @@ def test_figures_add_up_and_an_unknown_lag_is_left_out() -> None:
     health = PipelineHealth(["facts"])
     health.add_batch("facts", BatchResult(0, rows=5, rejected=1), BatchProgress(batch=0, lag=3, batch_ms=1500))
     health.add_batch("facts", BatchResult(1, rows=2), BatchProgress(batch=1, lag=None, batch_ms=500))
+    health.add_losses("facts", records=4)
+    health.add_losses("facts", topics=1)
     samples = {
         (sample.name, sample.labels.get("query")): sample.value
         for family in text_string_to_metric_families(health.metrics_page().decode())
@@ -75,5 +77,7 @@ def test_figures_add_up_and_an_unknown_lag_is_left_out() -> None:
         ("headgate_pipeline_batches_total", "facts"): 2.0,
         ("headgate_pipeline_rows_total", "facts"): 7.0,
         ("headgate_pipeline_rejected_total", "facts"): 1.0,
+        ("headgate_pipeline_lost_records_total", "facts"): 4.0,
+        ("headgate_pipeline_topics_created_again_total", "facts"): 1.0,
         ("headgate_pipeline_batch_seconds", "facts"): 0.5,
     }
