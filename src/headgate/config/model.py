@@ -38,6 +38,9 @@ AHost = Annotated[str, Field(strict=True), AfterValidator(parse_host)]
 APath = Annotated[Path, PlainValidator(values.parse_path)]
 ATopic = Annotated[str, Field(strict=True), AfterValidator(values.topic_name)]
 Groups = Annotated[GroupPatterns, PlainValidator(values.parse_group_patterns)]
+ConnectionLimit = Annotated[
+    Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None, BeforeValidator(values.off_is_none)
+]
 AnApiKey = Annotated[int, Field(strict=True, ge=0, le=2**15 - 1)]
 
 
@@ -57,9 +60,10 @@ class GatewayConfig(ConfigSection):
     workers: Annotated[int, Field(strict=True, ge=1, le=256)] = 1
     max_frame_bytes: Annotated[int, Field(strict=True, ge=1024, le=INT32_MAX)] = 100 * MIB
     max_connections: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 10_000
-    max_connections_per_address: Annotated[
-        Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None, BeforeValidator(values.off_is_none)
-    ] = None
+    max_connections_per_address: ConnectionLimit = None
+    max_unproved_connections: ConnectionLimit = 5_000
+    max_unproved_connections_per_address: ConnectionLimit = 2_500
+    first_request_ms: Annotated[int, Field(strict=True, ge=100, le=HOUR_MS)] = 10_000
     idle_ms: Annotated[int, Field(strict=True, ge=100, le=24 * HOUR_MS)] = 600_000
     connect_timeout_ms: Annotated[int, Field(strict=True, ge=10, le=600_000)] = 10_000
     drain_ms: Annotated[int, Field(strict=True, ge=0, le=HOUR_MS)] = 10_000

@@ -23,8 +23,8 @@ from headgate.proxy.interceptor import CloseCause, FastPath, M, Versions
 from headgate.proxy.requests import RequestStream
 from headgate.proxy.responses import ResponseStream
 from headgate.proxy.routes import Route
-from headgate.wire import frames
-from headgate.wire.codec import decode, encode
+from headgate.wire.apis import api_name
+from headgate.wire.codec import decode
 from headgate.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_CLIENT_ID: Final = b"headgate"
 _UNAUTHENTICATED_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
 _LARGEST_BACKLOG: Final = 1024 * 1024  # of responses that the client does not take: then its requests are not read
+PROOF_PERIODS: Final = 3  # of `first_request_ms`, until a connection must be proved
 _NUMBERS: Final = count(1)
 
 
@@ -49,7 +49,9 @@ class Connection:
         *,
         node_id: NodeId | None,
         versions: Versions,
+        silent_s: float = 0.0,
     ) -> None:
+        """`silent_s` is how long the client took to send its first byte."""
         loop = gateway.loop
         self.number = next(_NUMBERS)
         self.gateway = gateway
@@ -59,6 +61,8 @@ class Connection:
         self.chain_meter = gateway.metrics.chain_meter
         self.max_frame_bytes = gateway.config.gateway.max_frame_bytes
         self.is_proved = False
+        # The broker has got a request that it answers only to authenticated clients: it closes any other's connection.
+        self.is_proof_requested = False
         self.max_gathered_bytes = min(_UNAUTHENTICATED_BYTES, self.max_frame_bytes)
         self.pending: deque[Entry] = deque()
         self.fast_paths: dict[Route, FastPath] = {}
@@ -66,13 +70,13 @@ class Connection:
         self.closed: CloseCause | None = None
         self.was_active = True  # since the last check for idle connections, which updates `last_active`
         self.last_active = loop.time()
+        self._since = loop.time() - silent_s  # without the time that it took to dial
         self.is_flowing = False  # both sides are read and nothing waits: there is nothing to regulate
         self._versions = versions
         self._peer = client.host
         self._node_id = node_id
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
-        self._correlation_id = 0
         self._closing: tuple[CloseCause, str] | None = None  # upstream is gone, the client still has to get its bytes
         self._flush_timer: asyncio.TimerHandle | None = None
         self.requests = RequestStream(self)
@@ -90,10 +94,40 @@ class Connection:
             link.watch_for_hangup(self.gateway.hangups)
             link.resume()
 
+    # Proof: see `Session.is_proved`.
+
     def mark_proved(self) -> None:
         """The broker has answered a request that it answers only to authenticated clients."""
         self.is_proved = True
         self.max_gathered_bytes = self.max_frame_bytes
+        self.mark_proof_requested()
+        if self.requests.is_awaiting_proof:
+            self._loop.call_soon(self.requests.open_proved)  # not in the middle of the response that is the proof
+
+    def request_proof(self, *, by_probe: bool) -> None:
+        """The broker gets what it answers only to authenticated clients: the client's next request, or a probe."""
+        if by_probe and not self.is_proof_requested:
+            self.requests.own.send_probe()
+        elif not by_probe:
+            self.mark_proof_requested()
+
+    def mark_proof_requested(self) -> None:
+        """The broker, and not the gateway, decides how long the connection lasts."""
+        if not self.is_proof_requested:
+            self.is_proof_requested = True
+            self.gateway.release_unproved(self)
+
+    def limit_unproved(self, now: float, first_request_s: float) -> None:
+        """End a connection that has sent no whole request in time; one that only began to log in is probed."""
+        age = now - self._since
+        if not self.requests.has_request:
+            if age > first_request_s:
+                self.close(CloseCause.NO_REQUEST)
+        elif age > PROOF_PERIODS * first_request_s:
+            if not self.requests.is_passing:
+                self.request_proof(by_probe=True)
+            if not self.is_proof_requested:
+                self.close(CloseCause.UNPROVED)
 
     # Session.
 
@@ -132,22 +166,13 @@ class Connection:
             raise ClusterError("the connection to the broker has ended")
         if not self.carries(api_key, version):
             raise ClusterError(f"the broker does not have api key {api_key} version {version}")
-        route = self.routes.route(api_key, version)
-        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        header = frames.RequestHeader(
-            api_key=api_key,
-            api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=_CLIENT_ID,
-            tags=b"\x00" if route.flexible_request else b"",
-        )
         private = OwnRequest(self._loop.create_future())
-        self.requests.inject(route, frames.frame(header.encode(), encode(request, version)), private)
+        self.requests.own.inject(request, version, private)
         try:
             async with asyncio.timeout(deadline):
                 body = await private.body
         except TimeoutError:
-            raise ClusterError(f"the broker did not answer {route.name} within {deadline:g} s") from None
+            raise ClusterError(f"the broker did not answer {api_name(api_key)} within {deadline:g} s") from None
         response_class = request.response_class()
         if len(body) <= SMALL_BYTES:
             return decode(response_class, version, body)

@@ -1,28 +1,40 @@
 """The two sockets of a connection before they are linked: an accepted client, a dialled broker.
 
-A client sends the PROXY protocol's header, if one is expected, and does the TLS handshake; a broker is dialled at its
-address, with its handshake. Both have one deadline, and an endpoint that fails leaves no socket behind.
+A client sends the PROXY protocol's header, if one is expected, does the TLS handshake, and sends its first byte; then a
+broker is dialled at its address, with its handshake. Each step has a deadline, and an endpoint that fails leaves no
+socket behind.
 """
 
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from struct import Struct
 from typing import Final
 
 import structlog
 
-from headgate.base.errors import WireError
+from headgate.base.errors import HeadgateError, WireError
 from headgate.config.addresses import Address
 from headgate.config.model import Config
+from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.link import Link, LinkMeter, LinkOwner
+from headgate.proxy.names import AddressInfo, HostAddresses, LookUp
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
 
 log = structlog.get_logger()
 
 _MOST_COMPLAINTS = 1000
+
+
+class RefusalError(HeadgateError):
+    """A client gets no connection; its socket is closed."""
+
+    def __init__(self, cause: CloseCause) -> None:
+        super().__init__(cause.value)
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +44,26 @@ class PeerSocket:
     sock: socket.socket
     host: str  # who is at the other side
     tls: TlsSession | None = None
+    received: bytes = b""  # the first of what the peer has sent
 
     def link(self, loop: asyncio.AbstractEventLoop, owner: LinkOwner, meter: LinkMeter) -> Link:
         if self.tls is None:
-            return Link(loop, self.sock, owner, meter)
-        return TlsLink(loop, self.sock, owner, meter, self.tls)
+            link = Link(loop, self.sock, owner, meter)
+        else:
+            link = TlsLink(loop, self.sock, owner, meter, self.tls)
+        link.unread(self.received)
+        return link
 
 
 class PeerSockets:
     """Accepts clients and dials brokers, with the certificates of both sides."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, *, look_up: LookUp | None = None) -> None:
+        """`look_up` finds the addresses of a name; without it, the resolver of the system does."""
         self._loop = loop
+        self._names = HostAddresses(look_up or partial(_look_up, loop), loop.time)
         self._timeout = config.gateway.connect_timeout_ms / 1000
+        self._first_byte_s = min(config.gateway.first_request_ms, config.gateway.idle_ms) / 1000
         self._patience_ms = config.gateway.idle_ms
         self._proxy_protocol = config.gateway.proxy_protocol
         self._complaints: dict[Address, str] = {}  # what was last said of brokers that cannot be reached
@@ -63,6 +82,13 @@ class PeerSockets:
             if certificates is not None:
                 certificates.refresh()
 
+    def look_up(self, addresses: Iterable[Address]) -> None:
+        """Look up the names of these brokers, so that no client has to wait for it."""
+        self._names.refresh(addresses)
+
+    def close(self) -> None:
+        self._names.close()
+
     async def arrive(self, client: socket.socket, host: str) -> PeerSocket:
         """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
         if not self._proxy_protocol and self.listener_tls is None:
@@ -75,6 +101,22 @@ class PeerSockets:
             tls = TlsSession(self.listener_tls.context, server_hostname=None)
             await tls.handshake(client, self._loop)
             return PeerSocket(client, host, tls)
+
+    async def first_byte(self, client: PeerSocket) -> PeerSocket:
+        """Wait for the first byte of a client that has arrived; `RefusalError` when none comes in time."""
+        try:
+            async with asyncio.timeout(self._first_byte_s):
+                if client.tls is None:
+                    first = await self._loop.sock_recv(client.sock, 1)
+                else:
+                    first = await client.tls.first_byte(client.sock, self._loop)
+        except TimeoutError:
+            raise RefusalError(CloseCause.NO_REQUEST) from None
+        except OSError:
+            raise RefusalError(CloseCause.CLIENT_RESET) from None
+        if not first:
+            raise RefusalError(CloseCause.CLIENT_CLOSED)
+        return replace(client, received=first)
 
     async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> PeerSocket | None:
         """The first of these brokers that can be reached."""
@@ -111,9 +153,20 @@ class PeerSockets:
         return PeerSocket(upstream, address.host, tls)
 
     async def _connect(self, address: Address) -> socket.socket:
-        """A connected socket: a name may have several addresses, and the broker listen on one of them."""
+        """A connected socket; known addresses that cannot be reached are looked up again, once."""
+        found = await self._names.find(address)
+        try:
+            return await self._connect_one_of(address, found)
+        except OSError:
+            self._names.forget(address)
+            again = await self._names.find(address)
+            if again == found:
+                raise
+            return await self._connect_one_of(address, again)
+
+    async def _connect_one_of(self, address: Address, found: Sequence[AddressInfo]) -> socket.socket:
+        """A name may have several addresses, and the broker listen on one of them."""
         problem: OSError | None = None
-        found = await self._loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, target in found:
             upstream = socket.socket(family, kind, protocol)
             try:
@@ -128,6 +181,10 @@ class PeerSockets:
             else:
                 return upstream
         raise problem or OSError(f"{address.host} has no address")
+
+
+async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> Sequence[AddressInfo]:
+    return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 def prepare(sock: socket.socket, *, patience_ms: int) -> None:

@@ -187,6 +187,11 @@ class Link:
             self._loop.remove_reader(self._fd)
             self._loop.add_reader(self._fd, self._on_readable)
 
+    def unread(self, data: bytes) -> None:
+        """Show these bytes, which were received before there was a link, in front of the next ones."""
+        self.meter.received_bytes += len(data)
+        self._kept = data
+
     def hold_input(self) -> None:
         """Go on reading, up to one buffer, but show nothing to the owner: the end of the peer is still noticed."""
         self.held = True

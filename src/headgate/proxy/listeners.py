@@ -5,9 +5,10 @@ workers binds them and hands them down, so that a port stays open, and clients w
 replaced. All workers accept on the bootstrap port; a node's port belongs to one of them (node id modulo workers), so
 that a broker's share sessions and coordinator traffic stay in one process.
 
-Limits: each worker counts its own connections in its own row of a table in shared memory, and sums all rows before it
-admits one more. Addresses are counted in buckets by their checksum: two addresses may share a bucket, and then they
-share the limit; memory does not grow with the number of addresses.
+Limits: of connections, and of *unproved* ones, whose broker has not got a request yet that it answers only to
+authenticated clients; both in all and for each address. Each worker counts its own connections in its own row of a
+table in shared memory, and sums all rows before it admits one more. Addresses are counted in buckets by their checksum:
+two addresses may share a bucket, and then they share the limit; memory does not grow with the number of addresses.
 """
 
 import socket
@@ -19,6 +20,7 @@ from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
+from headgate.proxy.interceptor import CloseCause
 
 _BACKLOG = 1024
 _HIGHEST_PORT = 65535
@@ -106,45 +108,108 @@ class ConnectionLimits:
     """The caps of one worker, which counts in `row`; `memory` is shared with the other workers, or its own."""
 
     def __init__(self, config: GatewayConfig, *, memory: memoryview | None = None, row: int = 0) -> None:
-        self._most = config.max_connections
-        self._most_from_one = config.max_connections_per_address
-        self._width = row_counters(config)
+        width = row_counters(config)
         if memory is None:
             memory = memoryview(bytearray(table_bytes(config, rows=row + 1)))
-        self._table = memory.cast("I")
-        self._rows = range(0, len(self._table), self._width)
-        self._own = row * self._width
+        table = memory.cast("I")
+        self._row = table[row * width : (row + 1) * width]
+        rows = [table[start : start + width] for start in range(0, len(table), width)]
+        all_limits, unproved_limits = _limits(config)
+        self._all = _SharedCount(self._row, rows, 0, *all_limits)
+        self._unproved = _SharedCount(self._row, rows, _counters(all_limits), *unproved_limits)
 
-    def admit(self, host: str) -> bool:
-        """Count one more connection from `host`, unless that were one too many."""
-        if self._sum(0) >= self._most:
-            return False
-        bucket = self._bucket(host)
-        if bucket:
-            if self._most_from_one is not None and self._sum(bucket) >= self._most_from_one:
-                return False
-            self._table[self._own + bucket] += 1
-        self._table[self._own] += 1
-        return True
+    @property
+    def connections(self) -> int:
+        """The connections of all workers."""
+        return self._all.total
 
-    def leave(self, host: str) -> None:
-        self._table[self._own] -= 1
-        if bucket := self._bucket(host):
-            self._table[self._own + bucket] -= 1
+    @property
+    def unproved(self) -> int:
+        """The unproved connections of this worker."""
+        return self._unproved.own
+
+    def admit(self, host: str) -> CloseCause | None:
+        """Count one more connection from `host`, as unproved; a cause if that were one too many."""
+        if not self._all.has_room(host):
+            return CloseCause.TOO_MANY_CONNECTIONS
+        if not self._unproved.has_room(host):
+            return CloseCause.TOO_MANY_UNPROVED
+        self._all.add(host, 1)
+        self._unproved.add(host, 1)
+        return None
+
+    def mark_proved(self, host: str) -> None:
+        """A connection from `host` does not count as unproved any more."""
+        self._unproved.add(host, -1)
+
+    def leave(self, host: str, *, is_proved: bool) -> None:
+        self._all.add(host, -1)
+        if not is_proved:
+            self._unproved.add(host, -1)
 
     def forget_all(self) -> None:
         """The worker of this row has ended, and its connections with it."""
-        self._table[self._own : self._own + self._width] = memoryview(bytearray(self._width * _COUNTER)).cast("I")
+        self._row[:] = memoryview(bytearray(self._row.nbytes)).cast("I")
+
+
+class _SharedCount:
+    """A number of connections, in all and by address, and its limits (None: off): counters from `first` on in a row."""
+
+    def __init__(
+        self, own: memoryview, rows: list[memoryview], first: int, most: int | None, most_from_one: int | None
+    ) -> None:
+        self._own = own
+        self._rows = rows
+        self._first = first
+        self._most = most
+        self._most_from_one = most_from_one
+
+    @property
+    def own(self) -> int:
+        """Of this row."""
+        counter: int = self._own[self._first]
+        return counter
+
+    @property
+    def total(self) -> int:
+        return self._sum(self._first)
+
+    def has_room(self, host: str) -> bool:
+        if self._most is not None and self.total >= self._most:
+            return False
+        return (
+            self._most_from_one is None or host == UNKNOWN_HOST or self._sum(self._bucket(host)) < self._most_from_one
+        )
+
+    def add(self, host: str, step: int) -> None:
+        self._own[self._first] += step
+        if self._most_from_one is not None and host != UNKNOWN_HOST:
+            self._own[self._bucket(host)] += step
 
     def _sum(self, counter: int) -> int:
-        return sum(self._table[row + counter] for row in self._rows)
+        return sum(row[counter] for row in self._rows)
 
     def _bucket(self, host: str) -> int:
-        return 0 if self._most_from_one is None or host == UNKNOWN_HOST else 1 + crc32(host.encode()) % _BUCKETS
+        return self._first + 1 + crc32(host.encode()) % _BUCKETS
+
+
+_Limits = tuple[int | None, int | None]  # in all, and for one address
+
+
+def _limits(config: GatewayConfig) -> tuple[_Limits, _Limits]:
+    """Those of connections, and those of unproved ones."""
+    return (
+        (config.max_connections, config.max_connections_per_address),
+        (config.max_unproved_connections, config.max_unproved_connections_per_address),
+    )
+
+
+def _counters(limits: _Limits) -> int:
+    return 1 if limits[1] is None else 1 + _BUCKETS
 
 
 def row_counters(config: GatewayConfig) -> int:
-    return 1 if config.max_connections_per_address is None else 1 + _BUCKETS
+    return sum(map(_counters, _limits(config)))
 
 
 def table_bytes(config: GatewayConfig, *, rows: int) -> int:

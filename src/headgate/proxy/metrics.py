@@ -67,6 +67,7 @@ class Metrics:
         self,
         *,
         open_connections: int,
+        unproved_connections: int = 0,
         connections_limit: int,
         routes: Iterable[Route],
         certificate_expires_at: float | None,
@@ -75,6 +76,7 @@ class Metrics:
         """Everything that has been counted; snapshots of several workers can be added up."""
         samples: Snapshot = {
             ("headgate_connections", ()): open_connections,
+            ("headgate_connections_unproved", ()): unproved_connections,
             ("headgate_connections_limit", ()): connections_limit,
             ("headgate_connections_accepted", ()): self.accepted,
             ("headgate_interceptor_failures", ()): self.chain_meter.failures,
@@ -105,6 +107,9 @@ class Metrics:
 
 _PROXY_FAMILIES: Final = (
     MetricFamily("headgate_connections", "gauge", "Open client connections"),
+    MetricFamily(
+        "headgate_connections_unproved", "gauge", "Accepted client connections that have not proved who they are"
+    ),
     MetricFamily("headgate_connections_limit", "gauge", "Limit of client connections", merge="min"),
     MetricFamily("headgate_connections_accepted", "counter", "Client connections accepted"),
     MetricFamily("headgate_connections_ended", "counter", "Client connections that ended, by cause", ("cause",)),

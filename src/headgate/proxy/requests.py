@@ -15,7 +15,6 @@ from headgate.proxy.chain import (
     MOST_PENDING,
     Contexts,
     Opened,
-    OwnRequest,
     Purpose,
     RequestChain,
     Watched,
@@ -23,6 +22,7 @@ from headgate.proxy.chain import (
 )
 from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
 from headgate.proxy.interceptor import CloseCause, Hold, RequestFrame
+from headgate.proxy.own_requests import OwnRequests
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
 from headgate.wire.primitives import Buffer
@@ -33,24 +33,32 @@ if TYPE_CHECKING:
 # Plain integers: they are compared with the key of every request.
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_NO_KEY: Final = -1
+_CALLS_WAIT: Final = HANDSHAKE_KEYS | {_NO_KEY}  # behind these the client is not through with authentication
+# Before proof, nothing larger is opened: decoding is work for the event loop that anyone could cause.
+LARGEST_UNPROVED: Final = 1024
+_LARGEST_UNPROVED_HANDSHAKE: Final = 4096  # it cannot wait for the proof; Kafka's own have a hundred bytes
 
 
 class RequestStream:
     """The client's side of a connection; the owner of its link."""
 
     __slots__ = (
+        "_awaiting_proof",
         "_connection",
         "_gathered",
-        "_injected",
         "_keep",
         "_last_key",
         "_needed",
+        "_own_waiting",
         "_passing",
+        "_passing_is_first",
         "_passing_is_pending",
         "_route",
         "_share",
         "blocked",
         "most_pending",
+        "own",
         "reserved",
     )
 
@@ -58,14 +66,15 @@ class RequestStream:
         self._connection = connection
         self._passing = 0  # bytes still to come of a request that passes
         self._passing_is_pending = False
+        self._passing_is_first = False
         self._gathered: bytearray | None = None  # a request that is opened, as far as it is here
         self._needed = 0  # bytes of it that are still to come
         self._keep = 0  # how much of it is kept
         self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
-        self._injected: list[
-            tuple[Route, bytes, OwnRequest]
-        ] = []  # of the gateway, waiting until the client is between two requests
-        self._last_key = _API_VERSIONS
+        self.own = OwnRequests(connection)
+        self._own_waiting = self.own.waiting
+        self._last_key = _NO_KEY
+        self._awaiting_proof: tuple[Route, bytes] | None = None  # an opened request
         self.blocked = False  # a request is held, or an interceptor answers it
         self._share: BudgetShare | None = None  # of the budget for gathered requests
         self.reserved = 0  # bytes of it that it holds
@@ -80,6 +89,16 @@ class RequestStream:
     def is_waiting(self) -> bool:
         """The next request waits for other gathered requests to be sent."""
         return self._share is not None and self._share.wanted > 0
+
+    @property
+    def has_request(self) -> bool:
+        """True when a request has been received whole."""
+        return self._last_key != _NO_KEY and not (self._passing and self._passing_is_first)
+
+    @property
+    def is_passing(self) -> bool:
+        """True when a request is partly sent to the broker."""
+        return self._passing > 0
 
     @property
     def unfinished_calls(self) -> int:
@@ -99,8 +118,8 @@ class RequestStream:
         except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
             connection.close_on_bug(failure)
             return size
-        if self._injected:
-            self._flush_injected()
+        if self._own_waiting:
+            self.own.flush()
         if not connection.is_flowing or connection.upstream.backlog:
             connection.regulate()
         return used
@@ -123,6 +142,7 @@ class RequestStream:
         table = connection.table
         pending = connection.pending
         fast_paths = connection.fast_paths
+        is_proved = connection.is_proved
         pos = begin = 0
         if self._passing:
             if self._passing >= size:
@@ -159,6 +179,8 @@ class RequestStream:
                     is_opened = connection.is_proved
                 if is_opened:  # it is gathered; one that passes costs no memory
                     most = min(connection.max_gathered_bytes, route.max_bytes)
+                    if not is_proved and key in HANDSHAKE_KEYS:
+                        most = min(most, _LARGEST_UNPROVED_HANDSHAKE)
             is_truncated = length > most
             if is_truncated and (route.truncated_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
@@ -172,6 +194,8 @@ class RequestStream:
                     break
                 if pos > begin:
                     connection.upstream.write(view[begin:pos])
+                if not is_proved and key not in HANDSHAKE_KEYS and (end > size or length > LARGEST_UNPROVED):
+                    connection.request_proof(by_probe=True)
                 if end > size or is_truncated:
                     self._gathered = bytearray()
                     self._needed = 4 + length
@@ -198,6 +222,11 @@ class RequestStream:
                         raise WireError("a Produce request that ends before its acks")
                     break
                 is_answered = acks != 0
+            if not is_proved and not connection.is_proof_requested and key not in HANDSHAKE_KEYS:
+                if pos > begin:
+                    connection.upstream.write(view[begin:pos])
+                    begin = pos
+                connection.request_proof(by_probe=end > size or not is_answered)
             purpose: Purpose = None
             fast_path = fast_paths.get(route) if fast_paths else None
             if fast_path is not None:
@@ -213,12 +242,13 @@ class RequestStream:
             if is_answered:
                 pending.append((route, correlation_id, purpose))
             route.calls += 1
-            self._last_key = key
             pos = end
             if pos > size:
                 self._passing = pos - size
                 self._passing_is_pending = is_answered
+                self._passing_is_first = self._last_key == _NO_KEY
                 pos = size
+            self._last_key = key
         if pos > begin:
             connection.upstream.write(view[begin:pos])
         return pos
@@ -285,6 +315,10 @@ class RequestStream:
 
     def _open(self, route: Route, frame: bytes) -> None:
         connection = self._connection
+        if len(frame) > LARGEST_UNPROVED and not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
+            self._awaiting_proof = (route, frame)
+            self._block()
+            return
         length, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
         header, body_at = frames.request_header(frame, flexible=route.flexible_request)
         request = RequestFrame(
@@ -308,11 +342,32 @@ class RequestStream:
         if hold is None and chain.answer is None:
             self._forward(chain, opened)
             return
-        self.blocked = True
-        connection.is_flowing = False
-        connection.client.hold_input()
+        self._block()
         awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
         connection.spawn(self._decide(chain, hold, opened), awaited)
+
+    def _block(self) -> None:
+        """Let the requests behind this one wait."""
+        self.blocked = True
+        self._connection.is_flowing = False
+        self._connection.client.hold_input()
+
+    @property
+    def is_awaiting_proof(self) -> bool:
+        return self._awaiting_proof is not None
+
+    def open_proved(self) -> None:
+        """Open the request that waited for the proof, and go on with those behind it."""
+        awaiting, self._awaiting_proof = self._awaiting_proof, None
+        if awaiting is not None and self._connection.closed is None:
+            self.blocked = False
+            try:
+                self._open(*awaiting)
+            except WireError as problem:
+                self._connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
+            except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
+                self._connection.close_on_bug(failure)
+            self._connection.request_decided()
 
     async def _decide(self, chain: RequestChain, hold: Hold[Any] | None, opened: "_OpenedRequest") -> None:
         """Finish a held or answered request, then continue with the requests behind it."""
@@ -359,7 +414,10 @@ class RequestStream:
                 tags=tags,
             )
             frame = frames.frame(start.encode(), request.body)
-        if _is_answered(route, frame):
+        is_answered = _is_answered(route, frame)
+        if not connection.is_proof_requested and request.api_key not in HANDSHAKE_KEYS:
+            connection.request_proof(by_probe=not is_answered)
+        if is_answered:
             purpose: Purpose = None
             if chain.contexts:
                 purpose = Opened(opened.route, chain.contexts, opened.watchers)
@@ -370,29 +428,16 @@ class RequestStream:
 
     # Requests of the gateway itself.
 
-    def inject(self, route: Route, frame: bytes, private: OwnRequest) -> None:
-        """Send a request of the gateway as soon as the client is between two requests and not authenticating."""
-        self._injected.append((route, frame, private))
-        self._flush_injected()
+    @property
+    def admits_own(self) -> bool:
+        """Whether a request of the gateway may be sent: none of the client is partly sent, or authenticates it."""
+        return not self._passing and self._last_key not in _CALLS_WAIT
 
     def abandon(self, reason: ClusterError) -> None:
-        """Fail the injected requests that were not sent before the upstream connection ended."""
-        for _, _, private in self._injected:
-            if not private.body.done():
-                private.body.set_exception(reason)
-        self._injected.clear()
+        """The upstream connection has ended."""
+        self.own.abandon(reason)
         if self._share is not None:
             self._share.close()
-
-    def _flush_injected(self) -> None:
-        if self._passing or self._last_key in HANDSHAKE_KEYS:
-            return
-        waiting, self._injected = self._injected, []
-        for route, frame, private in waiting:
-            if not private.body.done():  # its caller may have given up
-                (correlation_id,) = frames.CORRELATION_ID.unpack_from(frame, frames.CORRELATION_ID_AT)
-                self._connection.pending.append((route, correlation_id, private))
-                self._connection.upstream.write(frame)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The gateway process: its connections, from the port that they came to, to their end.
 
-Follow `_accept`: a client is admitted (`caps`), arrives (`ends`), gets an upstream (`cluster`, `ends`) and becomes a
-`Connection`. `running` is the life of all of it; at its end the calls under way are answered before anything closes.
+Follow `_accept`: a client is admitted (`caps`), arrives and sends its first byte (`ends`), gets an upstream (`cluster`,
+`ends`) and becomes a `Connection`. `running` is the life of all of it; at its end the calls under way are answered
+before anything closes.
 """
 
 import asyncio
@@ -13,11 +14,12 @@ from typing import Any
 import structlog
 
 from headgate.base.ids import NodeId
+from headgate.base.log_throttle import LogThrottle
 from headgate.config.model import Config
 from headgate.proxy.advertising import AddressInterceptor, AddressMap, ApiVersionsInterceptor
 from headgate.proxy.cluster import Cluster
 from headgate.proxy.connection import Connection
-from headgate.proxy.endpoints import ARRIVAL_FAILURES, PeerSockets, prepare
+from headgate.proxy.endpoints import ARRIVAL_FAILURES, PeerSocket, PeerSockets, RefusalError, prepare
 from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.interceptor import CloseCause, Interceptor
@@ -71,6 +73,7 @@ class Gateway:
         self._caps = caps or ConnectionLimits(config.gateway)
         self.connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._throttle = LogThrottle(self.loop.time)
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
 
@@ -80,6 +83,7 @@ class Gateway:
         async with AsyncExitStack() as stack:
             self.hangups = HangupWatcher(self.loop)
             stack.callback(self.hangups.close)
+            stack.callback(self._ends.close)
             if self._ports is None:
                 self._ports = Ports(self.config.gateway, bind_all(self.config.gateway))
                 stack.callback(self._stop_listening)
@@ -114,6 +118,7 @@ class Gateway:
         tls = self._ends.listener_tls
         samples = self.metrics.snapshot(
             open_connections=len(self.connections),
+            unproved_connections=self._caps.unproved,
             connections_limit=self.config.gateway.max_connections,
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
@@ -147,6 +152,7 @@ class Gateway:
 
     def _on_cluster_seen(self) -> None:
         """Give new nodes their ports; those that could not have one may have it now."""
+        self._ends.look_up((*self.cluster.nodes.values(), *self.config.upstream.bootstrap))
         self.addresses.forget_unopened()
         for node in self.cluster.nodes:
             self.addresses.lookup(node)
@@ -183,40 +189,45 @@ class Gateway:
         self.metrics.accepted += 1
         # Behind a load balancer the peer is the balancer: the client's address, and its limit, are known later.
         host = UNKNOWN_HOST if self.config.gateway.proxy_protocol else peer
-        if self._caps.admit(host):
+        refusal = self._caps.admit(host)
+        if refusal is None:
             self._spawn(self._connect(node, client, peer, host))
         else:
-            self.metrics.ended[CloseCause.TOO_MANY_CONNECTIONS] += 1
             client.close()
+            self._count_refusal(refusal, peer)
+
+    def _count_refusal(self, cause: CloseCause, peer: str) -> None:
+        self.metrics.ended[cause] += 1
+        if cause is CloseCause.TOO_MANY_UNPROVED and self._throttle.allows("unproved", ""):
+            log.warning("too many unproved connections, refusing more", unproved=self._caps.unproved, peer=peer)
 
     async def _connect(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
-        """Do the client's handshakes and dial its broker; without one the client is closed, and retries."""
+        """Do the client's handshakes, wait for its first byte and dial its broker; without one the client retries."""
         cause: CloseCause | None = CloseCause.INTERNAL
         upstream = None
         try:
             prepare(client, patience_ms=self.config.gateway.idle_ms)
             arrived = await self._ends.arrive(client, peer)
             if counted == UNKNOWN_HOST:
-                self._caps.leave(counted)
-                counted = arrived.host if self._caps.admit(arrived.host) else ""
-            addresses = await self.cluster.addresses(node) if counted else ()
-            if not counted:
-                cause = CloseCause.TOO_MANY_CONNECTIONS
-            elif self.cluster.is_wrong:
-                cause = CloseCause.WRONG_CLUSTER
-            elif (upstream := await self._ends.dial(addresses, self.cluster.refresh_soon)) is None:
-                cause = CloseCause.UPSTREAM_UNREACHABLE
-            elif self._draining:
-                cause = CloseCause.DRAINED
-            else:
-                versions = self.cluster.versions(node)
-                connection = Connection(self, arrived, upstream, node_id=node, versions=versions)
-                self.connections.add(connection)
-                cause = None
-                connection.start()
+                self._caps.leave(counted, is_proved=False)
+                counted = ""
+                if (refusal := self._caps.admit(arrived.host)) is not None:
+                    raise RefusalError(refusal)  # noqa: TRY301 - one place closes what is not served
+                counted = arrived.host
+            since = self.loop.time()
+            arrived = await self._ends.first_byte(arrived)
+            silent_s = self.loop.time() - since
+            upstream = await self._dial(node)
+            versions = self.cluster.versions(node)
+            connection = Connection(self, arrived, upstream, node_id=node, versions=versions, silent_s=silent_s)
+            self.connections.add(connection)
+            cause = None
+            connection.start()
         except asyncio.CancelledError:
             cause = CloseCause.DRAINED
             raise
+        except RefusalError as refusal:
+            cause = refusal.cause
         except ARRIVAL_FAILURES as failure:
             cause = CloseCause.HANDSHAKE_FAILED
             log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
@@ -226,27 +237,48 @@ class Gateway:
                 if upstream is not None:
                     upstream.sock.close()
                 if counted:
-                    self._caps.leave(counted)
-                self.metrics.ended[cause] += 1
+                    self._caps.leave(counted, is_proved=False)
+                self._count_refusal(cause, peer)
+
+    async def _dial(self, node: NodeId | None) -> PeerSocket:
+        addresses = await self.cluster.addresses(node)
+        if self.cluster.is_wrong:
+            raise RefusalError(CloseCause.WRONG_CLUSTER)
+        upstream = await self._ends.dial(addresses, self.cluster.refresh_soon)
+        if upstream is None:
+            raise RefusalError(CloseCause.UPSTREAM_UNREACHABLE)
+        if self._draining:
+            upstream.sock.close()
+            raise RefusalError(CloseCause.DRAINED)
+        return upstream
+
+    def release_unproved(self, connection: Connection) -> None:
+        """The broker decides on this connection from now on: it does not count as unproved any more."""
+        self._caps.mark_proved(connection.peer)
 
     def forget(self, connection: Connection, cause: CloseCause) -> None:
         """A connection has ended."""
         self.connections.discard(connection)
         if self._draining and not self.connections:
             self._empty.set()
-        self._caps.leave(connection.peer)
+        self._caps.leave(connection.peer, is_proved=connection.is_proof_requested)
         self.metrics.ended[cause] += 1
 
     # The end.
 
     async def _close_idle_ones(self) -> None:
         limit = self.config.gateway.idle_ms / 1000
+        first_request_s = self.config.gateway.first_request_ms / 1000
         while True:
-            await asyncio.sleep(min(1.0, limit / 4))
+            await asyncio.sleep(min(1.0, limit / 4, first_request_s / 4))
             self._ends.refresh()
             self.budgets.end_overdue()
             now = self.loop.time()
             for connection in list(self.connections):
+                if not connection.is_proof_requested:
+                    connection.limit_unproved(now, first_request_s)
+                if connection.closed is not None:
+                    continue
                 if connection.was_active:
                     connection.was_active = False
                     connection.last_active = now

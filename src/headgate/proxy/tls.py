@@ -60,6 +60,17 @@ class TlsSession:
                 raise ConnectionResetError("the peer closed during the TLS handshake")
             self.incoming.write(received)
 
+    async def first_byte(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> bytes:
+        """The first decrypted byte; nothing at the peer's end. Failures and deadline as those of the handshake."""
+        while True:
+            with suppress(ssl.SSLWantReadError):
+                return self.object.read(1)
+            await self._flush(sock, loop)  # a key update is answered
+            received = await loop.sock_recv(sock, 16 * 1024)
+            if not received:
+                return b""
+            self.incoming.write(received)
+
     async def _flush(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         if self.outgoing.pending:
             await loop.sock_sendall(sock, self.outgoing.read())

@@ -167,10 +167,19 @@ async def test_a_produce_without_a_response_counts_when_it_is_sent_on_a_proved_c
 
 async def test_nothing_counts_before_the_connection_is_proved() -> None:
     async with scene() as it:
+        it.client, it.broker = await it.on.pair(proved=False)
+        await it.client.send(request(PRODUCE, 13, produce(ID_2, acks=0)))
+        probe = await it.broker.request()
+        assert probe.key == ApiKey.METADATA  # of the gateway: without it, this client would never be proved
+        await it.broker.request()
         for number in range(100):
             await it.call(PRODUCE, 13, produce(number.to_bytes(16, "big"), acks=0), None)
         assert it.uses() == {}
         assert len(it.tracker.topics) == len(it.tracker) == 0
+        await it.broker.send(probe.answer(it.on.upstream.metadata()))
+        await until(lambda: all(one.is_proved for one in it.on.gateway.connections))
+        await it.call(PRODUCE, 13, produce(ID_1, acks=0), None)
+        assert it.uses() == {(TEXT_1, "write"): it.sent[-1]}
 
 
 async def test_topics_of_one_produce_share_its_bytes_and_those_of_skipped_ones() -> None:

@@ -13,10 +13,14 @@ from headgate.config.model import Config, GatewayConfig, MetricsConfig, Upstream
 from headgate.proxy.connection import Connection
 from headgate.proxy.interceptor import CloseCause, Interceptor
 from headgate.proxy.server import Gateway
-from tests.support.fake_upstream import DEADLINE_SECONDS, HOST, Broker, Client, End, FakeUpstream
+from headgate.wire.messages.cluster import ApiVersionsRequest
+from headgate.wire.messages.groups import ListGroupsRequest
+from tests.support.fake_upstream import DEADLINE_SECONDS, HOST, Broker, Client, End, FakeUpstream, request
 from tests.support.ports import port_block
 
 GATEWAY_HOST = "127.0.0.1"
+API_VERSIONS = request(18, 3, ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+LIST_GROUPS = request(16, 4, ListGroupsRequest())  # no interceptor of a test opens it
 
 
 @cache
@@ -50,17 +54,28 @@ class Stage:
             self.stopping = asyncio.create_task(self.running.__aexit__(None, None, None))
         return self.stopping
 
-    async def client(self, node: int | None = None, *, receive_buffer: int | None = None) -> Client:
-        """A client of the bootstrap port, or of a node's."""
+    async def client(self, node: int | None = None, *, receive_buffer: int | None = None, first: bytes = b"") -> Client:
+        """A client of the bootstrap port, or of a node's, that has sent its `first` bytes."""
         port = base_port() if node is None else base_port() + 1 + node
         client = await Client.connect(GATEWAY_HOST, port, receive_buffer=receive_buffer)
         self.ends.append(client)
+        await client.send(first)
         return client
 
-    async def pair(self, node: int | None = None) -> tuple[Client, Broker]:
-        """A client and the broker's side of its connection."""
-        client = await self.client(node)
-        return client, await self.upstream.accept(node or 0)
+    async def pair(
+        self, node: int | None = None, *, receive_buffer: int | None = None, proved: bool = True
+    ) -> tuple[Client, Broker]:
+        """A client that has had an answer, and the broker's side of its connection."""
+        client = await self.client(node, receive_buffer=receive_buffer)
+        return client, await self.greet(client, node or 0, proved=proved)
+
+    async def greet(self, client: Client, node: int = 0, *, proved: bool = True) -> Broker:
+        """Let a client send its first request, at which its broker is dialled; ApiVersions proves nothing."""
+        await client.send(LIST_GROUPS if proved else API_VERSIONS)
+        broker = await self.upstream.accept(node)
+        await broker.reply(None if proved else self.upstream.api_versions())
+        await client.frame()
+        return broker
 
     async def connection(self) -> Connection:
         """The gateway's only connection, as soon as it is there."""

@@ -88,8 +88,7 @@ def huge_produce(size: int) -> tuple[bytes, bytes]:
 async def test_a_slow_client_stops_the_broker_and_costs_no_memory() -> None:
     front, behind = fetch_answer(LARGE)
     async with stage() as on:
-        client = await on.client(receive_buffer=SMALL_BUFFER)
-        broker = await on.upstream.accept()
+        client, broker = await on.pair(receive_buffer=SMALL_BUFFER)
         await client.send(request(1, 18, FetchRequest()))
         await broker.request()
         with bounded_memory():
@@ -129,8 +128,7 @@ async def test_both_sides_slow_at_once_go_on_at_once() -> None:
     front, behind = fetch_answer(LARGE // 5)
     request_front, request_behind = huge_produce(LARGE // 5)
     async with stage(upstream=FakeUpstream(receive_buffer=SMALL_BUFFER)) as on:
-        client = await on.client(receive_buffer=SMALL_BUFFER)
-        broker = await on.upstream.accept()
+        client, broker = await on.pair(receive_buffer=SMALL_BUFFER)
         await client.send(request(1, 18, FetchRequest()))
         await broker.request()
         async with asyncio.TaskGroup() as group:
@@ -151,8 +149,7 @@ async def _send_all(end: End, front: bytes, size: int, behind: bytes) -> None:
 async def test_a_client_that_never_takes_our_own_answers_is_not_read_for_ever() -> None:
     """An answer of our own costs the client nothing: only a bound on what waits for it holds it back."""
     async with stage(Scripted(request=lambda *_: Answer(at_once(bytes(10_000))))) as on:
-        client = await on.client(receive_buffer=SMALL_BUFFER)
-        await on.upstream.accept()
+        client, _ = await on.pair(receive_buffer=SMALL_BUFFER)
         connection = await on.connection()
         count = 2000
         sending = asyncio.create_task(client.send(heartbeat(1) * count))
@@ -221,8 +218,7 @@ async def test_requests_behind_an_answer_of_our_own_are_not_read_twice() -> None
 async def test_a_broker_that_ends_with_much_unread_still_gives_it_all_to_a_slow_client() -> None:
     front, _ = fetch_answer(LARGE)
     async with stage(drain_ms=20_000) as on:
-        client = await on.client(receive_buffer=SMALL_BUFFER)
-        broker = await on.upstream.accept()
+        client, broker = await on.pair(receive_buffer=SMALL_BUFFER)
         await client.send(request(1, 18, FetchRequest()))
         await broker.request()
         await broker.send(front, bytes(6_000_000))

@@ -8,9 +8,9 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.proxy.interceptor import CloseCause, Forward
-from tests.support.fake_upstream import Broker, Client
+from tests.support.fake_upstream import Broker, Client, request
 from tests.unit.proxy.scripted import Scripted
-from tests.unit.proxy.stage import Stage, stage, until
+from tests.unit.proxy.stage import API_VERSIONS, Stage, stage, until
 from tests.unit.proxy.test_order import heartbeat
 
 Blow = Callable[[Stage, Client, Broker], Awaitable[object]]
@@ -44,7 +44,7 @@ UNDER_WAY: dict[CloseCause, Blow] = {
 
 async def upstream_unreachable(on: Stage) -> None:
     await on.upstream.stop_listening(0)
-    assert await (await on.client(0)).rest() == b""
+    assert await (await on.client(0, first=b"\x00")).rest() == b""
 
 
 async def handshake_failed(on: Stage) -> None:
@@ -57,17 +57,38 @@ async def too_many_connections(on: Stage) -> None:
     clients = [await on.client() for _ in range(4)]
     assert await clients[-1].rest() == b""
     assert on.ended == {"too_many_connections": 1}
+    assert not on.upstream.has_connection()
     for client in clients[:3]:
-        await on.upstream.accept()
         client.close()
-    await until(lambda: not on.gateway.connections)
-    assert on.ended == {"too_many_connections": 1, "client_closed": 3}
+    await until(lambda: on.ended == {"too_many_connections": 1, "client_closed": 3})
     del on.gateway.metrics.ended[CloseCause.CLIENT_CLOSED]
+
+
+async def too_many_unproved(on: Stage) -> None:
+    await on.pair()
+    silent = [await on.client() for _ in range(2)]
+    await until(lambda: on.gateway.metrics.accepted == 3)
+    assert await (await on.client()).rest() == b""
+    assert on.ended == {"too_many_unproved": 1}
+    for client in (*silent, *on.ends):
+        client.close()
+    await until(lambda: on.ended == {"too_many_unproved": 1, "client_closed": 3})
+    del on.gateway.metrics.ended[CloseCause.CLIENT_CLOSED]
+
+
+async def no_request(on: Stage) -> None:
+    assert await (await on.client(first=API_VERSIONS[:-1])).rest() == b""
+
+
+async def unproved(on: Stage) -> None:
+    client = await on.client(first=request(18, 99) + request(36, 2, bytes(20))[:-1])
+    assert (await client.frame())[8:10] == b"\x00\x23"  # the gateway's own answer: unsupported version
+    assert await client.rest() == b""
 
 
 async def wrong_cluster(on: Stage) -> None:
     on.gateway.cluster.is_wrong = True
-    assert await (await on.client()).rest() == b""
+    assert await (await on.client(first=b"\x00")).rest() == b""
 
 
 async def gather_timeout(on: Stage) -> None:
@@ -94,6 +115,9 @@ OTHERS: dict[CloseCause, Callable[[Stage], Awaitable[None]]] = {
     CloseCause.UPSTREAM_UNREACHABLE: upstream_unreachable,
     CloseCause.HANDSHAKE_FAILED: handshake_failed,
     CloseCause.TOO_MANY_CONNECTIONS: too_many_connections,
+    CloseCause.TOO_MANY_UNPROVED: too_many_unproved,
+    CloseCause.NO_REQUEST: no_request,
+    CloseCause.UNPROVED: unproved,
     CloseCause.WRONG_CLUSTER: wrong_cluster,
     CloseCause.GATHER_TIMEOUT: gather_timeout,
     CloseCause.IDLE: idle,
@@ -105,6 +129,9 @@ SETTINGS: dict[CloseCause, dict[str, Any]] = {
     CloseCause.DRAINED: {"drain_ms": 60_000},
     CloseCause.DRAIN_TIMEOUT: {"drain_ms": 50},
     CloseCause.TOO_MANY_CONNECTIONS: {"max_connections": 3},
+    CloseCause.TOO_MANY_UNPROVED: {"max_unproved_connections": 2},
+    CloseCause.NO_REQUEST: {"first_request_ms": 100},
+    CloseCause.UNPROVED: {"first_request_ms": 100},
 }
 
 

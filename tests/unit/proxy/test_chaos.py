@@ -113,8 +113,7 @@ async def check_answers(client: Client, expected: list[tuple[int, int]], chance:
 async def play_client(on: Stage, seed: int, *, leave: bool, connecting: asyncio.Lock | None = None) -> None:
     chance = random.Random(seed)
     async with connecting or asyncio.Lock():
-        client = await on.client(receive_buffer=chance.choice((None, 8192)))
-        broker = await on.upstream.accept()
+        client, broker = await on.pair(receive_buffer=chance.choice((None, 8192)))
     playing = asyncio.create_task(play_broker(on, broker, random.Random(seed + 1)))
     sent: list[bytes] = []
     expected: list[tuple[int, int]] = []

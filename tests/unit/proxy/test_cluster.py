@@ -14,6 +14,7 @@ from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.names import AddressInfo
 from headgate.wire.messages.cluster import MetadataBroker, MetadataRequest
 from tests.support.fake_upstream import CLUSTER_ID, HOST, FakeUpstream
 from tests.unit.proxy.stage import Stage, config, stage, turns, until
@@ -50,10 +51,10 @@ async def test_a_client_that_waits_too_long_is_let_go() -> None:
     upstream = FakeUpstream()
     upstream.answers_metadata.clear()
     async with stage(upstream=upstream, seen=False, connect_timeout_ms=50) as on:
-        client = await on.client()
+        client = await on.client(first=b"\x00")
         assert await client.rest() == b""
         assert on.ended == {"upstream_unreachable": 1}
-        node = await on.client(1)
+        node = await on.client(1, first=b"\x00")
         assert await node.rest() == b""
         assert on.ended == {"upstream_unreachable": 2}
 
@@ -61,7 +62,7 @@ async def test_a_client_that_waits_too_long_is_let_go() -> None:
 async def test_a_node_that_cannot_be_reached_lets_its_client_go() -> None:
     async with stage() as on:
         await on.upstream.stop_listening(0)
-        client = await on.client(0)
+        client = await on.client(0, first=b"\x00")
         assert await client.rest() == b""
         await on.ends_with(CloseCause.UPSTREAM_UNREACHABLE)
 
@@ -77,7 +78,7 @@ async def test_another_cluster_gets_no_clients() -> None:
             f"{HOST}:{on.upstream.port} is cluster 'another', but this gateway stands before '{CLUSTER_ID}': correct "
             "upstream.bootstrap, or restart the gateway if the cluster was replaced on purpose"
         )
-        client = await on.client()
+        client = await on.client(first=b"\x00")
         assert await client.rest() == b""
         assert on.ended == {"wrong_cluster": 1}
         await before.send(heartbeat(1))  # who is connected already stays so
@@ -92,7 +93,7 @@ async def test_a_cluster_without_brokers_is_no_cluster(logs: list[EventDict]) ->
     upstream = FakeUpstream(nodes=())
     async with stage(upstream=upstream, seen=False, connect_timeout_ms=100) as on:
         await until(lambda: "names no brokers" in str(on.gateway.cluster.problem))
-        client = await on.client()
+        client = await on.client(first=b"\x00")
         assert await client.rest() == b""
         assert on.ended == {"upstream_unreachable": 1}
     assert not [event for event in logs if event["log_level"] == "error"]
@@ -124,7 +125,7 @@ async def test_a_node_with_an_impossible_address_does_not_hide_the_others(
         client, broker = await on.pair(0)
         await client.send(heartbeat(1))
         assert (await broker.request()).key == 12
-        lost = await on.client(1)
+        lost = await on.client(1, first=b"\x00")
         assert await lost.rest() == b""
         assert on.ended == {"upstream_unreachable": 1}
         assert NodeId(-3) not in on.gateway.cluster.nodes
@@ -182,16 +183,12 @@ async def test_a_name_with_several_addresses_is_dialled_at_each() -> None:
     """As `localhost` often is: ::1 first, and the broker listens on 127.0.0.1."""
     loop = asyncio.get_running_loop()
 
-    class Loop:
-        async def getaddrinfo(self, host: str, port: int, *, type: socket.SocketKind) -> list[object]:  # noqa: A002
-            assert (host, type) == ("localhost", socket.SOCK_STREAM)
-            return [(socket.AF_INET, type, 6, "", (address, port)) for address in ("127.0.0.78", "127.0.0.79")]
-
-        async def sock_connect(self, sock: socket.socket, target: tuple[str, int]) -> None:
-            await loop.sock_connect(sock, target)
+    async def look_up(host: str, port: int) -> list[AddressInfo]:
+        assert host == "localhost"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in ("127.0.0.78", "127.0.0.79")]
 
     with socket.create_server(("127.0.0.79", 0)) as listener:
-        ends = PeerSockets(config(1), Loop())  # type: ignore[arg-type]
+        ends = PeerSockets(config(1), loop, look_up=look_up)
         port = listener.getsockname()[1]
         end = await ends.dial([Address("localhost", port)], lambda: None)
         assert end is not None

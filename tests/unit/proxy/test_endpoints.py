@@ -156,14 +156,14 @@ async def test_what_follows_the_header_is_the_clients_and_its_address_is_the_ses
 async def test_a_balancers_own_check_is_from_the_balancer() -> None:
     async with behind_balancer() as one:
         client = await one.client()
-        await client.send(header(LOCAL, 0, b""))
+        await client.send(header(LOCAL, 0, b"") + b"\x00")
         assert (await one.connection()).peer == "127.0.0.1"
 
 
 async def test_a_header_may_come_byte_by_byte() -> None:
     async with behind_balancer() as one:
         client = await one.client()
-        for byte in proxied("192.0.2.7"):
+        for byte in proxied("192.0.2.7") + b"\x00":
             await client.send(bytes((byte,)))
         assert (await one.connection()).peer == "192.0.2.7"
 
@@ -189,16 +189,16 @@ async def test_garbage_ends_the_connection_before_a_broker_is_dialled() -> None:
 async def test_the_cap_of_an_address_counts_the_address_in_the_header() -> None:
     async with behind_balancer(max_connections_per_address=1) as one:
         first, second, third = [await one.client() for _ in range(3)]
-        await first.send(proxied("192.0.2.7"))
+        await first.send(proxied("192.0.2.7") + b"\x00")
         await until(lambda: len(one.gateway.connections) == 1)
         await second.send(proxied("192.0.2.7"))
         assert await second.rest() == b""
-        await third.send(proxied("192.0.2.8"))
+        await third.send(proxied("192.0.2.8") + b"\x00")
         await until(lambda: len(one.gateway.connections) == 2)
         first.close()
         await until(lambda: len(one.gateway.connections) == 1)
         again = await one.client()
-        await again.send(proxied("192.0.2.7"))
+        await again.send(proxied("192.0.2.7") + b"\x00")
         await until(lambda: len(one.gateway.connections) == 2)
 
 
@@ -212,5 +212,5 @@ async def test_those_who_have_not_said_who_they_are_count_for_the_cap_of_all() -
             client.close()
         await until(lambda: one.ended.get("handshake_failed") == 2)
         again = await one.client()
-        await again.send(proxied("192.0.2.7"))
+        await again.send(proxied("192.0.2.7") + b"\x00")
         await one.connection()

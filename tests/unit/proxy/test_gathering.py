@@ -104,8 +104,7 @@ async def test_a_small_response_does_not_wait() -> None:
 
 async def _occupy(on: Stage, budget: GatherBudget) -> tuple[Client, Broker]:
     """A client that does not take its response."""
-    client = await on.client(receive_buffer=4096)
-    broker = await on.upstream.accept()
+    client, broker = await on.pair(receive_buffer=4096)
     await client.send(heartbeat(1))
     await broker.reply(content(6_000_000))
     await until(lambda: budget.used > 0 and any(one.client.backlog for one in on.gateway.connections))
@@ -263,7 +262,7 @@ async def test_clients_that_have_proved_nothing_do_not_use_the_budget_of_the_oth
     async with stage(Scripted()) as on:
         budgets = on.gateway.budgets
         budgets.unproved_requests.limit = 1000
-        lazy, _ = await on.pair()
+        lazy, _ = await on.pair(proved=False)
         await lazy.send(large_heartbeat(1)[:100_000])
         await until(lambda: budgets.unproved_requests.used > 0)
         client, broker = await proved_pair(on)

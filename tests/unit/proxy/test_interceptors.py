@@ -228,5 +228,5 @@ async def test_a_call_that_nobody_opens_is_not_opened() -> None:
         await broker.request()
         await broker.request()
         used = {(route.name, route.opened_calls) for route in on.gateway.routes.used()}
-        assert used == {("OffsetCommit", 0), ("Metadata", 1)}
+        assert used == {("ListGroups", 0), ("OffsetCommit", 0), ("Metadata", 1)}
     assert it.events == []

@@ -63,8 +63,7 @@ async def test_the_tags_of_its_header_stay_when_nobody_changes_it() -> None:
 async def test_what_a_slow_client_has_not_taken_does_not_change_when_more_is_read() -> None:
     sizes = [200_000, 3_000_000, 90_000, 3_000_000, 1_000]
     async with stage(opening(lambda *_: Forward())) as on:
-        client = await on.client(0, receive_buffer=4096)
-        broker = await on.upstream.accept(0)
+        client, broker = await on.pair(0, receive_buffer=4096)
         await client.send(*(heartbeat(number) for number in range(len(sizes))))
 
         async def reply() -> None:

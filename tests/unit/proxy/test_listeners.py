@@ -13,6 +13,7 @@ from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
+from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, belongs, bind_all, table_bytes
 from tests.unit.proxy.stage import base_port
 
@@ -120,12 +121,17 @@ def test_closing_frees_every_port() -> None:
         socket.create_server(("127.0.0.1", port)).close()
 
 
-ROWS, MOST, MOST_FROM_ONE = 3, 7, 3
+ROWS, MOST, MOST_FROM_ONE, MOST_UNPROVED, MOST_UNPROVED_FROM_ONE = 3, 7, 3, 5, 2
 HOSTS = ("192.0.2.1", "192.0.2.2", "2001:db8::1", UNKNOWN_HOST)
 
 
 def limits(most: int = MOST, most_from_one: int | None = MOST_FROM_ONE) -> GatewayConfig:
-    return GatewayConfig(max_connections=most, max_connections_per_address=most_from_one)
+    return GatewayConfig(
+        max_connections=most,
+        max_connections_per_address=most_from_one,
+        max_unproved_connections=MOST_UNPROVED,
+        max_unproved_connections_per_address=MOST_UNPROVED_FROM_ONE,
+    )
 
 
 def rows(count: int, config: GatewayConfig) -> list[ConnectionLimits]:
@@ -134,11 +140,30 @@ def rows(count: int, config: GatewayConfig) -> list[ConnectionLimits]:
     return [ConnectionLimits(config, memory=memory, row=row) for row in range(count)]
 
 
-def test_without_a_cap_for_one_address_the_table_is_one_number_a_worker() -> None:
-    assert table_bytes(limits(10, None), rows=4) == 16
-    caps = ConnectionLimits(limits(10, None))
-    assert all(caps.admit("a") for _ in range(10))
-    assert not caps.admit("a")
+def test_without_a_cap_for_one_address_the_table_is_two_numbers_a_worker() -> None:
+    config = GatewayConfig(max_connections=10, max_unproved_connections_per_address=None)
+    assert table_bytes(config, rows=4) == 32
+    caps = ConnectionLimits(config)
+    assert [caps.admit("a") for _ in range(10)] == [None] * 10
+    assert caps.admit("a") is CloseCause.TOO_MANY_CONNECTIONS
+
+
+def test_unproved_connections_have_caps_of_their_own_over_all_workers() -> None:
+    config = GatewayConfig(max_unproved_connections=5, max_unproved_connections_per_address=3)
+    first, second = rows(2, config)
+    assert [caps.admit("a") for caps in (first, second, first)] == [None] * 3
+    assert second.admit("a") is CloseCause.TOO_MANY_UNPROVED
+    assert [second.admit("b"), second.admit(UNKNOWN_HOST)] == [None] * 2
+    assert first.admit("c") is CloseCause.TOO_MANY_UNPROVED
+    first.mark_proved("a")
+    assert (first.unproved, second.unproved) == (1, 3)
+    assert first.admit("a") is None  # proved ones do not count
+    first.leave("a", is_proved=True)
+    assert first.admit("d") is CloseCause.TOO_MANY_UNPROVED
+    first.leave("a", is_proved=False)
+    assert first.admit("d") is None
+    second.forget_all()
+    assert first.connections == first.unproved == 2
 
 
 class Crowd(RuleBasedStateMachine):
@@ -147,22 +172,33 @@ class Crowd(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.caps = rows(ROWS, limits())
-        self.inside: list[tuple[int, str]] = []
+        self.inside: list[tuple[int, str, bool]] = []  # row, host, proved
 
     @rule(row=st.integers(0, ROWS - 1), host=st.sampled_from(HOSTS))
     def comes(self, row: int, host: str) -> None:
         room = len(self.inside) < MOST
         if host != UNKNOWN_HOST:
-            room = room and sum(other == host for _, other in self.inside) < MOST_FROM_ONE
-        assert self.caps[row].admit(host) is room
-        if room:
-            self.inside.append((row, host))
+            room = room and sum(other == host for _, other, _ in self.inside) < MOST_FROM_ONE
+        unproved = [other for _, other, proved in self.inside if not proved]
+        few = len(unproved) < MOST_UNPROVED and (host == UNKNOWN_HOST or unproved.count(host) < MOST_UNPROVED_FROM_ONE)
+        refusal = CloseCause.TOO_MANY_UNPROVED if room else CloseCause.TOO_MANY_CONNECTIONS
+        assert self.caps[row].admit(host) is (None if room and few else refusal)
+        if room and few:
+            self.inside.append((row, host, False))
+
+    @rule(which=st.integers(0, 100))
+    def is_proved(self, which: int) -> None:
+        if self.inside:
+            row, host, proved = self.inside.pop(which % len(self.inside))
+            if not proved:
+                self.caps[row].mark_proved(host)
+            self.inside.append((row, host, True))
 
     @rule(which=st.integers(0, 100))
     def goes(self, which: int) -> None:
         if self.inside:
-            row, host = self.inside.pop(which % len(self.inside))
-            self.caps[row].leave(host)
+            row, host, proved = self.inside.pop(which % len(self.inside))
+            self.caps[row].leave(host, is_proved=proved)
 
     @rule(row=st.integers(0, ROWS - 1))
     def dies(self, row: int) -> None:
@@ -171,7 +207,8 @@ class Crowd(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_counted_twice(self) -> None:
-        assert self.caps[0]._sum(0) == len(self.inside)
+        assert self.caps[0].connections == len(self.inside)
+        assert sum(caps.unproved for caps in self.caps) == sum(not proved for _, _, proved in self.inside)
 
 
 # A worker that dies clears 65,536 counters, which takes long on a busy machine.

@@ -107,8 +107,7 @@ async def test_a_connection_is_not_idle_while_a_call_is_pending() -> None:
 async def test_a_connection_is_not_idle_while_its_client_takes_an_answer_slowly() -> None:
     front, behind = fetch_answer(8_000_000)
     async with stage(idle_ms=500) as on:
-        client = await on.client(receive_buffer=SMALL_BUFFER)
-        broker = await on.upstream.accept()
+        client, broker = await on.pair(receive_buffer=SMALL_BUFFER)
         await client.send(request(1, 18, FetchRequest()))
         await broker.request()
         sending = asyncio.create_task(broker.send(front + bytes(8_000_000) + behind))
@@ -140,7 +139,7 @@ async def test_clients_that_wait_for_their_upstream_count_too() -> None:
 async def test_a_thousand_connections_come_and_go_and_leave_nothing() -> None:
     async with stage() as on:
         for _ in range(10):
-            clients = [await on.client() for _ in range(50)]
+            clients = [await on.client(first=b"\x00") for _ in range(50)]
             brokers = [await on.upstream.accept() for _ in clients]
             for client in clients[:25]:
                 client.close()
@@ -150,7 +149,7 @@ async def test_a_thousand_connections_come_and_go_and_leave_nothing() -> None:
             for client in clients[25:]:
                 client.close()
         assert sum(on.ended.values()) == on.gateway.metrics.accepted == 500
-        assert on.gateway._caps._sum(0) == 0
+        assert on.gateway._caps.connections == on.gateway._caps.unproved == 0
 
 
 @pytest.mark.parametrize("is_answered", [True, False])

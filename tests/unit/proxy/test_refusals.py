@@ -111,9 +111,10 @@ async def test_a_large_first_request_passes_and_a_large_opened_one_waits_for_pro
     """On a new connection a producer's first call may have a megabyte; it is not stored, so it may."""
     large = MetadataRequest(topics=(), unknown_tags=((10_000, bytes(600 * 1024)),))
     async with stage() as on:
-        client, broker = await on.pair()
+        client, broker = await on.pair(proved=False)
         asked = produce(1, 1, size=MIB)
         await client.send(asked)
+        assert (await broker.request()).key == 3  # the gateway's own probe
         assert (await broker.request()).frame == asked
         await client.send(request(3, 12, large))
         await on.ends_with(CloseCause.FRAME_TOO_LARGE)

@@ -114,9 +114,9 @@ async def test_a_call_that_is_not_answered_in_time_is_unknown_and_its_answer_is_
 async def test_a_call_that_was_given_up_before_its_turn_is_not_sent() -> None:
     it = Scripted(keys=())
     async with stage(it) as on:
-        client, broker = await on.pair()
+        client, broker = await on.pair(proved=False)
         with pytest.raises(ClusterError):
-            await probe(await opened(it), deadline=0.02)  # the client has not said anything yet
+            await probe(await opened(it), deadline=0.02)  # the client may be going to authenticate
         await client.send(heartbeat(1))
         await broker.reply()
         await client.frame()
@@ -152,7 +152,7 @@ async def test_a_call_ends_with_its_connection(who: str) -> None:
 async def test_a_call_that_waits_for_its_turn_ends_with_its_connection() -> None:
     it = Scripted(keys=())
     async with stage(it) as on:
-        client, _ = await on.pair()
+        client, _ = await on.pair(proved=False)
         probing = asyncio.create_task(probe(await opened(it)))
         await turns()
         client.close()
@@ -240,7 +240,7 @@ async def test_a_held_answer_may_ask_the_broker_first() -> None:
 async def test_answers_to_the_handshake_prove_nothing_and_the_first_other_answer_does() -> None:
     it = Scripted(keys=())
     async with stage(it) as on:
-        client, broker = await on.pair()
+        client, broker = await on.pair(proved=False)
         session = await opened(it)
         for key in (18, 17, 36):
             await client.send(HANDSHAKE[key])
@@ -268,7 +268,7 @@ async def test_the_answer_to_a_call_of_our_own_proves_a_connection() -> None:
         return Hold(decide(), deadline=10)
 
     async with stage(Scripted(keys=(11,), request=on_request)) as on:
-        client, broker = await on.pair()
+        client, broker = await on.pair(proved=False)
         await client.send(request(11, 9, b"\x00" * 30, correlation_id=6))
         assert (await broker.reply(ALLOWED)).body == PROBE
         await broker.request()
@@ -278,7 +278,7 @@ async def test_the_answer_to_a_call_of_our_own_proves_a_connection() -> None:
 async def test_an_answer_of_the_gateway_itself_proves_nothing() -> None:
     it = Scripted(request=lambda *_: Answer(encode(HeartbeatResponse(error_code=0), 4)))
     async with stage(it) as on:
-        client, _ = await on.pair()
+        client, _ = await on.pair(proved=False)
         await client.send(heartbeat(1))
         assert await numbers(client, 1) == [1]
         assert not (await opened(it)).is_proved

@@ -14,7 +14,8 @@ from headgate.proxy import status
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.status import StatusPages
 from headgate.wire.messages.data import FetchRequest
-from tests.support.fake_upstream import Client, request
+from headgate.wire.messages.groups import ListGroupsResponse
+from tests.support.fake_upstream import Client, answer, request
 from tests.unit.proxy.stage import GATEWAY_HOST, Stage, base_port, stage, turns, until
 from tests.unit.proxy.test_order import heartbeat, metadata
 from tests.unit.proxy.test_split import fetch
@@ -194,11 +195,12 @@ async def test_the_metrics_say_what_happened() -> None:
         await broker.reply()
         await broker.reply(on.upstream.metadata())
         await broker.reply(spliced.answered)
-        received = sum([len(await client.frame()) for _ in range(3)])
+        received = sum([len(await client.frame()) for _ in range(3)]) + len(answer(16, 4, 1, ListGroupsResponse()))
         found = await samples(on)
         assert found["headgate_build_info", label(version=headgate.__version__)] == 1
         assert found["headgate_ready", ()] == 1
         assert found["headgate_connections", ()] == 1
+        assert found["headgate_connections_unproved", ()] == 0
         assert found["headgate_connections_accepted_total", ()] == 1
         assert found["headgate_calls_total", label(api="Heartbeat", version="4", way="passed")] == 1
         assert found["headgate_calls_total", label(api="Metadata", version="12", way="opened")] == 1

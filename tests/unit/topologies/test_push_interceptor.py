@@ -236,7 +236,9 @@ async def test_a_large_push_on_an_unproven_connection_must_be_sent_again() -> No
     async with scene() as it:
         large = pushed(nodes=30_000)
         assert 512 * 1024 < len(encode(large, 0)) < 4 * 1024 * 1024
+        it.client, it.broker = await it.stage.pair(proved=False)
         answer = it.push(large)
+        await it.broker.reply(it.stage.upstream.metadata())  # the probe of the connection, before the push is opened
         await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
         await it.describes()
         assert (await answer).error_code == LOADING
