@@ -1,9 +1,13 @@
 """Series and label values of metrics are bounded, whatever groups and topics are called, and no counter falls."""
 
-from headgate.proxy.features import MetricFamily
+from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.metric_series import LEFT_OUT, LONGEST_LABEL, MOST_SERIES, OTHERS, SeriesLimit, short_label
 from headgate.proxy.metrics import MetricsPage
+from headgate.proxy.server import Gateway
+from headgate.proxy.supervisor import Supervisor
+from headgate.proxy.worker_reports import LARGEST_REPORT, encode_report
 from headgate.share_groups.share_metrics import FAMILIES, ShareMeter
+from tests.unit.proxy.stage import config
 
 COUNTER = MetricFamily("headgate_some", "counter", "Some", ("group",))
 GAUGE = MetricFamily("headgate_many", "gauge", "Many", ("topic", "kind"))
@@ -91,3 +95,25 @@ def test_the_counters_of_share_groups_keep_no_long_names_in_memory() -> None:
         now_ms=0,
     )
     assert len(SeriesLimit(FAMILIES).bound(samples)) < MOST_SERIES + 20
+
+
+class Loud(Feature):
+    """Has a series for each of thousands of long names."""
+
+    families = (COUNTER,)
+
+    def samples(self) -> Samples:
+        return {("headgate_some", (f"{number}" + "\x00" * 30_000,)): 1.0 for number in range(3_000)}
+
+
+async def test_the_series_of_a_gateways_features_are_bounded_and_so_is_its_report() -> None:
+    snapshot = Gateway(config(1), features=[Loud()]).snapshot()
+    assert sum(name == "headgate_some" for name, _ in snapshot) == MOST_SERIES + 1
+    assert snapshot[LEFT_OUT] == 2_000
+    assert len(encode_report(snapshot, {})) <= LARGEST_REPORT
+
+
+async def test_the_series_of_a_supervisor_are_bounded_whatever_its_workers_report() -> None:
+    supervisor = Supervisor(config(1), (), (COUNTER,))
+    supervisor._retired |= Loud().samples()
+    assert sum(name == "headgate_some" for name, _ in supervisor.snapshot()) == MOST_SERIES + 1
