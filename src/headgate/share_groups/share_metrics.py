@@ -99,7 +99,7 @@ FAMILIES: Final = (
     MetricFamily(
         "headgate_share_group_dlq_write_timeouts",
         "counter",
-        "Records archived without the dead letter that they should have (DlqWriteTimeouts)",
+        "Dead letters that were not in their topic within write.timeout.ms (DlqWriteTimeouts)",
         ("group",),
     ),
     MetricFamily(

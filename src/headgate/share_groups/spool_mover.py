@@ -43,7 +43,7 @@ _BATCH_LETTERS: Final = 1_000  # read at once
 _WRITE_LETTERS: Final = 250  # written at once: more would delay clients
 _BATCH_BYTES: Final = 1024 * 1024
 _SLOTS: Final = 4  # batches in memory
-_MAX_UNREMOVED: Final = 10_000  # moved, and not read as removed: more are not moved before
+_MAX_UNREMOVED: Final = 5_000  # moved, and not read as removed: more are not moved before
 _MAX_PROBES, _TOPIC_PROBES = 64, 4
 _WRITE_S, _PROBE_S = 2.0, 10.0
 _UNREAD_S: Final = 5.0  # until a partition of the spool that could not be read is tried again
@@ -102,6 +102,7 @@ class SpoolMover:
         self._waiters: list[asyncio.Future[None]] = []  # for a change of the index
         self._slots = asyncio.Semaphore(_SLOTS)
         self._topics: dict[str, _Topic] = {}
+        self._probes = 0  # in all topics
         self._removals = SpoolRemovals(index, clock)
         self._unread: dict[int, float] = {}  # partitions of the spool, and when they are tried again
         self._problems: dict[str, str] = {}  # the last failure of each topic
@@ -140,7 +141,7 @@ class SpoolMover:
         for kept in (self._topics, self._problems, self._skipped, self._unread):
             kept.clear()
         self._removals.clear()
-        self._parked_at = -math.inf
+        self._probes, self._is_retrying, self._parked_at = 0, False, -math.inf  # a task may not have begun
         if self._clients is not None:
             await self._clients.reader.close()
 
@@ -210,12 +211,13 @@ class SpoolMover:
         if not topic.is_moving and self._pick(target, topic, most=1):
             topic.is_moving = True
             self._tasks.spawn(self._move(target, topic))
-        probes = sum(len(one.probed) for one in self._topics.values()) if topic.failing else 0
-        if topic.failing and now >= topic.probe_at and len(topic.probed) < _TOPIC_PROBES and probes < _MAX_PROBES:
+        has_room = len(topic.probed) < _TOPIC_PROBES and self._probes < _MAX_PROBES
+        if topic.failing and now >= topic.probe_at and has_room:
             topic.probe_at = now + _TICK_S
             lane = next((one for one in topic.failing if one not in topic.probed), None)
             if lane is not None:
                 topic.probed.add(lane)
+                self._probes += 1
                 self._tasks.spawn(self._probe(target, topic, lane))
 
     def _pick(self, target: str, topic: _Topic, *, most: int = _BATCH_LETTERS) -> list[SpoolPlace]:
@@ -281,6 +283,7 @@ class SpoolMover:
                 topic.failing.clear()
         finally:
             topic.probed.discard(lane)
+            self._probes -= 1
             self._changed.set()
 
     async def _read(self, places: Sequence[SpoolPlace]) -> tuple[Found, dict[SpoolLane, None]]:

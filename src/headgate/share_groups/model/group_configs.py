@@ -139,7 +139,7 @@ _DEFS = (
         WRITE_TIMEOUT_MS,
         ConfigKind.LONG,
         30_000,
-        "How long a dead letter may take to be written before its record is archived without one.",
+        "How long a dead letter may take to be written to its topic before that is reported; it stays in the spool.",
     ),
     _boolean(
         STRICT_ISOLATION, "Whether members are refused while another share group had this dead-letter topic first."
