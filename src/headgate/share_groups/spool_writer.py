@@ -1,9 +1,15 @@
 """Writes dead letters to the spool, and tombstones for those that have reached their topic.
 
-A request of a client waits for each write, so a partition of the spool that does not answer in 200 ms (its broker is
-down, and no other leads it yet) is not waited for: the dead letters go to the next partition, at most to the third.
-Until the first one has answered, later ones go to the next partition at once; while none answers, only one is tried. If
-then both answer, the later record is removed again.
+A request of a client waits for each write, so none waits for long:
+
+- A dead letter is written to all in-sync replicas of its lane's partition. When a broker has died, that takes until the
+  cluster has noticed it, 9 s by default, whichever partition it is. So after 200 ms without an answer, and until all
+  such writes have been answered, the answer of a partition's leader is enough. Its followers get the dead letter a
+  moment later: only if two brokers die within seconds, a dead letter is lost.
+- A leader that does not answer in 200 ms is not waited for: the next partition gets the dead letters, at most the
+  third. If the first answers later, its record is removed again.
+- When no partition answers, as while the whole cluster stands still, a write waits until the spool has been silent for
+  three seconds, and later ones for 200 ms only.
 
 A write that fails may still arrive; `on_late` is called for it.
 """
@@ -12,24 +18,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
-import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
-from headgate.base.threads import off_loop
-from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB, SPOOL
-from headgate.kafka.delivery_reports import DeliveryReports
-from headgate.kafka.fact_writer import PolledProducer
-from headgate.kafka.topics import quiet, reason
+from headgate.facts.topics import SPOOL
+from headgate.kafka.topics import reason
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
-from headgate.share_groups.model.dead_letter_records import Header
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
 from headgate.share_groups.model.spool_records import (
-    MAX_LANE_PARTITIONS,
     LetterIdentity,
     SpooledLetter,
     SpoolLane,
@@ -37,11 +36,13 @@ from headgate.share_groups.model.spool_records import (
     encode_spooled,
     spool_partitions,
 )
-
-log = structlog.get_logger()
+from headgate.share_groups.spool_producer import SpoolProducer
 
 ANSWER_S: Final = 0.2  # of one partition
+PATIENCE_S: Final = 3.0  # since the spool last answered
 _TOMBSTONES_S: Final = 5.0
+_PAUSE_S: Final = 0.05
+_WARM_UP_KEY: Final = b'"open"'  # of a record that is none of the spool's
 _NOT_WRITTEN: Final = "the dead letter could not be written to the spool"
 _UNREACHABLE: Final = WriteFailure(WriteFailureCause.UNREACHABLE, f"{_NOT_WRITTEN}: no answer came")
 
@@ -59,36 +60,28 @@ class SpoolWriter:
         prefix: str,
         max_letters: int = MAX_LETTERS,
         max_bytes: int = MAX_BYTES,
-        delivery_timeout_s: float = 10.0,
+        patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
     ) -> None:
-        largest = LARGEST_DEAD_LETTER + MIB
-        producing = quiet(
-            settings,
-            enable__idempotence=True,
-            acks="all",
-            linger__ms=2,
-            compression__type="zstd",
-            allow__auto__create__topics=False,
-            delivery__timeout__ms=int(delivery_timeout_s * 1000),
-            request__timeout__ms=int(delivery_timeout_s * 1000),
-            reconnect__backoff__max__ms=1000,
-            message__max__bytes=largest,
-            queue__buffering__max__messages=4 * max_letters,  # two partitions, and tombstones
-            queue__buffering__max__kbytes=2 * (max_bytes + largest) // 1024,
-        )
-        self._producer = PolledProducer(
-            producing,
-            thread="headgate-spool",
-            give_up=lambda: self._reports.fail_all("the producer had a fatal error"),
-            on_fatal=lambda error: log.warning("producer of the spool replaced", error=reason(error)),
-        )
-        self._topic = prefix + SPOOL
         self._clock = clock or SystemClock()
-        self._reports: DeliveryReports[_Attempt | _Tombstone] = DeliveryReports(self._on_report)
+        self._patience_s = patience_s
+        self._replicated, self._leader_only = (
+            SpoolProducer[_Attempt | _Tombstone](
+                settings,
+                prefix + SPOOL,
+                acks=acks,
+                max_letters=max_letters,
+                max_bytes=max_bytes,
+                on_report=self._on_report,
+            )
+            for acks in ("all", "1")
+        )
         self._shares = InFlightShares(max_letters, max_bytes)
         self._partitions = 0
-        self._slow: Counter[int] = Counter()  # attempts that were given up and are still in flight, by partition
+        # Attempts that are in flight and not waited for any more, by partition: to all replicas, and to leaders.
+        self._slow: Counter[int] = Counter()
+        self._slow_leaders: Counter[int] = Counter()
+        self._silent_since: float | None = None  # no attempt that began later has succeeded
 
     @property
     def letters(self) -> int:
@@ -96,17 +89,24 @@ class SpoolWriter:
         return self._shares.letters
 
     async def open(self, *, timeout_s: float = 10.0) -> None:
-        """Connect and read the number of partitions; `ClusterError` when the topic cannot be reached."""
-        producer = self._producer.alive()
-        try:
-            metadata = await off_loop(partial(producer.list_topics, self._topic, timeout_s))
-        except KafkaException as failure:
-            raise ClusterError(f"the topic {self._topic} cannot be reached: {reason(failure)}") from None
-        found = metadata.topics.get(self._topic)
-        if found is None or not found.partitions:
-            problem = "it has no partitions" if found is None or found.error is None else reason(found.error)
-            raise ClusterError(f"the topic {self._topic} cannot be reached: {problem}")
-        self._partitions = len(found.partitions)
+        """Read the number of partitions and connect to their leaders, which takes longer than a client may wait.
+
+        `ClusterError` when the topic cannot be reached.
+        """
+        until = self._clock.monotonic() + timeout_s
+        while not self._partitions:
+            try:
+                self._partitions = await self._replicated.partitions(timeout_s)
+            except ClusterError:
+                # A broker may not know a topic yet that was created a moment ago.
+                if self._clock.monotonic() > until:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+        waited = _Tombstones(2 * self._partitions)
+        for producer in (self._replicated, self._leader_only):
+            for partition in range(self._partitions):
+                producer.produce(_Tombstone(None, partition, waited), partition, _WARM_UP_KEY, None, [])
+        await asyncio.wait({waited.done}, timeout=max(0.0, until - self._clock.monotonic()))
 
     async def write(
         self,
@@ -117,7 +117,7 @@ class SpoolWriter:
         on_late: OnWritten | None = None,
         partition: int | None = None,
     ) -> list[WriteFailure | None]:
-        """Return when every in-sync replica has the dead letters, or at the deadline; None for each that is written.
+        """Return when the dead letters are written, or at the deadline; None for each that is written.
 
         `on_written` is called on the loop for each that is written in time, `on_late` for each that arrives later.
         `partition`: of the spool, instead of the lane's own, for a record that replaces another.
@@ -126,7 +126,7 @@ class SpoolWriter:
         accepted = [one for one in writings if self._accept(one, partition)]
         until = self._clock.monotonic() + deadline_s
         try:
-            for number in range(MAX_LANE_PARTITIONS):
+            for number in range(max((len(one.choices) for one in accepted), default=0)):
                 await self._try(
                     [one for one in accepted if one.is_missing and number < len(one.choices)], number, until
                 )
@@ -151,31 +151,31 @@ class SpoolWriter:
         waited = _Tombstones(len(places))
         tombstones = [_Tombstone(identity, place, waited) for identity, place in places]
         for one in tombstones:
-            self._produce(one, one.partition, encode_identity(one.identity), None, [])
+            self._produce_tombstone(one)
         if tombstones:
             await asyncio.wait({waited.done}, timeout=_TOMBSTONES_S)
-        failed = {one.identity: one.failure for one in tombstones if one.failure is not None}
+        failed = {one.letter: one.failure for one in tombstones if one.failure is not None}
         return [failed.get(identity, None if self._partitions else _UNREACHABLE) for identity in identities]
 
     async def close(self, *, timeout_s: float = 2.0) -> None:
         """Wait for records in flight, then stop; those that did not arrive fail in their `write`."""
-        await self._reports.wait_until_idle(timeout_s)
-        self._reports.fail_all("the writer was closed")
-        await self._producer.close()
+        await asyncio.gather(self._replicated.close(timeout_s), self._leader_only.close(timeout_s))
 
     def _places(self, lane: SpoolLane) -> tuple[int, ...]:
-        """The partitions for this lane, those that do not answer last."""
-        if not self._partitions:
-            return ()
-        return tuple(sorted(spool_partitions(lane, self._partitions), key=lambda one: self._slow[one] > 0))
+        return spool_partitions(lane, self._partitions) if self._partitions else ()
+
+    def _choices(self, lane: SpoolLane) -> "tuple[_Choice, ...]":
+        """The attempts for this lane, in order; those that will hardly be answered come last."""
+        choices = [(one, False) for one in sorted(self._places(lane), key=lambda one: self._slow_leaders[one] > 0)]
+        if choices and not self._slow.total():
+            choices.insert(0, (choices[0][0], True))
+        return tuple(choices[:1] if self._is_silent(self._clock.monotonic()) else choices)
 
     def _accept(self, writing: "_SpoolWriting", partition: int | None) -> bool:
         letter = writing.letter
-        writing.choices = self._places(letter.lane) if partition is None else (partition,)
+        writing.choices = self._choices(letter.lane) if partition is None else ((partition, True),)
         if not writing.choices:
             return False
-        if self._slow[writing.choices[0]]:  # and so are the others
-            writing.choices = writing.choices[:1]
         text = self._shares.take(letter.group, letter.size)
         if text is not None:
             writing.failure = WriteFailure(WriteFailureCause.OVERLOADED, text)
@@ -185,36 +185,40 @@ class SpoolWriter:
         """Produce each to its choice with this number, and wait until all are written, have failed, or time is up."""
         if not writings:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        these = _SpoolRound(done, set(writings))
-        attempts = [_Attempt(one, one.choices[number]) for one in writings]
+        began = self._clock.monotonic()
+        these = _SpoolRound(asyncio.get_running_loop().create_future(), set(writings))
+        attempts = [_Attempt(one, *one.choices[number]) for one in writings]
         for attempt in attempts:
             writing = attempt.writing
             writing.round = these
             writing.in_flight += 1
-            self._produce(attempt, attempt.partition, *writing.record)
-        left_s = max(0.0, until - self._clock.monotonic())
-        await asyncio.wait({done}, timeout=min(ANSWER_S, left_s / (MAX_LANE_PARTITIONS - number)))
+            producer = self._replicated if attempt.is_replicated else self._leader_only
+            producer.produce(attempt, attempt.partition, *writing.record)
+        tries_left = max(len(one.choices) for one in writings) - number
+        await asyncio.wait({these.done}, timeout=self._wait_s(began, until, tries_left))
         for attempt in attempts:
             attempt.writing.round = None
             if not attempt.is_settled:
                 attempt.is_slow = True
-                self._slow[attempt.partition] += 1
+                self._slow_of(attempt)[attempt.partition] += 1
+                self._silent_since = began if self._silent_since is None else self._silent_since
 
-    def _produce(
-        self, item: "_Attempt | _Tombstone", partition: int, key: bytes, value: bytes | None, headers: list[Header]
-    ) -> None:
-        try:
-            producer = self._producer.alive()
-            self._reports.produce(
-                producer, item, self._topic, key=key, value=value, headers=headers, partition=partition
-            )
-        except BufferError:
-            self._on_report(item, "the producer's queue is full", -1)
-        except ClusterError as problem:
-            self._on_report(item, str(problem), -1)
-        except KafkaException as problem:
-            self._on_report(item, problem.args[0], -1)
+    def _wait_s(self, now: float, until: float, tries_left: int) -> float:
+        left_s = max(0.0, until - now)
+        if tries_left > 1:
+            return min(ANSWER_S, left_s / tries_left)
+        silent_since = now if self._silent_since is None else self._silent_since
+        return min(left_s, max(ANSWER_S, silent_since + self._patience_s - now))
+
+    def _is_silent(self, now: float) -> bool:
+        return self._silent_since is not None and now - self._silent_since > self._patience_s
+
+    def _slow_of(self, attempt: "_Attempt") -> "Counter[int]":
+        return self._slow if attempt.is_replicated else self._slow_leaders
+
+    def _produce_tombstone(self, one: "_Tombstone") -> None:
+        assert one.letter is not None
+        self._replicated.produce(one, one.partition, encode_identity(one.letter), None, [])
 
     def _on_report(self, item: "_Attempt | _Tombstone", error: KafkaError | str | None, offset: int) -> None:
         failure = None if error is None else _failure(error)
@@ -224,26 +228,35 @@ class SpoolWriter:
         writing, item.is_settled = item.writing, True
         writing.in_flight -= 1
         if item.is_slow:
-            self._slow[item.partition] -= 1
+            self._slow_of(item)[item.partition] -= 1
         if failure is not None:
             if writing.is_missing:
                 writing.failure = failure
-        elif writing.is_missing:
-            writing.failure = None
-            writing.tell(item.partition, offset)
-        else:  # another partition has it already
-            again = _Tombstone(writing.letter.identity, item.partition, None)
-            self._produce(again, item.partition, encode_identity(again.identity), None, [])
+        else:
+            self._silent_since = None
+            self._on_delivered(writing, item.partition, offset)
         if writing.round is not None and (not writing.is_missing or not writing.in_flight):
             writing.round.leave(writing)
         if writing.is_released and not writing.in_flight:
             self._shares.release(writing.letter.group, writing.letter.size)
+
+    def _on_delivered(self, writing: "_SpoolWriting", partition: int, offset: int) -> None:
+        if writing.is_missing:
+            writing.failure = None
+            writing.partition = partition
+            writing.tell(partition, offset)
+        elif partition != writing.partition:  # another one has it already
+            self._produce_tombstone(_Tombstone(writing.letter.identity, partition, None))
 
     def _release(self, writing: "_SpoolWriting") -> None:
         """Stop counting it in the bounds, after its attempts in flight have ended."""
         writing.is_released = True
         if not writing.in_flight:
             self._shares.release(writing.letter.group, writing.letter.size)
+
+
+_Choice = tuple[int, bool]
+"""A partition of the spool, and whether to wait for all of its in-sync replicas."""
 
 
 class _SpoolWriting:
@@ -257,6 +270,7 @@ class _SpoolWriting:
         "in_flight",
         "is_released",
         "letter",
+        "partition",
         "record",
         "round",
     )
@@ -264,8 +278,9 @@ class _SpoolWriting:
     def __init__(self, letter: SpooledLetter, on_written: OnWritten | None, on_late: OnWritten | None) -> None:
         self.letter = letter
         self.record = encode_spooled(letter)
-        self.choices: tuple[int, ...] = ()
+        self.choices: tuple[_Choice, ...] = ()
         self.failure: WriteFailure | None = _UNREACHABLE
+        self.partition = -1  # which has it
         self.in_flight = 0
         self.is_released = False
         self.round: _SpoolRound | None = None
@@ -296,10 +311,11 @@ class _SpoolRound:
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """One record in flight; `is_slow`: it was given up and may still arrive."""
+    """One record in flight; `is_slow`: it is not waited for any more and may still arrive."""
 
     writing: _SpoolWriting
     partition: int
+    is_replicated: bool
     is_settled: bool = False
     is_slow: bool = False
 
@@ -314,7 +330,9 @@ class _Tombstones:
 
 @dataclass(slots=True, eq=False)
 class _Tombstone:
-    identity: LetterIdentity
+    """A record with a null value; `letter` is None for one that only warms up the connections."""
+
+    letter: LetterIdentity | None
     partition: int
     waited: _Tombstones | None
     failure: WriteFailure | None = _UNREACHABLE

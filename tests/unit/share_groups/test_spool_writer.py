@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -11,6 +12,7 @@ from confluent_kafka import KafkaError
 from headgate.share_groups.dead_letter_writer import WriteFailureCause
 from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled, encode_identity, spool_partitions
 from headgate.share_groups.spool_writer import SpoolWriter
+from tests.unit.proxy.stage import until
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 LETTER = SpooledLetter(
@@ -38,17 +40,22 @@ class Delivered:
         return self._offset
 
 
-class PlayedProducer:
-    """Partitions in `hanging` answer when they are released, those in `failing` with an error."""
+class PlayedSpool:
+    """Partitions in `hanging` answer when they are released, those in `failing` with an error.
+
+    Those in `lagging` have a replica that does not: only their leaders answer.
+    """
 
     def __init__(self) -> None:
         self.produced: list[tuple[int, bytes, bytes | None]] = []
+        self.to_leaders: list[int] = []
         self.hanging: set[int] = set()
+        self.lagging: set[int] = set()
         self.failing: set[int] = set()
         self._held: list[tuple[int, Callable[[], None]]] = []
 
-    def produce(
-        self, topic: str, *, key: bytes, value: bytes | None, partition: int, on_delivery: Any, headers: Any
+    def add(
+        self, topic: str, *, key: bytes, value: bytes | None, partition: int, on_delivery: Any, headers: Any, acks: str
     ) -> None:
         assert topic == "headgate.spool"
         offset = len(self.of(partition))
@@ -56,13 +63,16 @@ class PlayedProducer:
         if value is not None:
             assert isinstance(decode_spooled(key, value, headers), SpooledLetter)
         error = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS) if partition in self.failing else None
-        if partition in self.hanging:
+        if acks == "1":
+            self.to_leaders.append(partition)
+        if partition in self.hanging or (acks == "all" and partition in self.lagging):
             self._held.append((partition, lambda: on_delivery(error, Delivered(offset))))
         else:
             on_delivery(error, Delivered(offset))
 
     def release(self, partition: int) -> None:
         self.hanging.discard(partition)
+        self.lagging.discard(partition)
         for held, answer in self._held:
             if held == partition:
                 answer()
@@ -74,13 +84,21 @@ class PlayedProducer:
         return [key for key, value in self.of(partition) if value is None]
 
 
+class PlayedProducer:
+    def __init__(self, spool: PlayedSpool, acks: str) -> None:
+        self.produce = partial(spool.add, acks=acks)
+
+
 @asynccontextmanager
-async def opened(**bounds: int) -> AsyncIterator[tuple[SpoolWriter, PlayedProducer]]:
-    writer, producer = SpoolWriter(NOWHERE, prefix="headgate.", **bounds), PlayedProducer()  # type: ignore[arg-type]
-    writer._producer.alive = lambda: producer  # type: ignore[method-assign,assignment,return-value]
+async def opened(**bounds: float) -> AsyncIterator[tuple[SpoolWriter, PlayedSpool]]:
+    spool = PlayedSpool()
+    writer = SpoolWriter(NOWHERE, prefix="headgate.", **{"patience_s": 0.0, **bounds})  # type: ignore[arg-type]
+    for one, acks in ((writer._replicated, "all"), (writer._leader_only, "1")):
+        producer = PlayedProducer(spool, acks)
+        one._producer.alive = lambda producer=producer: producer  # type: ignore[method-assign,misc]
     writer._partitions = 8
     try:
-        yield writer, producer
+        yield writer, spool
     finally:
         await writer.close(timeout_s=0)
 
@@ -101,16 +119,50 @@ async def test_when_a_partition_hangs_the_next_one_gets_them_and_later_ones_at_o
     async with opened() as (writer, producer):
         producer.hanging = {FIRST}
         assert await writer.write(LETTERS[:2], LONG_S) == [None, None]
-        assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (2, 2)
+        assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (4, 2), "all replicas, then the leader alone"
         assert await writer.write(LETTERS[2:], LONG_S) == [None]
-        assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (2, 3), "the hanging one is not tried again"
+        assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (4, 3), "the hanging one is not tried again"
+        assert producer.to_leaders == [FIRST] * 2 + [NEXT] * 3
         assert writer.letters == 2, "the attempts in flight count"
         producer.release(FIRST)
         await asyncio.sleep(0.01)
-        assert producer.tombstones(FIRST) == [encode_identity(one.identity) for one in LETTERS[:2]]
+        assert set(producer.tombstones(FIRST)) == {encode_identity(one.identity) for one in LETTERS[:2]}
         assert (producer.tombstones(NEXT), writer.letters) == ([], 0)
         assert await writer.write(LETTERS[2:], LONG_S) == [None]
         assert len(producer.of(NEXT)) == 3, "the first one has answered and is used again"
+        assert len(producer.to_leaders) == 5, "and all replicas"
+
+
+async def test_while_replicas_lag_everywhere_leaders_get_the_dead_letters() -> None:
+    async with opened() as (writer, producer):
+        producer.lagging = set(range(8))
+        assert await writer.write(LETTERS[:1], LONG_S) == [None]
+        assert producer.to_leaders == [FIRST]
+        assert await writer.write(LETTERS[1:2], LONG_S) == [None]
+        assert producer.to_leaders == [FIRST, FIRST], "at once"
+        assert len(producer.produced) == 3
+        other = replace(LETTER, group="h")
+        assert await writer.write([other], LONG_S) == [None]
+        assert producer.to_leaders[2:] == [spool_partitions(other.lane, 8)[0]]
+        producer.release(FIRST)
+        await asyncio.sleep(0.01)
+        assert await writer.write([other], LONG_S, partition=FIRST) == [None]
+        assert len(producer.to_leaders) == 3, "the cluster has noticed what is wrong"
+        assert producer.tombstones(FIRST) == [], "the two records of the first dead letter are one"
+
+
+async def test_while_the_whole_cluster_stands_still_a_write_waits_for_some_seconds() -> None:
+    async with opened(patience_s=LONG_S) as (writer, producer):
+        producer.hanging = set(range(8))
+        writing = asyncio.create_task(writer.write(LETTERS[:1], LONG_S))
+        await until(lambda: len(producer.produced) == 4)
+        later = asyncio.create_task(writer.write(LETTERS[1:2], LONG_S))
+        await asyncio.sleep(0.3)
+        assert not writing.done()
+        assert not later.done()
+        for partition in (FIRST, NEXT, LAST):
+            producer.release(partition)
+        assert await writing == await later == [None]
 
 
 async def test_a_partition_that_fails_is_replaced_by_the_next_at_once() -> None:
@@ -133,16 +185,16 @@ async def test_when_no_partition_answers_the_write_fails_and_a_late_arrival_is_t
         producer.release(FIRST)
         await asyncio.sleep(0.01)
         assert late == [(0, NEXT)]
-        assert producer.tombstones(FIRST) == [encode_identity(LETTER.identity)]
+        assert set(producer.tombstones(FIRST)) == {encode_identity(LETTER.identity)}
 
 
 async def test_while_no_partition_answers_only_one_is_waited_for() -> None:
     async with opened() as (writer, producer):
         producer.hanging = set(range(8))
         await writer.write(LETTERS[:1], LONG_S)
-        assert len(producer.produced) == 3
-        await writer.write(LETTERS[1:2], LONG_S)
         assert len(producer.produced) == 4
+        await writer.write(LETTERS[1:2], LONG_S)
+        assert len(producer.produced) == 5
 
 
 async def test_the_deadline_is_divided_between_the_partitions() -> None:
@@ -194,7 +246,7 @@ async def test_before_it_is_open_and_after_it_is_closed_nothing_is_accepted() ->
         assert failure is not None
     closed = SpoolWriter(NOWHERE, prefix="headgate.")
     closed._partitions = 8
-    await closed.close()
+    await closed.close(timeout_s=0)
     [failure] = await closed.write(LETTERS[:1], LONG_S)
     assert failure is not None
     assert "closed" in failure.text
