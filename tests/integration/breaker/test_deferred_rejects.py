@@ -1,4 +1,4 @@
-"""A gateway that is stopped (SIGSTOP) while a member's response is on its way: the locks of the records go on."""
+"""REJECTs that the gateway adds to a member's request, for records over the limit, harm nothing of the member's."""
 
 import os
 import signal
@@ -32,6 +32,13 @@ def fetches(scene: ShareScene) -> float:
     return scene.gateway.metric("headgate_calls_total", api="ShareFetch")
 
 
+def deliver_twice(rival: RawShareMember, direct: RawClient) -> None:
+    """The record at offset 0 is at its limit now, and available."""
+    for delivery in (1, 2):
+        assert [one.delivery_count for one in rival.acquire(direct)] == [delivery]
+        assert rival.acknowledge(direct, 0, 0, [RELEASE]) == 0
+
+
 def test_a_gateway_that_was_stopped_past_a_lock_does_not_void_the_clients_own_acknowledgements(
     scene: ShareScene,
 ) -> None:
@@ -46,10 +53,8 @@ def test_a_gateway_that_was_stopped_past_a_lock_does_not_void_the_clients_own_ac
     ):
         rival.join(direct)
         member.join(direct)
-        for delivery in (1, 2, 3):
-            assert [one.delivery_count for one in rival.acquire(direct)] == [delivery]
-            if delivery < 3:
-                assert rival.acknowledge(direct, 0, 0, [RELEASE]) == 0
+        deliver_twice(rival, direct)
+        assert [one.delivery_count for one in rival.acquire(direct)] == [3]
         before = fetches(scene)
         member.fetch(through)
         until(lambda: fetches(scene) == before + 1)
@@ -83,4 +88,29 @@ def test_a_gateway_that_was_stopped_past_a_lock_does_not_void_the_clients_own_ac
             return scene.fate(group, topic).archived == {(0, 0)}
 
         until(is_archived)
+    assert [letter.spot for letter in scene.letters(dlq)] == [(0, 0)]
+
+
+def test_a_partition_that_left_the_members_session_does_not_come_back(scene: ShareScene) -> None:
+    topic, dlq = scene.new_topic(partitions=2), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, LIMIT: "2"})
+    scene.send(topic, ["over its limit"])
+    rival, member = (RawShareMember(group=group, topic=topic, topic_id=scene.topic_id(topic)) for _ in range(2))
+    with RawClient(scene.cluster.bootstrap) as direct, RawClient(scene.gateway.address(0)) as through:
+        rival.join(direct)
+        deliver_twice(rival, direct)
+        found = member.fetch(through, wait_ms=1000 * WAIT_S)
+        assert found is not None
+        assert found.acquired_records == (), "its third delivery is removed from the response"
+        member.partition, member.session = 1, 0  # a new session, without partition 0
+
+        def is_archived() -> bool:
+            assert member.fetch(through) is None, "partition 1 is empty, and no other is in the session"
+            return scene.fate(group, topic).archived == {(0, 0)}
+
+        member.fetch(through)
+        until(is_archived)
+        scene.send(topic, ["not for this member"])
+        for _ in range(5):
+            assert member.fetch(through) is None
     assert [letter.spot for letter in scene.letters(dlq)] == [(0, 0)]
