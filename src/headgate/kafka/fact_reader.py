@@ -203,6 +203,8 @@ class FactReader(ConsumerThread, Generic[T]):
         """Whether the topic was created again, or its first records were deleted, since the last look."""
         if self._ids is None or time.monotonic() < self._look_at:
             return False
+        if self._log is not None and self.problem is not None:  # a cluster that does not answer is not asked for more
+            return False
         self._look_at = time.monotonic() + self.look_s
         before, now = self._log, self._look(self._ids, consumer)
         self._log = now or before  # a topic that does not exist now may come back as another
@@ -211,8 +213,8 @@ class FactReader(ConsumerThread, Generic[T]):
     def _look(self, ids: TopicIdReader, consumer: Consumer) -> tuple[str, int] | None:
         """The topic's id and first offset; None when they cannot be read."""
         try:
-            topic_id = ids.ids((self._topic,), timeout_s=CALL_S).get(self._topic)
-            offsets = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=CALL_S)
+            topic_id = ids.ids((self._topic,), timeout_s=CALL_S / 2).get(self._topic)
+            offsets = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=CALL_S / 2)
         except (ClusterError, KafkaException):
             return None
         return None if topic_id is None or offsets is None else (topic_id, offsets[0])
