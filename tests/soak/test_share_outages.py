@@ -77,7 +77,10 @@ def test_outages_of_a_broker(tmp_path_factory: pytest.TempPathFactory, jvms: lis
 
 
 def test_outages_with_kills(cluster: Cluster, tmp_path: Path, jvms: list[ShareJvm]) -> None:
-    """Two gateways: workers, the leader and a whole gateway are killed in the outage and while letters are moved."""
+    """Two gateways: workers, the leader and whole gateways are killed in the outage and while letters are moved.
+
+    One partition of each group: gateways that start again need a core, and what waited meanwhile is caught up.
+    """
     one_folder, other_folder = tmp_path / "one", tmp_path / "other"
     one_folder.mkdir()
     other_folder.mkdir()
@@ -96,7 +99,6 @@ def test_outages_with_kills(cluster: Cluster, tmp_path: Path, jvms: list[ShareJv
             jvms,
             healthy_s=HEALTHY_S / 2,
             outage_s=OUTAGE_S,
-            partitions=PARTITIONS,
             addresses=[logged_in(one) for one in scenes],
             blows=kills,
             blows_after=[(0.5, lambda: kill_worker(leading(scenes)))],

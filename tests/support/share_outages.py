@@ -323,6 +323,8 @@ def endure(
         for end in _distinct(group.outage.end for group in groups):
             end()
         _pass(groups, _SETTLING_S, blows_after)
+        for group in groups:
+            group.load.stop()
         with_kills = bool(blows or blows_after)
         found = [
             group.finish(before, during, with_kills=with_kills, letters_s=letters_s)
