@@ -1,5 +1,7 @@
 """Dead letters in the spool of a real broker are moved when their topic is there again, with two workers."""
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +61,25 @@ def test_spooled_dead_letters_reach_their_topic_in_order_when_it_is_created_agai
     assert scene.status(group)["oldest_spooled_at"] is None
     until(lambda: sum(offsets(event) for event in scene.events(group, "late_write")) == NUMBER)
     assert sum(offsets(event) for event in scene.events(group, "write_timeout")) == NUMBER, "each is reported once"
+
+
+def test_spooled_dead_letters_outlive_all_workers_and_are_moved_by_the_next_leader(scene: ShareScene) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, COPY: "true"})
+    scene.send(topic, [f"value {at}" for at in range(NUMBER)])
+    delete(scene, dlq)
+    reject(scene, RawShareMember(group=group, topic=topic, topic_id=scene.topic_id(topic)), 0, NUMBER - 1)
+    scene.wait_for_status(group, lambda status: status["spooled"] == NUMBER)
+
+    killed = scene.gateway.workers()
+    for worker in killed:
+        os.kill(worker, signal.SIGKILL)
+    create(scene, dlq)
+    until(lambda: len(scene.gateway.workers()) == len(killed) and not set(killed) & set(scene.gateway.workers()))
+    scene.wait_for_status(group, lambda status: status["spooled"] == 0)
+    spots = [letter.spot for letter in scene.letters(dlq)]
+    assert list(dict.fromkeys(spots)) == [(0, at) for at in range(NUMBER)], "in order, also where one is there twice"
+    assert spooled(scene, group) == []
 
 
 def offsets(event: dict[str, dict[str, list[tuple[int, int]]]]) -> int:
