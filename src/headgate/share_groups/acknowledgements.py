@@ -121,6 +121,11 @@ class AcknowledgementTracker:
 
     # --- the request
 
+    def follow_session(self, share: ShareRequest, session: Session) -> None:
+        """Note which partitions a ShareFetch adds to the member's session and which it removes."""
+        if self._deferred:
+            self._deferred.follow((session.number, share.group or "", share.member or ""), share)
+
     def read(
         self,
         share: ShareRequest,
@@ -134,18 +139,16 @@ class AcknowledgementTracker:
         group, holder = share.group or "", Holder(share.member or "", owner)
         partitions = {place: of_partition(group, holder, place, found) for place, found in runs.items()}
         forget: frozenset[TopicPartitionKey] = frozenset()
-        if self._deferred:
+        if carries_deferred and self._deferred:
             key = (session.number, group, holder.member)
-            self._deferred.follow(key, share)
-            if carries_deferred:
-                is_last = share.session_epoch == LAST_EPOCH
-                left = self._deferred.left(key)
-                for deferred in self._take_deferred(key, is_last=is_last):
-                    place = deferred.range.key[2:]
-                    if place not in partitions:
-                        partitions[place] = of_partition(group, holder, place, (), is_added=True)
-                    partitions[place].deferred.append(deferred)
-                forget = frozenset() if is_last else left & {place for place, one in partitions.items() if one.is_added}
+            is_last = share.session_epoch == LAST_EPOCH
+            left = self._deferred.left(key)
+            for deferred in self._take_deferred(key, is_last=is_last):
+                place = deferred.range.key[2:]
+                if place not in partitions:
+                    partitions[place] = of_partition(group, holder, place, (), is_added=True)
+                partitions[place].deferred.append(deferred)
+            forget = frozenset() if is_last else left & {place for place, one in partitions.items() if one.is_added}
         request = RequestAcks(group, holder, self._states.of(group).settings, partitions, forget)
         if request.settings.dlq_topic is not None:
             self._find_rejected(request, session)

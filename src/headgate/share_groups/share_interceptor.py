@@ -213,6 +213,8 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
             return Forward()
         # A large request carries no deferred acknowledgements: adding them decodes it once more, on the event loop.
         carries_deferred = len(request.body) <= SMALL_BYTES and self._carries_deferred(share)
+        if self.request_type is ShareFetchRequest:
+            self._acknowledgements.follow_session(share, session)
         acks = self._acknowledgements.read(
             share, read.runs, self._owner(session), session, carries_deferred=carries_deferred
         )

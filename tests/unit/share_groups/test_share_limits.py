@@ -205,6 +205,19 @@ async def test_a_partition_that_left_the_session_is_not_brought_back_by_a_deferr
         assert on.counted() == {"over_limit": 1, "dead_lettered": 1}
 
 
+async def test_only_fetches_change_which_partitions_are_in_a_session() -> None:
+    async with scene() as on:
+        on.configure()
+        await strips(on, (3, 3, 4))
+        await on.names_topic()
+        await on.settled()
+        await on.send(acknowledging(epoch=0))
+        await on.goes_on_acknowledging(acknowledged(error_code=123))
+        asked, _ = await on.fetch(fetching(epoch=1), fetched({}, codes={0: 0}))
+        assert acks_of(asked) == {0: [(3, 3, (REJECT,))]}
+        assert asked.forgotten_topics_data == ()
+
+
 async def test_a_deferred_acknowledgement_does_not_ride_on_another_connection_of_its_member() -> None:
     async with scene() as on:
         on.configure()
