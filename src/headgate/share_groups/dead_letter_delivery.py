@@ -7,7 +7,7 @@ was archived is known when the broker has answered.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -47,6 +47,8 @@ _COPY_BATCH: Final = 20  # looked up together: each may be as large as its topic
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _SLOW_S: Final = 0.05  # of a look-up: what is ready is then written without waiting for more
 
+_MAX_REPLAY_S: Final = 10.0
+
 _NO_COPY: Final = RecordCopy()
 _NOT_OPEN: Final = "share groups are not available"
 _FAILING: Final = frozenset(
@@ -84,12 +86,16 @@ Numbered = tuple[int, DeadLetter]
 
 
 class DeadLetterDelivery:
-    """Nothing can be written before `open`, when the service has its writers."""
+    """Nothing can be written before `open`, when the service has its writers.
+
+    Until `is_replayed` it is not known which lanes have dead letters in the spool.
+    """
 
     def __init__(
         self,
         *,
         view: SpoolView,
+        is_replayed: Callable[[], bool],
         hold_max_s: float,
         outbox: FactOutbox,
         tasks: TaskSet,
@@ -97,6 +103,8 @@ class DeadLetterDelivery:
         meter: ShareMeter,
     ) -> None:
         self._hold_max_s = hold_max_s
+        self._is_replayed = is_replayed
+        self._opened_at = 0.0
         self._tasks = tasks
         self._clock = clock
         self._meter = meter
@@ -114,6 +122,7 @@ class DeadLetterDelivery:
         self._writer = writer
         self._spool = spool
         self._cluster = cluster
+        self._opened_at = self._clock.monotonic()
 
     def keep_records(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         """Keep the records of a response: a dead letter can have a copy of one."""
@@ -210,7 +219,10 @@ class DeadLetterDelivery:
                 one.failed[index][letter.offset] = _NOT_OPEN
             return
         direct: list[Numbered] = []
-        if self._routes.may_try(one.topic, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        # A spool that cannot be read must not keep dead letters from their topics.
+        is_known = self._is_replayed() or now - self._opened_at > _MAX_REPLAY_S
+        if is_known and self._routes.may_try(one.topic, now):
             direct = [numbered for numbered in some if not self._routes.has_letters(_lane(numbered[1]))]
         tried = {letter.identity for _, letter in direct}
         left = [_Unwritten(*numbered) for numbered in some if numbered[1].identity not in tried]

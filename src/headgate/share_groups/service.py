@@ -118,6 +118,7 @@ class ShareGroupService:
         self.spool_index = SpoolIndex()
         self._dead_letters = DeadLetterDelivery(
             view=self.spool_index,
+            is_replayed=lambda: self._mover.is_replayed,
             hold_max_s=config.share_groups.hold_max_ms / 1000,
             outbox=self._outbox,
             tasks=self._tasks,

@@ -42,6 +42,7 @@ ANSWER_S: Final = 0.2  # of one partition
 PATIENCE_S: Final = 3.0  # since the spool last answered
 _TOMBSTONES_S: Final = 5.0
 _PAUSE_S: Final = 0.05
+_WARM_UP_S: Final = 2.0  # of the service's start: one partition may be away
 _WARM_UP_KEY: Final = b'"open"'  # of a record that is none of the spool's
 _NOT_WRITTEN: Final = "the dead letter could not be written to the spool"
 _UNREACHABLE: Final = WriteFailure(WriteFailureCause.UNREACHABLE, f"{_NOT_WRITTEN}: no answer came")
@@ -106,7 +107,7 @@ class SpoolWriter:
         for producer in (self._replicated, self._leader_only):
             for partition in range(self._partitions):
                 producer.produce(_Tombstone(None, partition, waited), partition, _WARM_UP_KEY, None, [])
-        await asyncio.wait({waited.done}, timeout=max(0.0, until - self._clock.monotonic()))
+        await asyncio.wait({waited.done}, timeout=_WARM_UP_S)
 
     async def write(
         self,

@@ -248,6 +248,8 @@ class FakeKafka:
         self.writer = FakeFactWriter()
         self.dead_letter_writer = FakeDeadLetterWriter()
         self.spool_writer = FakeSpoolWriter()
+        self.spool_replayed = asyncio.Event()
+        self.spool_replayed.set()
         self.group_configs = FakeGroupConfigs()
         self.trip_writers: list[FakeTripWriter] = []
         self.trip_failures: list[ClusterError] = []  # of the next writes
@@ -297,13 +299,11 @@ class FakeKafka:
         return self.trip_writers[-1]
 
     def follow_spool(self, index: SpoolIndex, on_change: Callable[[], None]) -> SpoolClients:
-        """All of it has been read; a test feeds the index."""
+        """A test feeds the index."""
         self.spool_index = index
         self.on_spool_change = on_change
-        replayed = asyncio.Event()
-        replayed.set()
         nothing: Any = FakeSpoolReader()
-        return SpoolClients(letters=nothing, spool=nothing, reader=nothing, replayed=replayed)
+        return SpoolClients(letters=nothing, spool=nothing, reader=nothing, replayed=self.spool_replayed)
 
     def start_leadership(
         self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]

@@ -7,6 +7,7 @@ from structlog.typing import EventDict
 
 from headgate.facts import EventHappened
 from tests.unit.proxy.stage import until
+from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
     GAP,
@@ -183,7 +184,7 @@ async def test_a_reject_of_what_was_never_seen_is_dead_lettered_with_an_unknown_
 
 
 async def test_rejects_beyond_the_bound_of_a_request_are_reported_as_archived_without_dead_letters() -> None:
-    async with scene() as on:
+    async with scene(clock=ManualClock()) as on:  # all of them within hold_max_ms
         on.configure()
         await on.acquires((0, 2, 1))
         await on.acquires((10, 1 << 60, 1))

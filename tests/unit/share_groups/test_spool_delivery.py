@@ -114,6 +114,19 @@ async def test_a_lane_with_spooled_letters_stays_in_order_although_its_topic_is_
         await until(lambda: bool(on.spool.removed))
 
 
+async def test_until_the_spool_was_read_dead_letters_go_through_it_and_not_for_ever() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        on.kafka.spool_replayed.clear()
+        await reject(on, 0)
+        assert (on.spool.offsets, on.dead_letters.begun) == ([(0, 0)], [])
+        clock.now += 11
+        await reject(on, 1, partition=1)
+        assert on.dead_letters.offsets == [(1, 1)], "a spool that cannot be read does not keep it from its topic"
+        on.kafka.spool_replayed.set()
+
+
 async def test_when_nothing_could_be_spooled_one_write_a_second_probes_the_topic() -> None:
     clock = ManualClock()
     async with scene(clock=clock) as on:
