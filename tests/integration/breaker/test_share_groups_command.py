@@ -123,8 +123,9 @@ def test_dead_letter_topics_are_shown_with_all_their_groups(
     one, two, three = (scene.new_group({DLQ_TOPIC: topic}) for topic in (alone, shared, shared))
     scene.configure(three, {STRICT: "true"})
     found = {topic["topic"]: topic for topic in gateway.document("--describe", "--dlq-topology")["dlq_topics"]}
-    assert found[alone] == {"topic": alone, "groups": [one], "shared": False, "conflict": False}
-    assert found[shared] == {"topic": shared, "groups": sorted([two, three]), "shared": True, "conflict": True}
+    assert found[alone] == {"topic": alone, "groups": [one], "shared": False, "conflict": False, "parked": []}
+    both = sorted([two, three])
+    assert found[shared] == {"topic": shared, "groups": both, "shared": True, "conflict": True, "parked": []}
     code, out, _ = gateway("--describe", "--dlq-topology")
     assert code == 0
     assert [shared, "yes", "yes", f"{min(two, three)},", max(two, three)] in [line.split() for line in out.splitlines()]
