@@ -167,6 +167,9 @@ class AcknowledgementTracker:
             for first, last, ack in one.runs:
                 if ack is not AckType.REJECT:
                     continue
+                if left <= 0 or (left_unknown <= 0 and not self._ledger.has_any(one.held)):
+                    one.unlisted.append((first, last))
+                    continue
                 for known in joined(self._ledger.lookup(one.held, first, last)):
                     is_unknown = known.delivery_count is None
                     end = min(known.last, known.first + (min(left, left_unknown) if is_unknown else left) - 1)
@@ -190,7 +193,7 @@ class AcknowledgementTracker:
         """How long the request may wait for its dead letters: after that one of its locks may have ended."""
         locks = [deferred.until for one in request.partitions.values() for deferred in one.deferred]
         for one in request.partitions.values():
-            for first, last, _ in one.runs:
+            for first, last, _ in one.runs if self._ledger.has_any(one.held) else ():
                 known = self._ledger.lookup(one.held, first, last)
                 locks += (held.locked_until - _LOCK_MARGIN_S for held in known if held.locked_until is not None)
         return self._hold_s(locks)
@@ -294,6 +297,9 @@ class AcknowledgementTracker:
     def _count(self, settings: GroupSettings, one: PartitionAcknowledgements, second: int) -> None:
         """The broker has accepted the acknowledgements of this partition: what is rejected is archived now."""
         ledger, count, key, held = self._ledger, self._dispositions.count, one.key, one.held
+        for first, last in one.unlisted:
+            found_ranges = (dead_letter_range(key, known) for known in joined(ledger.lookup(held, first, last)))
+            one.unwritten.extend((some, _TOO_MANY_UNKNOWN if is_unknown(some) else _TOO_MANY) for some in found_ranges)
         for first, last, ack in one.runs:
             if ack is AckType.RENEW:
                 continue

@@ -23,6 +23,7 @@ class PartitionAcknowledgements:
     """The acknowledgements of one partition, and what became of its dead letters.
 
     `rejected` gets dead letters; `unwritten` is rejected too, and gets none for the reason that stands with it.
+    `unlisted` is what is rejected beyond all bounds: it is looked up only if the broker accepts it.
     `is_added`: the client itself acknowledges nothing in this partition.
     """
 
@@ -32,6 +33,7 @@ class PartitionAcknowledgements:
     deferred: list[DeferredAck] = field(default_factory=list)
     rejected: list[DeadLetterRange] = field(default_factory=list)
     unwritten: list[tuple[DeadLetterRange, str]] = field(default_factory=list)
+    unlisted: list[tuple[int, int]] = field(default_factory=list)
     outcomes: list[tuple[DeadLetterRange, DeadLetterOutcome]] = field(default_factory=list)
     is_added: bool = False
 

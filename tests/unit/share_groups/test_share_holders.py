@@ -3,6 +3,7 @@
 import pytest
 
 from headgate.share_groups.acknowledgements import MAX_UNKNOWN_OFFSETS
+from headgate.share_groups.model.delivery_ledger import AcquiredRange, DeliveryLedger, HeldKey
 from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     DESCRIBE_ONLY,
@@ -115,6 +116,34 @@ async def test_a_huge_reject_of_what_was_never_seen_does_not_cost_more_than_its_
         assert len(on.dead_letters.written) == MAX_UNKNOWN_OFFSETS
         assert on.counted() == {}
         assert on.events("write_timeout") == []
+
+
+async def test_what_is_rejected_beyond_the_bounds_is_looked_up_only_when_the_broker_accepts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lookups: list[int] = []
+    lookup = DeliveryLedger.lookup
+
+    def counted(ledger: DeliveryLedger, key: HeldKey, first: int, last: int) -> list[AcquiredRange]:
+        lookups.append(first)
+        return lookup(ledger, key, first, last)
+
+    monkeypatch.setattr(DeliveryLedger, "lookup", counted)
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        many = [(2 * offset, 2 * offset, [REJECT]) for offset in range(3 * MAX_UNKNOWN_OFFSETS)]
+        await on.rejects({0: many}, {0: 121})
+        assert len(on.dead_letters.written) == MAX_UNKNOWN_OFFSETS
+        assert len(lookups) == MAX_UNKNOWN_OFFSETS
+        assert on.counted() == {}
+        clock.now += 1
+        await on.send(acknowledging({0: many}))
+        await on.names_topic()
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        counts_of_all = on.counted()
+        assert counts_of_all["rejected"] == len(many)
+        assert counts_of_all["write_timeouts"] + counts_of_all.get("dead_lettered", 0) == len(many)
 
 
 async def test_a_metadata_request_names_every_topic_once() -> None:

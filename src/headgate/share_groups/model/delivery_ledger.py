@@ -89,6 +89,10 @@ class DeliveryLedger:
         if self._size > self._max:
             self._shrink()
 
+    def has_any(self, key: HeldKey) -> bool:
+        """Whether anything is known of the partition."""
+        return key in self._partitions
+
     def lookup(self, key: HeldKey, first: int, last: int) -> list[AcquiredRange]:
         """The history of every offset from `first` to `last`, in order and without a gap."""
         if last < first:
