@@ -126,9 +126,13 @@ def _as_filter(one: Any) -> Any:
 
 
 def stopped_and_too_few(scene: ShareScene, partitions: int) -> list[Outage]:
-    """One broker is stopped: it has the one topic, and is the second replica of the other."""
+    """One broker is stopped: it has the one topic, is the second replica of the other, and has nothing of the third.
+
+    The third is the control: coordinators and leaders of other topics move too when a broker stops.
+    """
     alone = scene.new_topic("dlq", replicas=[[_STOPPED]])
     in_sync = scene.new_topic("dlq", replicas=[[1, _STOPPED]], configs={"min.insync.replicas": "2"})
+    elsewhere = scene.new_topic("dlq", replicas=[[0]])
     replicas = [[partition % 2] for partition in range(partitions)]  # the primary topics are elsewhere
     stop = scene.cluster.kafka.nodes[_STOPPED].stop
 
@@ -136,8 +140,12 @@ def stopped_and_too_few(scene: ShareScene, partitions: int) -> list[Outage]:
         start_broker(scene, _STOPPED)
 
     return [
-        Outage(kind=kind, dlq=dlq, begin=stop, end=start, replicas=replicas)
-        for kind, dlq in (("broker stopped", alone), ("too few replicas in sync", in_sync))
+        Outage(kind=kind, dlq=dlq, begin=stop, end=start, replicas=replicas, is_control=dlq is elsewhere)
+        for kind, dlq in (
+            ("broker stopped", alone),
+            ("too few replicas in sync", in_sync),
+            ("none, beside the broker that is stopped", elsewhere),
+        )
     ]
 
 

@@ -29,7 +29,7 @@ Blow = tuple[float, Callable[[], object]]  # seconds after the outage began, and
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageLimits:
-    """What an outage may cost; of commits also so many times the longest one of the healthy phase."""
+    """What an outage may cost; a commit also as long as in the control, or so many times as in the healthy phase."""
 
     commit_s: float = 1.0
     commit_ratio: float = 0.0
@@ -38,13 +38,17 @@ class OutageLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A way in which a dead-letter topic fails. With `is_read_before` its letters do not outlive the outage."""
+    """A way in which a dead-letter topic fails. With `is_read_before` its letters do not outlive the outage.
+
+    With `is_control` the topic itself does not fail: what commits of this group wait for is not the dead-letter topic.
+    """
 
     kind: str
     dlq: str
     begin: Callable[[], object]
     end: Callable[[], object]
     is_read_before: bool = False
+    is_control: bool = False
     replicas: Sequence[Sequence[int]] | None = None  # of the primary topic
 
 
@@ -52,8 +56,9 @@ class Outage:
 class Spell:
     """What a group did in one phase."""
 
-    began: float  # wall clock, as the events of the members
-    seconds: float
+    began: float  # wall clock, as the events of the members; of an outage when it was brought about
+    ended: float
+    seconds: float  # of the measurement of its throughput
     records: int
 
     @property
@@ -88,12 +93,10 @@ class Endured:
     def throughput(self) -> float:
         return self.outage_rate / self.healthy_rate
 
-    def judged(self, limits: OutageLimits, *, with_kills: bool) -> "Endured":
-        """With what an outage may cost; a kill ends connections and costs time, so then it is not asked."""
-        if with_kills:
-            return self
+    def judged(self, limits: OutageLimits, control_commit_s: float) -> "Endured":
+        """With what the outage has cost."""
         told = list(self.problems)
-        allowed = max(limits.commit_s, limits.commit_ratio * self.healthy_commit_s)
+        allowed = max(limits.commit_s, limits.commit_ratio * self.healthy_commit_s, control_commit_s)
         if self.outage_commit_s > allowed:
             told.append(f"the longest commit took {self.outage_commit_s:.2f} s, {allowed:.2f} allowed")
         if self.throughput < limits.throughput:
@@ -195,7 +198,7 @@ class LoadedGroup:
 
     def longest_commit(self, spell: Spell) -> float:
         """Of the commits that were under way in the phase, whenever they ended."""
-        begin, end = spell.began * 1000, (spell.began + spell.seconds) * 1000
+        begin, end = spell.began * 1000, spell.ended * 1000
         return max(
             (
                 event["took_ms"] / 1000
@@ -315,11 +318,12 @@ def endure(
             if group.outage.is_read_before:
                 group.load.pause()
                 group.read_letters()
+        began = time.time()
         for begin in _distinct(group.outage.begin for group in groups):
             begin()
         for group in groups:
             group.load.resume()
-        outage = _spells(groups, outage_s, blows)
+        outage = [replace(one, began=began) for one in _spells(groups, outage_s, blows)]
         for end in _distinct(group.outage.end for group in groups):
             end()
         _pass(groups, _SETTLING_S, blows_after)
@@ -330,7 +334,10 @@ def endure(
             group.finish(before, during, with_kills=with_kills, letters_s=letters_s)
             for group, before, during in zip(groups, healthy, outage, strict=True)
         ]
-    return [one.judged(limits or OutageLimits(), with_kills=with_kills) for one in found]
+    if with_kills:  # a kill ends connections, which takes its time
+        return found
+    controls = [one.outage_commit_s for one, group in zip(found, groups, strict=True) if group.outage.is_control]
+    return [one.judged(limits or OutageLimits(), max(controls, default=0.0)) for one in found]
 
 
 @contextmanager
@@ -357,7 +364,7 @@ def _spells(groups: Sequence[LoadedGroup], seconds: float, blows: Sequence[Blow]
     for group in groups:
         group.keep_history()
     return [
-        Spell(began=began, seconds=end - began, records=after - before)
+        Spell(began=began, ended=end, seconds=end - began, records=after - before)
         for (before, began), (after, end) in zip(begun, ended, strict=True)
     ]
 
