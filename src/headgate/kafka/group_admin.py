@@ -63,7 +63,7 @@ _TEXTS: dict[int, str] = {
     ErrorCode.GROUP_DELETION_FAILED: "DeleteGroups could not complete.",
 }
 
-_STREAMS = "Streams"  # of the types of groups, written by brokers in either case
+STREAMS = "Streams"  # of the types of groups, written by brokers in either case
 EMPTY, DEAD = "Empty", "Dead"
 
 NO_TOPOLOGIES = (
@@ -303,7 +303,7 @@ async def _delete(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str,
 
 async def list_streams_groups(connections: Connections, states: Iterable[str] = ()) -> tuple[GroupListing, ...]:
     """The streams groups of every broker, by name; with `states` only those in one of them."""
-    return await list_groups(connections, _STREAMS, states)
+    return await list_groups(connections, STREAMS, states)
 
 
 async def list_groups(connections: Connections, kind: str, states: Iterable[str] = ()) -> tuple[GroupListing, ...]:

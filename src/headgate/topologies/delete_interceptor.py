@@ -1,7 +1,9 @@
 """The end of a group: DeleteGroups, and a classic member that joins what was a Streams group.
 
 Invariant: the store is called only when the broker would delete the group: the client may, and the group is Empty or
-gone. First the store, then the group, so that a retry converges. Everything else is for the broker to reject.
+gone. First the store, then the group, so that a retry converges. A client without the right, and a group that has
+members, are for the broker to reject. While the group's state is unknown, or the store has not been opened, the request
+is not forwarded: the broker might delete the group, and its description would stay.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ from typing import Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.kafka.group_admin import EMPTY, GroupOutline
+from headgate.kafka.group_admin import EMPTY, group_error
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
@@ -25,10 +27,10 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
-from headgate.proxy.rights import GroupRight, Rights
+from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.model.streams_groups import ClassicJoin
 from headgate.topologies.service import MAX_NAME, TopologyService
-from headgate.topologies.streams_api import broker_version, describe_group
+from headgate.topologies.streams_api import broker_version, group_state
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
@@ -44,6 +46,7 @@ from headgate.wire.primitives import Buffer
 _FIRST_WITH_MESSAGE: Final = 3
 _TIMEOUT_S: Final = 600.0  # each step of each group has a deadline of its own
 _AT_ONCE: Final = 16
+_BEGIN_S: Final = 60.0  # then the groups that are left get COORDINATOR_LOAD_IN_PROGRESS; clients wait no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,9 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DeleteContext]:
         version = request.api_version
         message = decode(DeleteGroupsRequest, version, request.body)
-        described = [group for group in dict.fromkeys(message.groups_names) if self._service.must_delete(group)]
+        described = []
+        if self._service.is_ready or ApiKey.STREAMS_GROUP_DESCRIBE in session.broker_versions():
+            described = [group for group in dict.fromkeys(message.groups_names) if self._service.may_be_stored(group)]
         if described:
             return Hold(self._delete(message, version, described, session), _TIMEOUT_S)
         if version <= broker_version(session.broker_versions(), ApiKey.DELETE_GROUPS, version):
@@ -81,9 +86,13 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
     ) -> Outcome[_DeleteContext]:
         slots = asyncio.Semaphore(_AT_ONCE)  # the deadlines of a group begin when it has a slot
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _BEGIN_S
 
         async def delete(group: str) -> DeletedGroup | None:
             async with slots:
+                if loop.time() > until:
+                    return DeletedGroup(group_id=group, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 return await self._delete_one(group, version, session)
 
         results = tuple(filter(None, await asyncio.gather(*map(delete, described))))
@@ -98,18 +107,20 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         try:
             if await self._rights.ask(session, GroupRight.DELETE, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return None
-            found = await describe_group(session, group)
+            found = await group_state(session, group)
         except ClusterError:
-            # If the broker deleted the group now, its description could be left behind.
             return DeletedGroup(group_id=group, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not (found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or _is_empty(found)):
+        is_gone = found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        if found.error_code in COORDINATOR_ERRORS:
+            return DeletedGroup(group_id=group, error_code=found.error_code)
+        if found.error_code and not is_gone:
+            return _failed(group, version, f"The state of the group is unknown: {group_error(found.error_code).text}")
+        if not is_gone and found.state != EMPTY:
             return None
+        if is_gone and not self._service.is_ready:
+            return None  # also groups of other types; a description that was left behind is for the cleanup
         failure = await self._service.delete(group)
-        if failure is None:
-            return None
-        if version < _FIRST_WITH_MESSAGE:
-            return DeletedGroup(group_id=group, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        return DeletedGroup(group_id=group, error_code=ErrorCode.GROUP_DELETION_FAILED, error_message=failure.text)
+        return None if failure is None else _failed(group, version, failure.text)
 
     def on_response(self, response: ResponseFrame, context: _DeleteContext, session: Session) -> OnResponse:  # noqa: ARG002
         message = decode(DeleteGroupsResponse, response.api_version, response.body)
@@ -121,8 +132,10 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         return Rewritten(encode(replace(message, results=(*message.results, *context.results)), context.version))
 
 
-def _is_empty(group: GroupOutline) -> bool:
-    return group.error_code == 0 and group.state == EMPTY
+def _failed(group: str, version: int, text: str) -> DeletedGroup:
+    if version < _FIRST_WITH_MESSAGE:
+        return DeletedGroup(group_id=group, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    return DeletedGroup(group_id=group, error_code=ErrorCode.GROUP_DELETION_FAILED, error_message=text)
 
 
 def _forwarded(
@@ -167,11 +180,15 @@ class ClassicJoinInterceptor(Interceptor[None]):
         try:
             if await self._rights.ask(session, GroupRight.READ, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return Forward()
-            found = await describe_group(session, group)
+            found = await group_state(session, group)
         except ClusterError:
+            return Answer(_refusal(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if found.error_code in COORDINATOR_ERRORS:
+            return Answer(_refusal(request, ErrorCode(found.error_code)))
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.state != EMPTY):
             return Forward()
-        if not _is_empty(found):
-            return Forward()
+        if found.error_code:
+            return Answer(_refusal(request, ErrorCode.REBALANCE_IN_PROGRESS))
         match service.classic_join(group):
             case ClassicJoin.FORWARD:
                 return Forward()
@@ -179,12 +196,11 @@ class ClassicJoinInterceptor(Interceptor[None]):
                 return Forward()
             case ClassicJoin.DELETE_FIRST:
                 service.on_classic_join_failed(group)
-        return Answer(_rebalance_in_progress(request))
+        return Answer(_refusal(request, ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def _rebalance_in_progress(request: RequestFrame) -> bytes:
+def _refusal(request: RequestFrame, code: ErrorCode) -> bytes:
+    """A response with which the client joins again."""
     message = decode(JoinGroupRequest, request.api_version, request.body)
-    response = JoinGroupResponse(
-        error_code=ErrorCode.REBALANCE_IN_PROGRESS, protocol_name="", leader="", member_id=message.member_id
-    )
+    response = JoinGroupResponse(error_code=code, protocol_name="", leader="", member_id=message.member_id)
     return encode(response, request.api_version)

@@ -372,6 +372,10 @@ class TopologyService:
         """Whether the store has to delete a description before the group may be deleted."""
         return self.is_ready and self.groups.state(group).must_delete
 
+    def may_be_stored(self, group: str) -> bool:
+        """`must_delete`; while the topics have not been read, every group may have a stored description."""
+        return self.must_delete(group) if self.is_ready else self.has_store and len(group) <= MAX_NAME
+
     def on_deleted(self, group: str) -> None:
         """The broker has deleted the group: a new one under its name begins afresh."""
         if self.must_delete(group):  # stored after the request was checked
@@ -384,6 +388,8 @@ class TopologyService:
         return await asyncio.shield(self.spawn(self._delete(group)))
 
     async def _delete(self, group: str) -> StoreFailure | None:
+        if not self.is_ready:
+            return StoreFailure("Topology descriptions are not available yet.")
         try:
             async with self._locks.acquire(group, self._timeout_s):
                 failure = await self._delete_locked(group)

@@ -11,9 +11,11 @@ from typing import Final
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.kafka.group_admin import GroupOutline
+from headgate.kafka.group_admin import EMPTY, STREAMS, GroupOutline
 from headgate.proxy.interceptor import Session, Versions
 from headgate.wire import group_requests
+from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.groups import ListGroupsRequest
 from headgate.wire.messages.streams import (
     DescribedStreamsGroup,
     StreamsGroupDescribeRequest,
@@ -32,6 +34,7 @@ _LAG_NOT_SUPPORTED: Final = -1
 _LAG_IN_V1: Final = _LAG_NOT_SUPPORTED.to_bytes(8, "big", signed=True)
 _NULL_OFFSETS: Final = b"\x00\x00"
 _DESCRIBE_VERSION: Final = ApiVersion(0)
+_LIST_VERSION: Final = ApiVersion(5)  # the first with types of groups
 _DESCRIBE_TIMEOUT_S: Final = 10.0  # it may wait behind a long poll of the same connection
 
 
@@ -99,3 +102,17 @@ async def describe_group(session: Session, group: str) -> GroupOutline:
         if described.group_id == group:
             return outline(described)
     raise ClusterError(f"the broker did not describe the group {group!r}")
+
+
+async def group_state(session: Session, group: str) -> GroupOutline:
+    """Describe the group, or find only its state; `ClusterError` without a response.
+
+    The broker describes no group of which the client may not describe a topic (29). It lists such a group, though.
+    """
+    found = await describe_group(session, group)
+    if found.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return found
+    request = ListGroupsRequest(states_filter=(EMPTY,), types_filter=(STREAMS,))
+    response = await session.call(request, _LIST_VERSION, deadline=_DESCRIBE_TIMEOUT_S)
+    is_empty = any(one.group_id == group for one in response.groups)
+    return replace(found, error_code=response.error_code, state=EMPTY if is_empty else "")

@@ -14,6 +14,9 @@ from headgate.wire.messages.groups import (
     JoinGroupProtocol,
     JoinGroupRequest,
     JoinGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
 from tests.support.fake_upstream import body_of, request
 from tests.unit.proxy.stage import until
@@ -32,7 +35,8 @@ from tests.unit.topologies.scene import (
     scene,
 )
 
-UNKNOWN_SERVER_ERROR, REBALANCE, DELETION_FAILED = -1, 27, 134
+UNKNOWN_SERVER_ERROR, REBALANCE, TOPIC_DENIED, DELETION_FAILED = -1, 27, 29, 134
+LIST_GROUPS = 16
 
 
 def failing() -> ControlledStore:
@@ -141,13 +145,107 @@ async def test_without_the_right_the_store_is_not_touched() -> None:
         assert it.service.must_delete("g")
 
 
-@pytest.mark.parametrize("said", [{"state": "Stable"}, {"state": "NotReady"}, {"code": 16}, {"code": 29}])
+async def lists(it: Scene, *groups: str, code: int = 0) -> None:
+    """The broker lists these as its empty Streams groups."""
+    asked = await it.broker.request()
+    assert (asked.key, asked.version) == (LIST_GROUPS, 5)
+    wanted = decode(ListGroupsRequest, 5, asked.body)
+    assert (wanted.states_filter, wanted.types_filter) == (("Empty",), ("Streams",))
+    listed = tuple(ListedGroup(group_id=group, protocol_type="streams") for group in groups)
+    await it.broker.send(asked.answer(ListGroupsResponse(error_code=code, groups=listed)))
+
+
+async def test_an_empty_group_whose_topics_the_client_may_not_describe_is_deleted_after_its_description() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(code=TOPIC_DENIED)
+        await lists(it, "a", "g")
+        await until(lambda: not it.service.must_delete("g"))
+        await deleted(it, "g")
+        assert [one.error_code for one in await results] == [0]
+
+
+async def test_such_a_group_stays_when_its_description_cannot_be_deleted() -> None:
+    async with scene(failing()) as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(code=TOPIC_DENIED)
+        await lists(it, "g")
+        assert [(one.error_code, one.error_message) for one in await results] == [(DELETION_FAILED, "not today")]
+        assert await it.broker.is_quiet()
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "answered", "text"),
+    [
+        (3, 16, 16, None),
+        (2, 14, 14, None),
+        (3, 30, DELETION_FAILED, "The state of the group is unknown: Group authorization failed."),
+        (3, -1, DELETION_FAILED, "The state of the group is unknown: The server experienced"),
+        (2, -1, UNKNOWN_SERVER_ERROR, None),
+    ],
+)
+async def test_a_group_of_unknown_state_is_not_deleted(
+    version: int, code: int, answered: int, text: str | None
+) -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g", version=version)
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(code=code)
+        [result] = await results
+        assert result.error_code == answered
+        assert (result.error_message or "").startswith(text or "")
+        assert bool(result.error_message) == bool(text)
+        assert await it.broker.is_quiet()
+        assert it.service.must_delete("g")
+
+
+async def test_a_group_whose_state_cannot_be_listed_either_is_not_deleted() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        results = it.delete("g")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(code=TOPIC_DENIED)
+        await lists(it, code=15)
+        assert [one.error_code for one in await results] == [15]
+        assert await it.broker.is_quiet()
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, DELETION_FAILED), (2, UNKNOWN_SERVER_ERROR)])
+async def test_no_streams_group_is_deleted_before_the_store_was_opened(version: int, code: int) -> None:
+    opens = asyncio.Event()
+    async with scene(opens=opens) as it:
+        results = it.delete("g", version=version)
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(state="Empty", members=())
+        [result] = await results
+        text = "Topology descriptions are not available yet." if version == 3 else None
+        assert (result.error_code, result.error_message) == (code, text)
+        assert await it.broker.is_quiet()
+
+
+async def test_other_groups_are_deleted_before_the_store_was_opened() -> None:
+    async with scene(opens=asyncio.Event()) as it:
+        results = it.delete("consumers")
+        await it.proves_right(OFFSET_DELETE)
+        await it.describes(group="consumers", code=NOT_FOUND)
+        await deleted(it, "consumers")
+        assert [one.error_code for one in await results] == [0]
+
+
+@pytest.mark.parametrize("said", [{"state": "Stable"}, {"state": "NotReady"}, {"code": TOPIC_DENIED}])
 async def test_a_group_that_is_not_empty_is_the_brokers_to_refuse(said: dict[str, object]) -> None:
     async with scene() as it:
         await stored(it, "g")
         results = it.delete("g")
         await it.proves_right(OFFSET_DELETE)
         await it.describes(**said)
+        if "code" in said:
+            await lists(it, "a")
         asked = await it.broker.request()
         await it.broker.send(asked.answer(DeleteGroupsResponse(results=(DeletedGroup(group_id="g", error_code=68),))))
         assert [one.error_code for one in await results] == [68]
@@ -248,6 +346,30 @@ async def test_while_that_fails_the_join_gets_rebalance_in_progress_and_the_stor
             await it.describes(state="Empty", members=())
             assert (await answer).error_code == REBALANCE
     assert store.deletes == 1
+
+
+async def test_a_classic_join_without_rights_on_the_groups_topics_deletes_what_is_stored_first() -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        answer = classic(it)
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes(code=TOPIC_DENIED)
+        await lists(it, "g")
+        await joins(it)
+        assert (await answer).error_code == 0
+        assert not it.service.must_delete("g")
+
+
+@pytest.mark.parametrize(("code", "answered"), [(15, 15), (16, 16), (-1, REBALANCE)])
+async def test_a_classic_join_of_a_group_of_unknown_state_is_to_be_repeated(code: int, answered: int) -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        answer = classic(it)
+        await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+        await it.describes(code=code)
+        assert (await answer).error_code == answered
+        assert await it.broker.is_quiet()
+        assert it.service.must_delete("g")
 
 
 @pytest.mark.parametrize("said", [{"state": "Stable"}, {"code": NOT_FOUND}])
