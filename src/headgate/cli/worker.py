@@ -25,6 +25,7 @@ from headgate.proxy.worker_reports import encode_report
 
 _REPORT_SECONDS = 0.5
 _LAST_WORD_SECONDS = 1.0
+_SWITCH_INTERVAL_S = 0.0005
 
 
 def main() -> int:
@@ -55,7 +56,7 @@ async def _serve(inheritance: Inheritance) -> int:
     loop.add_reader(
         reports, stopped.set
     )  # a supervisor sends nothing, so this is its end, and the ports must be closed
-    freeze()
+    tune_interpreter()
     drained = asyncio.Event()
     reporting = asyncio.create_task(_report(gateway, reports, drained))
     try:
@@ -85,8 +86,13 @@ async def _report(gateway: Gateway, reports: socket.socket, drained: asyncio.Eve
                 await drained.wait()
 
 
-def freeze() -> None:
-    """Exclude all objects that exist now from garbage collection: they stay for the life of the process."""
+def tune_interpreter() -> None:
+    """Let the event loop wait neither for the garbage collector nor for a thread that decodes.
+
+    All objects that exist now stay for the life of the process, so they are not looked at again. A thread that decodes
+    a large message gives the interpreter away after 0.5 ms instead of 5 ms (`docs/operate.md`, Caps).
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
