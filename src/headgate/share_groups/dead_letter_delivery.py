@@ -46,6 +46,7 @@ _BATCH: Final = 200
 _COPY_BATCH: Final = 20  # looked up together: each may be as large as its topic allows
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _SLOW_S: Final = 0.05  # of a look-up: what is ready is then written without waiting for more
+_DRAIN_POLL_S: Final = 0.005
 
 _MAX_REPLAY_S: Final = 10.0
 
@@ -223,12 +224,27 @@ class DeadLetterDelivery:
         # A spool that cannot be read must not keep dead letters from their topics.
         is_known = self._is_replayed() or now - self._opened_at > _MAX_REPLAY_S
         if is_known and self._routes.may_try(one.topic, now):
+            await self._until_drained(one, {_lane(letter) for _, letter in some})
             direct = [numbered for numbered in some if not self._routes.has_letters(_lane(numbered[1]))]
         tried = {letter.identity for _, letter in direct}
         left = [_Unwritten(*numbered) for numbered in some if numbered[1].identity not in tried]
         fates: dict[LetterIdentity, _Fate] = {}
         left += await self._write_to_topic(one, self._writer, direct, fates)
         await self._write_to_spool(one, self._spool, left, fates)
+
+    async def _until_drained(self, one: _Delivery, lanes: Collection[SpoolLane]) -> None:
+        """Wait while the leader moves the last dead letters of these lanes; half of the time is for the topic."""
+        lanes = [lane for lane in lanes if self._routes.has_letters(lane) and self._routes.is_draining(lane)]
+        if not lanes:
+            return
+        began = self._clock.monotonic()
+        until = began + min(one.hold_s, self._left_s(one) / 2) / 2
+        while lanes and self._clock.monotonic() < until:
+            await asyncio.sleep(_DRAIN_POLL_S)
+            lanes = [lane for lane in lanes if self._routes.has_letters(lane)]
+        for lane in lanes:
+            self._routes.stop_waiting(lane)
+        one.hold_s = max(0.0, one.hold_s - (self._clock.monotonic() - began))
 
     async def _write_to_topic(
         self, one: _Delivery, writer: DeadLetterWriter, some: Sequence[Numbered], fates: dict[LetterIdentity, _Fate]

@@ -138,9 +138,9 @@ class FakeSpoolWriter:
         self._records += map(SpoolTombstone, identities)
         return [None] * len(identities)
 
-    def move(self) -> None:
-        """As if the leader had moved all dead letters."""
-        self._records += [SpoolTombstone(one.identity) for one in self.letters]
+    def move(self, number: int | None = None) -> None:
+        """As if the leader had moved all dead letters, or the first ones."""
+        self._records += [SpoolTombstone(one.identity) for one in self.letters[:number]]
 
     def follow(self, index: SpoolIndex) -> None:
         for offset in range(self._followed, len(self._records)):

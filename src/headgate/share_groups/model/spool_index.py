@@ -102,8 +102,8 @@ class SpoolIndex:
                 self._put(found)
             case SpoolTombstone():
                 lane = self._lane(found.lane)
-                if lane is not None:
-                    self._remove(lane, _key(found.identity[3], partition))
+                if lane is not None and self._remove(lane, _key(found.identity[3], partition)):
+                    lane.removed += 1
             case None:
                 pass
         self._read[partition] = offset + 1
@@ -172,6 +172,13 @@ class SpoolIndex:
         """Whether the lane has outstanding dead letters that are not parked."""
         found = self._lane(lane)
         return found is not None and any(parked is None for _, parked in found.queues)
+
+    def lane_progress(self, lane: SpoolLane) -> tuple[int, int]:
+        """How many dead letters the lane has, and how many were removed since it had none; without parked ones."""
+        found = self._lane(lane)
+        if found is None:
+            return (0, 0)
+        return (sum(len(queue.letters) for (_, parked), queue in found.queues.items() if parked is None), found.removed)
 
     def group_bytes(self, group: str) -> int:
         """The bytes of all dead letters of the group, also of parked ones."""
@@ -321,10 +328,11 @@ class _Queue:
 
 
 class _Lane:
-    __slots__ = ("name", "queues")
+    __slots__ = ("name", "queues", "removed")
 
     def __init__(self, name: SpoolLane) -> None:
         self.name = name
+        self.removed = 0
         self.queues: dict[_Target, _Queue] = {}
 
 

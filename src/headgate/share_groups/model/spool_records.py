@@ -106,6 +106,9 @@ class SpoolView(Protocol):
     def has_letters(self, lane: SpoolLane) -> bool:
         """Whether the lane has outstanding dead letters; those that are parked do not count."""
 
+    def lane_progress(self, lane: SpoolLane) -> tuple[int, int]:
+        """How many dead letters the lane has, and how many were removed since it had none; without parked ones."""
+
     def group_bytes(self, group: str) -> int:
         """The bytes of all dead letters of the group that are in the spool."""
 

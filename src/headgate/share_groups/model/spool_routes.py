@@ -4,6 +4,9 @@ A dead letter follows the earlier ones of its lane through the spool, so that th
 not tried again while dead letters that this worker spooled for it are outstanding: when the leader has moved them, the
 topic accepts dead letters again. Without any such letter one write is tried each second.
 
+Records that are rejected all the time would keep their lane in the spool for ever. So, while the leader moves the last
+dead letters of a lane, the next one waits a moment until there are none.
+
 The index follows the spool a moment later than this worker writes it, so its own writes count until they were read.
 """
 
@@ -16,6 +19,7 @@ from headgate.share_groups.model.spool_records import MAX_GROUP_SPOOL_BYTES, Spo
 PROBE_S: Final = 1.0
 MAX_UNREAD: Final = 100_000
 _MAX_TOPICS: Final = 1_000
+_FEW_LETTERS: Final = 200  # which the leader moves in a moment
 _MAX_LANES: Final = 10_000  # of a topic: enough of them to know that it is failing
 _GROUP_FULL: Final = f"the spool holds {MAX_GROUP_SPOOL_BYTES} bytes of this group: no more are accepted"
 _NOT_FOLLOWED: Final = f"{MAX_UNREAD} dead letters in the spool were not read back: no more are accepted"
@@ -41,6 +45,7 @@ class SpoolRoutes:
         self._unread: dict[int, deque[tuple[int, SpoolLane, int]]] = {}  # offset, lane, size; by partition of the spool
         self._unread_lanes: Counter[SpoolLane] = Counter()
         self._unread_letters = 0
+        self._waited: dict[SpoolLane, int] = {}  # how many dead letters of the lane had been removed
         self._own_bytes: Counter[str] = Counter()  # of both, by group
 
     # --- topics
@@ -50,11 +55,15 @@ class SpoolRoutes:
         if failing is None:
             return False
         if failing.lanes:
-            while failing.lanes and not self.has_letters(lane := next(iter(failing.lanes))):
+            while failing.lanes and self._accepts(lane := next(iter(failing.lanes))):
                 del failing.lanes[lane]
             if not failing.lanes:  # the leader has moved them to their topic
                 del self._failing[topic]
         return topic in self._failing
+
+    def _accepts(self, lane: SpoolLane) -> bool:
+        """Whether the leader moves, or has moved, the dead letters of this lane to their topic."""
+        return not self.has_letters(lane) or self.is_draining(lane)
 
     def may_try(self, topic: str, now: float) -> bool:
         """Whether to write to the topic: it is not failing, or this is the one write of a second that probes it."""
@@ -115,6 +124,20 @@ class SpoolRoutes:
         """Whether the lane has outstanding dead letters, as far as this worker knows."""
         self._read_back()
         return lane in self._writing or lane in self._unread_lanes or self._view.has_letters(lane)
+
+    def is_draining(self, lane: SpoolLane) -> bool:
+        """Whether the leader is moving the last dead letters of the lane, as far as is known."""
+        letters, removed = self._view.lane_progress(lane)
+        return letters <= _FEW_LETTERS and removed not in (0, self._waited.get(lane))
+
+    def stop_waiting(self, lane: SpoolLane) -> None:
+        """The lane still has dead letters: it is not waited for until more of them are moved."""
+        _, removed = self._view.lane_progress(lane)
+        self._waited.pop(lane, None)
+        if removed:
+            self._waited[lane] = removed
+        if len(self._waited) > _MAX_LANES:
+            del self._waited[next(iter(self._waited))]
 
     def _read_back(self) -> None:
         for partition, unread in self._unread.items():
