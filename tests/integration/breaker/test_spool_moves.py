@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled
 from tests.integration.breaker.test_spool import spooled
 from tests.support.cluster import Cluster
 from tests.support.raw_client import RawClient
 from tests.support.share_member import REJECT, RawShareMember
 from tests.support.share_scene import COPY, DLQ_TOPIC, WRITE_TIMEOUT, ShareScene, done, kafka, share_scene, until
+from tests.support.share_truth import Reading
 
-NUMBER = 30
+NUMBER, MANY = 30, 400
 TIMEOUT_MS = 3_000
 
 
@@ -80,6 +82,36 @@ def test_spooled_dead_letters_outlive_all_workers_and_are_moved_by_the_next_lead
     spots = [letter.spot for letter in scene.letters(dlq)]
     assert list(dict.fromkeys(spots)) == [(0, at) for at in range(NUMBER)], "in order, also where one is there twice"
     assert spooled(scene, group) == []
+
+
+def test_dead_letters_go_to_their_topic_again_while_records_are_rejected_all_the_time(scene: ShareScene) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq})
+    scene.send(topic, ["value"] * MANY)
+    delete(scene, dlq)
+    member = RawShareMember(group=group, topic=topic, topic_id=scene.topic_id(topic))
+    with RawClient(scene.bootstrap) as client:
+        member.join(client)
+        assert sum(one.last_offset - one.first_offset + 1 for one in member.acquire(client)) == MANY
+        for offset in range(MANY):
+            if offset == NUMBER:
+                create(scene, dlq)
+            assert member.acknowledge(client, offset, offset, [REJECT]) == 0
+    scene.wait_for_status(group, lambda status: status["spooled"] == 0)
+    spots = [letter.spot for letter in scene.letters(dlq)]
+    assert list(dict.fromkeys(spots)) == [(0, at) for at in range(MANY)]
+    number = ever_spooled(scene, group)
+    print(f"{number} of {MANY} dead letters went through the spool")
+    assert NUMBER <= number < MANY
+
+
+def ever_spooled(scene: ShareScene, group: str) -> int:
+    reader = Reading(scene.direct, f"{scene.facts}spool")
+    try:
+        found = (decode_spooled(key, value, headers) for _, key, value, headers in reader.to_the_end())
+        return len({one.offset for one in found if isinstance(one, SpooledLetter) and one.group == group})
+    finally:
+        reader.close()
 
 
 def offsets(event: dict[str, dict[str, list[tuple[int, int]]]]) -> int:
