@@ -41,7 +41,6 @@ _SHUTDOWN_GRACE_S: Final = 2.0
 # Joins before the topics were read: each may be of a new member, which makes what is stored unconfirmed.
 _MAX_EARLY_JOINS: Final = 100_000
 _EARLY_JOINS_AT_ONCE: Final = 200
-_NO_CONTENT: Final = ""  # a hash that no stored description has
 _NO_CONNECTION: Final = 0
 # Groups, members and processes with longer names are passed through and not recorded: Kafka's own have 40 characters.
 MAX_NAME: Final = 1024
@@ -313,14 +312,7 @@ class TopologyService:
                 version = f"{plan.incarnation}/{plan.epoch}"
                 log.info("topology description stored", group=plan.group, epoch=plan.epoch, version=version)
             return failure
-        if self._throttle.allows("not stored", plan.group):
-            log.warning(
-                "topology description not stored",
-                group=plan.group,
-                epoch=plan.epoch,
-                outcome=outcome.value,
-                reason=result.text,
-            )
+        self._log_not_stored(plan.group, plan.epoch, outcome, result.text)
         return StoreFailure(result.text or outcome.value)
 
     async def reject_permanently(self, push: Push, text: str) -> StoreFailure:
@@ -329,12 +321,17 @@ class TopologyService:
         try:
             async with self._locks.acquire(group, self._timeout_s):
                 now = self._clock.monotonic()
-                plan = self.groups.begin_push(group, push.member, epoch, _NO_CONTENT, now=now)
-                assert plan is not None
-                await self._settle(plan, SetResult(PushOutcome.PERMANENT, text))
+                await self._write(self.groups.refuse_push(group, push.member, epoch, now=now))
         except ClusterError as problem:
             return StoreFailure(str(problem))
+        self._log_not_stored(group, epoch, PushOutcome.PERMANENT, text)
         return StoreFailure(text)
+
+    def _log_not_stored(self, group: str, epoch: int, outcome: PushOutcome, reason: str | None) -> None:
+        if self._throttle.allows("not stored", group):
+            log.warning(
+                "topology description not stored", group=group, epoch=epoch, outcome=outcome.value, reason=reason
+            )
 
     # --- describes
 

@@ -215,6 +215,15 @@ async def test_a_group_whose_state_cannot_be_listed_either_is_not_deleted() -> N
         assert await it.broker.is_quiet()
 
 
+async def test_a_group_that_waits_too_long_behind_others_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as it:
+        await stored(it, "g")
+        monkeypatch.setattr("headgate.topologies.delete_interceptor._BEGIN_S", -1.0)
+        assert [one.error_code for one in await it.delete("g")] == [14]
+        assert await it.broker.is_quiet()
+        assert it.service.must_delete("g")
+
+
 @pytest.mark.parametrize(("version", "code"), [(3, DELETION_FAILED), (2, UNKNOWN_SERVER_ERROR)])
 async def test_no_streams_group_is_deleted_before_the_store_was_opened(version: int, code: int) -> None:
     opens = asyncio.Event()

@@ -28,6 +28,7 @@ from tests.unit.topologies.scene import (
 
 INVALID_REQUEST, UNSUPPORTED_VERSION, UPDATE_FAILED = 42, 35, 135
 LOADING, UNAVAILABLE = 14, 15
+NOT_STORED, AVAILABLE = 1, 3
 
 
 async def test_a_member_whose_heartbeat_succeeded_here_pushes_without_the_broker() -> None:
@@ -230,6 +231,31 @@ async def test_a_push_that_is_too_large_is_read_and_refused_for_good_and_the_con
         assert not (await it.heartbeat(beating()))[1].topology_description_required
         assert it.service.groups.state("g").failed_epoch == 0
     assert store.calls == 0
+
+
+async def test_a_push_that_is_too_large_leaves_what_is_stored_while_a_new_member_has_not_pushed() -> None:
+    async with scene(max_bytes=100_000) as it:
+        await it.join("a")
+        assert await it.pushes(pushed("a")) == 0
+        assert await it.join("b", process="b")
+        assert await it.pushes(pushed("a", nodes=10_000)) == UPDATE_FAILED
+        assert it.service.groups.state("g").pending is None
+        assert await it.status(members=("a", "b")) == AVAILABLE
+        # The new member confirms what is stored.
+        assert await it.pushes(pushed("b")) == 0
+        assert await it.status(members=("b",)) == AVAILABLE
+
+
+async def test_a_push_that_is_too_large_by_a_new_member_fails_for_good_and_hides_what_its_predecessor_pushed() -> None:
+    async with scene(max_bytes=100_000) as it:
+        await it.join("a")
+        assert await it.pushes(pushed("a")) == 0
+        assert await it.join("b", process="b")
+        assert await it.pushes(pushed("b", nodes=10_000)) == UPDATE_FAILED
+        assert it.service.groups.state("g").failed_epoch == 0
+        assert await it.status(members=("a", "b")) == AVAILABLE
+        assert await it.status(members=("b",)) == NOT_STORED
+        assert it.service.must_delete("g")
 
 
 async def test_a_large_push_on_an_unproven_connection_must_be_sent_again() -> None:

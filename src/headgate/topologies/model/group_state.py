@@ -345,6 +345,14 @@ class GroupState:
             return Transition(state)
         return state._write(state.incarnation, NONE)
 
+    def on_push_refused(self, member: str, epoch: int, *, new_members_alive: bool) -> Transition:
+        """A push failed permanently without a call of the store: what is stored stays known, and needs no barrier."""
+        if not self._settles(member, new_members_alive=new_members_alive):
+            return Transition(self)
+        state = replace(self, new_members=(), has_unconfirmed_join=False)
+        failed_epoch = max(self._last_failed_epoch(self.incarnation), epoch)
+        return state._write(self.incarnation, UNCERTAIN if self.must_delete else NONE, failed_epoch)
+
     def _settles(self, member: str, *, new_members_alive: bool) -> bool:
         """Whether this member's push confirms the description: not while a new member is alive and has not pushed."""
         return member in self.new_members or not new_members_alive

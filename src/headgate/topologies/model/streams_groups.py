@@ -228,6 +228,12 @@ class StreamsGroups:
         alive = self._are_new_members_alive(push.group, now)
         return self._apply(self.state(push.group).on_push_settled(push, outcome, new_members_alive=alive))
 
+    def refuse_push(self, group: str, member: str, epoch: int, *, now: float) -> TopologyEpochsSet | None:
+        """A push that no store would accept; the returned fact is written before the response is sent."""
+        self.backoff.clear(group, epoch)
+        alive = self._are_new_members_alive(group, now)
+        return self._apply(self.state(group).on_push_refused(member, epoch, new_members_alive=alive))
+
     def _are_new_members_alive(self, group: str, now: float) -> bool:
         return self.members.is_any_alive(group, self.state(group).new_members, now)
 
