@@ -35,6 +35,7 @@ _GATEWAY: Final = "127.0.0.1"
 _OURS: Final = b"headgate"  # the client id of the gateway's own questions
 _PATIENCE_SECONDS: Final = 5.0
 _HEARTBEAT: Final = 12
+_API_VERSIONS: Final = 18
 _CALLS: Final = (*(key for key in OPENED if key in BROKER_VERSIONS), *WALKED, _HEARTBEAT)
 _MADE_UP_NODES: Final = 70_000  # no port can be opened for them: those of lower ones may be another test's
 Play = Callable[[Broker, Request, random.Random], Awaitable[None]]
@@ -195,7 +196,8 @@ class HostileCluster:
         while True:
             asked = await broker.request()
             if asked.header.client_id == _OURS:
-                await broker.send(asked.answer(_versions()))
+                truth = _versions() if asked.key == _API_VERSIONS else self._metadata(made_up=0)
+                await broker.send(asked.answer(truth))
                 continue
             name, _, seed = (asked.header.client_id or b"").decode().partition(":")
             if name == "reads_nothing":
