@@ -25,7 +25,7 @@ _READ_S: Final = 3.0
 _POLL_S: Final = 0.1
 _MESSAGES: Final = 500
 _SEEK_FROM: Final = 1_000  # records that are not wanted: fewer are read and dropped
-_FETCH_BYTES: Final = MIB // 4
+_FETCH_BYTES: Final = MIB // 16  # compressed; what is fetched beyond the last wanted record is dropped
 
 
 class SpoolFollower:
@@ -91,6 +91,7 @@ class SpoolReader:
             fetch__message__max__bytes=_FETCH_BYTES,
             receive__message__max__bytes=max(100_000_000, _LARGEST + MIB),
             queued__max__messages__kbytes=1024,
+            queued__min__messages=100,
             fetch__queue__backoff__ms=10,
             fetch__wait__max__ms=100,
             fetch__error__backoff__ms=100,
