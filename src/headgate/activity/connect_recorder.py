@@ -5,7 +5,8 @@ connector is recorded with its task and the time, and not again once the record 
 After a reset the next use is the first.
 
 Invariant: a client counts as a connector only under a principal that is listed for its cluster and that the broker
-has authenticated, because any client can choose the client id `connector-producer-x-0`.
+has authenticated, because any client can choose the client id `connector-producer-x-0`. Where several clusters list one
+principal, a connector is recorded in those whose config topic names it.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ class ConnectRecorder:
                 self._has_pending.set()
 
     def _is_recorded(self, principal: str, connector: str, topic: str | None) -> bool:
-        return topic is not None and all(one.topics.has(topic, connector) for one in self._clusters[principal])
+        return topic is not None and not any(one.is_missing(topic, connector) for one in self._clusters[principal])
 
     async def run(self) -> None:
         """Write pending records for ever."""
@@ -76,11 +77,22 @@ class ConnectRecorder:
     async def _write_pending(self) -> None:
         pending = list(self._pending.items())
         await self._topics.resolve([topic for (_, _, topic), _ in pending])
-        for (principal, connector, topic), (task, at_ms) in pending:
+        failed: dict[ConnectStatusTopic, ClusterError] = {}  # one that fails does not hold up the others
+        for key, (task, at_ms) in pending:
+            principal, connector, topic = key
             # Without a name the use is dropped: the next one, when the name is known, is recorded.
-            for status in self._clusters[principal] if topic.name is not None else ():
+            clusters = self._clusters[principal] if topic.name is not None else ()
+            for status in clusters:
+                if status in failed:
+                    continue
                 used = TopicUsed(topic=topic.name or "", connector=connector, task=task, discover_timestamp_ms=at_ms)
-                if await status.record(used):
-                    self.recorded += 1
-                    log.info("active topic recorded", connector=connector, topic=topic.name, task=task)
-            self._pending.pop((principal, connector, topic), None)
+                try:
+                    if await status.record(used):
+                        self.recorded += 1
+                        log.info("active topic recorded", connector=connector, topic=topic.name, task=task)
+                except ClusterError as failure:
+                    failed[status] = failure
+            if failed.keys().isdisjoint(clusters):
+                del self._pending[key]
+        if failed:
+            raise next(iter(failed.values()))

@@ -3,8 +3,9 @@
 All partitions are read from the start, whatever wrote the records, and a write of Headgate counts once it was read
 back. Records go to the partition where a Java producer would put them, so that all records of a key stay in order.
 
-With a config topic, the active topics of deleted connectors are reset, which a worker with tracking off does not do.
-The values of that topic may contain secrets: only keys, and whether a value is null, are used.
+With a config topic, the active topics of deleted connectors are reset, which a worker with tracking off does not do,
+and only connectors that it names are recorded: two Connect clusters may share a principal. The values of that topic may
+contain secrets: only keys, and whether a value is null, are used.
 
 Invariant: nothing is written before the topic was read to its end, so a missing topic is never created.
 """
@@ -19,8 +20,8 @@ import structlog
 
 from headgate.activity.model.connect_records import (
     ActiveTopics,
+    ConnectorConfigs,
     ConnectorConfigured,
-    DeletedConnectors,
     Skipped,
     TopicStatus,
     TopicUsed,
@@ -30,6 +31,7 @@ from headgate.activity.model.connect_records import (
     status_key,
     status_value,
 )
+from headgate.activity.skipped_records import SkippedRecordLog
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.tasks import TaskSet, run_forever
@@ -43,8 +45,6 @@ _JAVA_PARTITIONER: Final = "murmur2_random"  # the default of librdkafka is anot
 _READ_BACK_S: Final = 10.0
 _RETRY_S: Final = 5.0
 _RECORDS_PER_WRITE: Final = 500
-_MOST_WARNINGS, _WARNINGS_S = 10, 60.0
-_LOGGED_KEY_BYTES: Final = 200
 
 
 class ConnectStatusTopic:
@@ -60,9 +60,10 @@ class ConnectStatusTopic:
     ) -> None:
         """Without `config_topic`, resetting deleted connectors is left to Connect."""
         self._status_topic = status_topic
+        self._config_topic = config_topic
         self.topics = ActiveTopics()
-        self._deleted = DeletedConnectors()
-        self._warnings = _SkippedRecordLog(clock or SystemClock(), status_topic)
+        self._connectors = ConnectorConfigs()
+        self.skipped = SkippedRecordLog(clock or SystemClock(), status_topic)
         self._deletions_changed = asyncio.Event()
         self._writer = RecordWriter({**settings, "partitioner": _JAVA_PARTITIONER})
         options: dict[str, Any] = {"every_partition": True, "forget": lambda _: None}
@@ -82,6 +83,7 @@ class ConnectStatusTopic:
         for reader in readers:
             reader.start()
         tasks = TaskSet(_log_failure)
+        tasks.spawn(run_forever(self.skipped.run, pause_s=_RETRY_S, on_failure=_log_failure))
         if (configs := self._configs) is not None:
             work = partial(self._reset_deleted, configs)
             tasks.spawn(run_forever(work, pause_s=_RETRY_S, on_failure=_log_failure))
@@ -109,22 +111,37 @@ class ConnectStatusTopic:
         found = self._status.problem
         if found is None and not self.is_ready:
             found = f"{self._status_topic} has not been read to its end yet"
-        return found if found is not None or self._configs is None else self._configs.problem
+        if found is None and self._configs is not None:
+            found = self._configs.problem
+            if found is None and not self._configs.replayed.is_set():
+                found = f"{self._config_topic} has not been read to its end yet"
+        return found
 
     def is_deleted(self, connector: str) -> bool:
         """Whether its last record in the config topic is a tombstone; False without a config topic."""
-        return connector in self._deleted
+        return self._connectors.is_deleted(connector)
+
+    def is_missing(self, topic: str, connector: str) -> bool:
+        """Whether a use is to be recorded, as far as it is known: always before both topics were read to their end."""
+        if not self._can_record:
+            return True
+        is_ours = self._configs is None or self._connectors.is_configured(connector)
+        return is_ours and not self.topics.has(topic, connector)
+
+    @property
+    def _can_record(self) -> bool:
+        return self.is_ready and (self._configs is None or self._configs.replayed.is_set())
 
     async def record(self, used: TopicUsed) -> bool:
         """Append a record unless there is one, and wait until it was read back; True if it was written.
 
-        Nothing is written for a deleted connector or for names that are not writable. `ClusterError` if the write
-        fails: the caller retries with the next use.
+        Nothing is written for a connector that the config topic does not name, or names as deleted, and for names
+        that are not writable. `ClusterError` if a topic was not read or the write fails: the caller retries.
         """
         self._require_ready()
-        if self.topics.has(used.topic, used.connector) or self.is_deleted(used.connector):
-            return False
-        if not is_writable(used.topic, used.connector):
+        if not self._can_record:
+            raise ClusterError(f"the connectors of this cluster are not known yet: {self.problem}")
+        if not self.is_missing(used.topic, used.connector) or not is_writable(used.topic, used.connector):
             return False
         await self._append([(status_key(used.topic, used.connector), status_value(used))])
         return True
@@ -168,7 +185,7 @@ class ConnectStatusTopic:
         await configs.replayed.wait()
         while True:
             self._deletions_changed.clear()
-            for connector in self._deleted.still_active(self.topics):
+            for connector in self._connectors.still_active(self.topics):
                 try:
                     topics = await self.reset(connector)
                 except ClusterError as failure:
@@ -187,14 +204,14 @@ class ConnectStatusTopic:
             return
         for one in records:
             self.topics.apply(one)
-            if one.connector in self._deleted:
+            if self._connectors.is_deleted(one.connector):
                 self._deletions_changed.set()
 
     def _apply_configs(self, records: list[ConnectorConfigured] | None) -> None:
         if records is None:
-            self._deleted.clear()
+            self._connectors.clear()
             return
-        self._deleted.apply(records)
+        self._connectors.apply(records)
         self._deletions_changed.set()
 
     # --- on the reader's thread
@@ -206,7 +223,7 @@ class ConnectStatusTopic:
             if not isinstance(one, Skipped):
                 found.append(one)
             elif one.reason is not None:
-                self._warnings.log(record, one.reason)
+                self.skipped.on_skipped(record, one.reason)
         return found
 
 
@@ -217,33 +234,3 @@ def _log_failure(failure: BaseException) -> None:
 def _decode_configs(records: Sequence[ConsumedRecord]) -> list[ConnectorConfigured]:
     found = (read_config(record.key, is_null=record.value is None) for record in records)
     return [one for one in found if one is not None]
-
-
-class _SkippedRecordLog:
-    """Logs skipped records, ten a minute at most, and counts the rest."""
-
-    def __init__(self, clock: Clock, topic: str) -> None:
-        self._clock = clock
-        self._topic = topic
-        self._since = clock.monotonic()
-        self._logged = 0
-        self._not_logged = 0
-
-    def log(self, record: ConsumedRecord, reason: str) -> None:
-        now = self._clock.monotonic()
-        if now - self._since >= _WARNINGS_S:
-            if self._not_logged:
-                log.warning("more status records skipped", topic=self._topic, count=self._not_logged)
-            self._since, self._logged, self._not_logged = now, 0, 0
-        if self._logged >= _MOST_WARNINGS:
-            self._not_logged += 1
-            return
-        self._logged += 1
-        log.warning(
-            "status record skipped",
-            topic=self._topic,
-            partition=record.partition,
-            offset=record.offset,
-            key=(record.key or b"")[:_LOGGED_KEY_BYTES],
-            reason=reason,
-        )

@@ -34,6 +34,7 @@ class ActivityFeature(Feature):
         MetricFamily("headgate_activity_unreadable", "counter", "Requests and responses that could not be parsed"),
         MetricFamily("headgate_activity_facts", "counter", "Facts of activity, written or lost", ("outcome",)),
         MetricFamily("headgate_activity_recorded", "counter", "Active topics recorded in Connect's status topics"),
+        MetricFamily("headgate_activity_skipped", "counter", "Records of Connect's status topics that are not valid"),
     )
 
     def __init__(self, config: Config, principals: Principals, *, worker: int = 0) -> None:
@@ -47,6 +48,7 @@ class ActivityFeature(Feature):
         self.interceptors = (self._usage, GroupMembershipInterceptor(self._tracker))
         self._service = ActivityService(self._tracker, self._clock, self._open_writer)
         self._recorder: ConnectRecorder | None = None
+        self._status_topics: list[ConnectStatusTopic] = []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -65,10 +67,11 @@ class ActivityFeature(Feature):
         """The status topics of clusters with `record = true`, by the principals of their workers."""
         topics: dict[str, list[ConnectStatusTopic]] = {}
         for one in self._config.connect.values():
-            if one.record and one.tracking_enable and one.principals:
+            if one.record:  # the rules of the configuration demand what it needs
                 settings = await asyncio.to_thread(client_settings, self._config.upstream)
                 topic = ConnectStatusTopic(settings, status_topic=one.status_topic, config_topic=one.config_topic)
                 await stack.enter_async_context(topic.running())
+                self._status_topics.append(topic)
                 for principal in one.principals:
                     topics.setdefault(principal, []).append(topic)
         return topics
@@ -98,4 +101,5 @@ class ActivityFeature(Feature):
             ("headgate_activity_facts", ("written",)): service.written,
             ("headgate_activity_facts", ("lost",)): service.lost + intervals.lost,
             ("headgate_activity_recorded", ()): 0 if self._recorder is None else self._recorder.recorded,
+            ("headgate_activity_skipped", ()): sum(one.skipped.count for one in self._status_topics),
         }

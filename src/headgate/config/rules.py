@@ -223,6 +223,16 @@ def _connect_clusters_are_distinct(config: Config) -> Iterator[Violation]:
                 "is empty, and any client can claim to be a connector: name the principals of the Connect workers, "
                 'such as "User:connect"',
             )
+        if cluster.record and not cluster.tracking_enable:
+            yield Violation(
+                (f"{path}.record", f"{path}.tracking_enable"),
+                "nothing is recorded with tracking_enable = false: set it to true, or drop record",
+            )
+        if cluster.record and not config.activity.enable:
+            yield Violation(
+                (f"{path}.record", "activity.enable"),
+                "nothing is recorded with activity.enable = false: set it to true, or drop record",
+            )
         if cluster.status_topic == cluster.config_topic:
             yield Violation(
                 (f"{path}.config_topic", f"{path}.status_topic"), "is the status topic too: Connect has one for each"

@@ -164,6 +164,7 @@ async def test_a_deleted_connector_is_reset(place: Place) -> None:
         place.write(place.configs, (b"connector-gone", b"{}"))
         await until(lambda: not status.is_deleted("gone"))
         assert await status.record(used("t", "gone"))
+        assert not await status.record(used("t", "of-another-cluster"))
         place.write(place.configs, (b"connector-here", None))
         await until(lambda: not status.topics.of("here"))
         assert status.topics.of("gone") == ("t",)

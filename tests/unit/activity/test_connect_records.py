@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from headgate.activity.model.connect_records import (
     MAX_CONNECTOR,
     ActiveTopics,
+    ConnectorConfigs,
     ConnectorConfigured,
-    DeletedConnectors,
     Skipped,
     TopicReset,
     TopicStatus,
@@ -227,23 +227,31 @@ def test_other_records_of_the_config_topic_say_nothing(key: bytes | None) -> Non
 
 
 def test_a_connector_is_deleted_if_its_last_config_record_is_a_tombstone() -> None:
-    deleted, topics = DeletedConnectors(), ActiveTopics()
+    configs, topics = ConnectorConfigs(), ActiveTopics()
     topics.apply(used("t", "a"))
     topics.apply(used("t", "b"))
-    deleted.apply(
+    configs.apply(
         [
+            ConnectorConfigured("a", is_deleted=False),
             ConnectorConfigured("a", is_deleted=True),
             ConnectorConfigured("b", is_deleted=True),
             ConnectorConfigured("b", is_deleted=False),
         ]
     )
-    assert "a" in deleted
-    assert "b" not in deleted
-    assert deleted.still_active(topics) == ("a",)
+    assert (configs.is_deleted("a"), configs.is_configured("a")) == (True, False)
+    assert (configs.is_deleted("b"), configs.is_configured("b")) == (False, True)
+    assert (configs.is_deleted("c"), configs.is_configured("c")) == (False, False)
+    assert configs.still_active(topics) == ("a",)
+    configs.clear()
+    assert not configs.is_deleted("a")
+    assert not configs.is_configured("b")
 
 
-def test_deletions_are_bounded() -> None:
-    deleted = DeletedConnectors()
-    deleted.apply(ConnectorConfigured(str(number), is_deleted=True) for number in range(10_005))
-    assert "4" not in deleted
-    assert "5" in deleted
+def test_deletions_and_connectors_are_bounded() -> None:
+    configs = ConnectorConfigs()
+    configs.apply(ConnectorConfigured(str(number), is_deleted=True) for number in range(10_005))
+    assert not configs.is_deleted("4")
+    assert configs.is_deleted("5")
+    configs.apply(ConnectorConfigured(str(number), is_deleted=False) for number in range(100_005))
+    assert not configs.is_configured("4")
+    assert configs.is_configured("5")

@@ -51,6 +51,7 @@ class Cluster:
         self.is_closed = False
         self.topics = ActiveTopics()
         self.records: list[TopicUsed] = []
+        self.connectors = {"src-b"}
 
     async def look_up(self, names: Sequence[str], ids: Sequence[bytes]) -> list[tuple[str, bytes]]:
         self.lookups += 1
@@ -70,9 +71,12 @@ class Cluster:
     async def close(self) -> None:
         self.is_closed = True
 
+    def is_missing(self, topic: str, connector: str) -> bool:
+        return self.is_away or (connector in self.connectors and not self.topics.has(topic, connector))
+
     async def record(self, used: TopicUsed) -> bool:
         self._require()
-        if self.topics.has(used.topic, used.connector):
+        if not self.is_missing(used.topic, used.connector):
             return False
         self.topics.apply(used)
         self.records.append(used)
@@ -101,9 +105,9 @@ class World:
             self.tracker.touch(interval)
 
     @asynccontextmanager
-    async def recording(self) -> AsyncIterator[None]:
-        status: Any = self.cluster
-        recorder = ConnectRecorder({"User:connect": [status]}, self.topics, SystemClock())
+    async def recording(self, *clusters: Cluster) -> AsyncIterator[None]:
+        statuses: list[Any] = list(clusters or (self.cluster,))
+        recorder = ConnectRecorder({"User:connect": statuses}, self.topics, SystemClock())
         self.service.on_used = recorder.on_used
         self.service.spawn(recorder.run)
         async with self.service.running():
@@ -289,6 +293,31 @@ async def test_the_first_use_of_a_connector_is_recorded_with_its_task_and_not_ag
         world.cluster.topics.clear()
         world.use(client_id="connector-producer-src-b-3")
         await until(lambda: len(world.cluster.records) == 3)
+
+
+async def test_two_clusters_with_one_principal_record_only_their_own_connectors() -> None:
+    world, other = World(), Cluster()
+    other.connectors = {"snk"}
+    async with world.recording(world.cluster, other):
+        world.use(client_id="connector-producer-src-b-0")
+        world.use(client_id="connector-producer-snk-1", number=2)
+        world.use(client_id="connector-producer-elsewhere-0", number=3)
+        await until(lambda: bool(world.cluster.records and other.records))
+        world.use(client_id="connector-producer-elsewhere-0", number=3)
+        world.use(ID_2, client_id="connector-producer-src-b-0")
+        await until(lambda: len(world.cluster.records) == 2)
+    assert {one.connector for one in world.cluster.records} == {"src-b"}
+    assert {one.connector for one in other.records} == {"snk"}
+
+
+async def test_a_cluster_that_cannot_be_written_does_not_hold_up_another() -> None:
+    world, other = World(), Cluster()
+    other.is_away = True
+    async with world.recording(other, world.cluster):
+        world.use(client_id="connector-producer-src-b-0")
+        world.use(ID_2, client_id="connector-producer-src-b-0")
+        await until(lambda: len(world.cluster.records) == 2)
+    assert not other.records
 
 
 async def test_a_client_of_another_principal_is_not_recorded_as_a_connector() -> None:

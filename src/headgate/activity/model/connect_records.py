@@ -17,6 +17,7 @@ _INT32, _INT64 = 2**31, 2**63
 _MAX_TOPIC, MAX_CONNECTOR = 249, 1024  # the first is Kafka's limit
 _MOST_KEY_BYTES: Final = 8192
 _MOST_VALUE_BYTES: Final = 65_536
+_MOST_CONFIGURED: Final = 100_000
 _MOST_DELETED: Final = 10_000
 
 
@@ -178,28 +179,41 @@ def read_config(key: bytes | None, *, is_null: bool) -> ConnectorConfigured | No
     return ConnectorConfigured(connector, is_null) if connector else None
 
 
-class DeletedConnectors:
-    """The connectors whose last record in the config topic is a tombstone; the latest ten thousand are kept."""
+class ConnectorConfigs:
+    """The connectors that the config topic names, and those whose last record there is a tombstone.
 
-    __slots__ = ("_names",)
+    The latest 100,000 and 10,000 are kept.
+    """
+
+    __slots__ = ("_configured", "_deleted")
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}
+        self._configured: dict[str, None] = {}
+        self._deleted: dict[str, None] = {}
 
     def apply(self, records: Iterable[ConnectorConfigured]) -> None:
         for record in records:
-            self._names.pop(record.connector, None)
             if record.is_deleted:
-                self._names[record.connector] = None
-                if len(self._names) > _MOST_DELETED:
-                    del self._names[next(iter(self._names))]
+                into, other, most = self._deleted, self._configured, _MOST_DELETED
+            else:
+                into, other, most = self._configured, self._deleted, _MOST_CONFIGURED
+            other.pop(record.connector, None)
+            into.pop(record.connector, None)
+            into[record.connector] = None
+            if len(into) > most:
+                del into[next(iter(into))]
 
-    def __contains__(self, connector: str) -> bool:
-        return connector in self._names
+    def is_configured(self, connector: str) -> bool:
+        """Whether its last record has a value: the connector is one of this Connect cluster."""
+        return connector in self._configured
+
+    def is_deleted(self, connector: str) -> bool:
+        return connector in self._deleted
 
     def clear(self) -> None:
-        self._names.clear()
+        self._configured.clear()
+        self._deleted.clear()
 
     def still_active(self, topics: ActiveTopics) -> tuple[str, ...]:
         """The deleted connectors that still have active topics."""
-        return tuple(name for name in self._names if topics.of(name))
+        return tuple(name for name in self._deleted if topics.of(name))
