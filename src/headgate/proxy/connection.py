@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -79,6 +80,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: tuple[CloseCause, str] | None = None  # upstream is gone, the client still has to get its bytes
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._throttled_until = 0.0
         self.requests = RequestStream(self)
         self.responses = ResponseStream(self)
         self.client = client.link(loop, self.requests, gateway.metrics.client_meter)
@@ -160,6 +162,10 @@ class Connection:
         low, high = self._versions.get(api_key, (0, -1))
         return low <= api_version <= high or api_key == ApiKey.API_VERSIONS
 
+    @property
+    def throttle_ms(self) -> int:
+        return max(0, ceil((self._throttled_until - self._loop.time()) * 1000)) if self._throttled_until else 0
+
     async def call(self, request: Request[M], api_version: int, *, deadline: float = 5.0) -> M:
         api_key, version = request.api_key, ApiVersion(api_version)
         if self.upstream.closed or self.upstream.ended:
@@ -175,8 +181,12 @@ class Connection:
             raise ClusterError(f"the broker did not answer {api_name(api_key)} within {deadline:g} s") from None
         response_class = request.response_class()
         if len(body) <= SMALL_BYTES:
-            return decode(response_class, version, body)
-        return await run_off_loop(lambda: decode(response_class, version, body))
+            response = decode(response_class, version, body)
+        else:
+            response = await run_off_loop(lambda: decode(response_class, version, body))
+        if throttle_ms := getattr(response, "throttle_time_ms", 0):
+            self._throttled_until = max(self._throttled_until, self._loop.time() + throttle_ms / 1000)
+        return response
 
     # Back-pressure.
 

@@ -164,6 +164,13 @@ class Session(Protocol):
         Until then nothing that the client says may be counted, reported or made large work of.
         """
 
+    @property
+    def throttle_ms(self) -> int:
+        """What is left of the throttle times that responses to `call` had: the broker is not reading until then.
+
+        A response that an interceptor makes itself tells the client, which would otherwise take the broker for dead.
+        """
+
     async def call(self, request: Request[M], api_version: int, *, deadline: float = 5.0) -> M:
         """Send a request on the client's own upstream connection; the client does not see its response.
 

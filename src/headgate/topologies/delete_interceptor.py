@@ -30,7 +30,7 @@ from headgate.proxy.interceptor import (
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.model.streams_groups import ClassicJoin
 from headgate.topologies.service import MAX_NAME, TopologyService
-from headgate.topologies.streams_api import broker_version, group_state
+from headgate.topologies.streams_api import broker_version, group_state, with_throttle
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
@@ -99,7 +99,7 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         names = {result.group_id for result in results}
         left = tuple(group for group in message.groups_names if group not in names)
         if not left:
-            return Answer(encode(DeleteGroupsResponse(results=results), version))
+            return Answer(encode(DeleteGroupsResponse(throttle_time_ms=session.throttle_ms, results=results), version))
         return _forwarded(replace(message, groups_names=left), version, session, results)
 
     async def _delete_one(self, group: str, version: int, session: Session) -> DeletedGroup | None:
@@ -122,14 +122,16 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         failure = await self._service.delete(group)
         return None if failure is None else _failed(group, version, failure.text)
 
-    def on_response(self, response: ResponseFrame, context: _DeleteContext, session: Session) -> OnResponse:  # noqa: ARG002
+    def on_response(self, response: ResponseFrame, context: _DeleteContext, session: Session) -> OnResponse:
         message = decode(DeleteGroupsResponse, response.api_version, response.body)
         for result in message.results:
             if result.error_code == 0:
                 self._service.on_deleted(result.group_id)
-        if response.api_version == context.version and not context.results:
+        throttle_ms = session.throttle_ms
+        if response.api_version == context.version and not context.results and not throttle_ms:
             return Forward()
-        return Rewritten(encode(replace(message, results=(*message.results, *context.results)), context.version))
+        whole = replace(message, results=(*message.results, *context.results))
+        return Rewritten(with_throttle(encode(whole, context.version), throttle_ms))
 
 
 def _failed(group: str, version: int, text: str) -> DeletedGroup:
@@ -182,13 +184,13 @@ class ClassicJoinInterceptor(Interceptor[None]):
                 return Forward()
             found = await group_state(session, group)
         except ClusterError:
-            return Answer(_refusal(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return Answer(_refusal(request, session, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         if found.error_code in COORDINATOR_ERRORS:
-            return Answer(_refusal(request, ErrorCode(found.error_code)))
+            return Answer(_refusal(request, session, ErrorCode(found.error_code)))
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.state != EMPTY):
             return Forward()
         if found.error_code:
-            return Answer(_refusal(request, ErrorCode.REBALANCE_IN_PROGRESS))
+            return Answer(_refusal(request, session, ErrorCode.REBALANCE_IN_PROGRESS))
         match service.classic_join(group):
             case ClassicJoin.FORWARD:
                 return Forward()
@@ -196,11 +198,17 @@ class ClassicJoinInterceptor(Interceptor[None]):
                 return Forward()
             case ClassicJoin.DELETE_FIRST:
                 service.on_classic_join_failed(group)
-        return Answer(_refusal(request, ErrorCode.REBALANCE_IN_PROGRESS))
+        return Answer(_refusal(request, session, ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def _refusal(request: RequestFrame, code: ErrorCode) -> bytes:
+def _refusal(request: RequestFrame, session: Session, code: ErrorCode) -> bytes:
     """A response with which the client joins again."""
     message = decode(JoinGroupRequest, request.api_version, request.body)
-    response = JoinGroupResponse(error_code=code, protocol_name="", leader="", member_id=message.member_id)
+    response = JoinGroupResponse(
+        throttle_time_ms=session.throttle_ms,
+        error_code=code,
+        protocol_name="",
+        leader="",
+        member_id=message.member_id,
+    )
     return encode(response, request.api_version)

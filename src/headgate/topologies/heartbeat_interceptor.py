@@ -36,6 +36,7 @@ from headgate.topologies.streams_api import (
     downgrade_plain_heartbeat,
     upgrade_heartbeat,
     upgrade_plain_heartbeat,
+    with_throttle,
 )
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
@@ -90,15 +91,14 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
             if beaten is not None:
                 result = HeartbeatResult(error_code=beaten.error_code)
                 handled = self._service.on_heartbeat(session, context, result)
-                return self._after_write(
-                    handled, Rewritten(upgrade_plain_heartbeat(body, beaten, solicit=handled.solicit))
-                )
+                upgraded = upgrade_plain_heartbeat(body, beaten, solicit=handled.solicit)
+                return self._after_write(handled, _throttled(Rewritten(upgraded), session))
         if len(response.body) > SMALL_BYTES:
             return Hold(self._respond_off_loop(response, context, session), self._write_timeout_s + _MARGIN_S)
         message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
         handled = self._service.on_heartbeat(session, context, _result(message))
         converted = _converted_response(message, response.api_version, context, solicit=handled.solicit)
-        return self._after_write(handled, converted)
+        return self._after_write(handled, _throttled(converted, session))
 
     async def _respond_off_loop(
         self, response: ResponseFrame, heartbeat: MemberHeartbeat, session: Session
@@ -108,7 +108,10 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
         handled = self._service.on_heartbeat(session, heartbeat, _result(message))
         if handled.write is not None:
             await asyncio.wait((handled.write,), timeout=self._write_timeout_s)
-        return await run_off_loop(lambda: _converted_response(message, version, heartbeat, solicit=handled.solicit))
+        converted = await run_off_loop(
+            lambda: _converted_response(message, version, heartbeat, solicit=handled.solicit)
+        )
+        return _throttled(converted, session)
 
     def _after_write(self, handled: HeartbeatHandled, response: ResponseOutcome) -> OnResponse:
         """The response, at once or when the write has ended."""
@@ -156,3 +159,11 @@ def _converted_response(
     if message.topology_description_required == solicit:
         return Forward()
     return Rewritten(encode(replace(message, topology_description_required=solicit), heartbeat.api_version))
+
+
+def _throttled(response: ResponseOutcome, session: Session) -> ResponseOutcome:
+    """The response with the throttle time of the gateway's own requests, such as an earlier describe."""
+    throttle_ms = session.throttle_ms
+    if not throttle_ms or not isinstance(response, Rewritten):
+        return response
+    return replace(response, body=with_throttle(response.body, throttle_ms))

@@ -57,9 +57,10 @@ class PushInterceptor(Interceptor[None]):
             )
         code, text = (0, "") if rejection is None else (rejection.error_code, rejection.text)
         self._service.metrics.pushes[code] += 1
-        return encode(
-            StreamsGroupTopologyDescriptionUpdateResponse(error_code=code, error_message=text or None), _VERSION
+        response = StreamsGroupTopologyDescriptionUpdateResponse(
+            throttle_time_ms=session.throttle_ms, error_code=code, error_message=text or None
         )
+        return encode(response, _VERSION)
 
     async def _check(self, push: Push, session: Session) -> PushRejection | None:
         service = self._service

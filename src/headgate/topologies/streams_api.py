@@ -7,6 +7,7 @@ version 1 is sent version 1; then the gateway changes only the fields about topo
 
 from collections.abc import Mapping
 from dataclasses import replace
+from struct import Struct
 from typing import Final
 
 from headgate.base.errors import ClusterError
@@ -32,6 +33,7 @@ HIDDEN: Final[Mapping[int, int]] = {_HEARTBEAT: 0, _DESCRIBE: 0, ApiKey.DELETE_G
 
 _LAG_NOT_SUPPORTED: Final = -1
 _LAG_IN_V1: Final = _LAG_NOT_SUPPORTED.to_bytes(8, "big", signed=True)
+_THROTTLE: Final = Struct(">i")
 _NULL_OFFSETS: Final = b"\x00\x00"
 _DESCRIBE_VERSION: Final = ApiVersion(0)
 _LIST_VERSION: Final = ApiVersion(5)  # the first with types of groups
@@ -81,6 +83,12 @@ def upgrade_plain_heartbeat(body: bytes, beaten: group_requests.IdleHeartbeatRes
     lag, flag = beaten.lag_at, beaten.question_at
     interval, rest = body[lag + 4 : lag + 8], body[lag + 8 : flag]
     return body[:lag] + interval + _LAG_IN_V1 + rest + (b"\x01" if solicit else b"\x00") + body[flag:]
+
+
+def with_throttle(body: bytes, throttle_ms: int) -> bytes:
+    """A response whose first field is ThrottleTimeMs, with at least this throttle time."""
+    (own_ms,) = _THROTTLE.unpack_from(body)
+    return body if own_ms >= throttle_ms else _THROTTLE.pack(throttle_ms) + body[_THROTTLE.size :]
 
 
 def outline(group: DescribedStreamsGroup) -> GroupOutline:

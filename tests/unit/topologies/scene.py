@@ -146,20 +146,22 @@ class Scene:
 
         return asyncio.create_task(call())
 
-    async def proves_right(self, key: int, code: int = 0) -> None:
+    async def proves_right(self, key: int, code: int = 0, *, throttle_ms: int = 0) -> None:
         """The broker answers the gateway's probe."""
         asked = await self.broker.request()
         assert asked.key == key, asked
-        body = encode(HeartbeatResponse(error_code=code), 4) if key == HEARTBEAT else None
+        body = encode(HeartbeatResponse(throttle_time_ms=throttle_ms, error_code=code), 4) if key == HEARTBEAT else None
         if key == OFFSET_DELETE:
-            body = code.to_bytes(2, "big", signed=True) + bytes(8)
+            body = code.to_bytes(2, "big", signed=True) + throttle_ms.to_bytes(4, "big") + bytes(4)
         await self.broker.send(asked.answer(body))
 
-    async def describes(self, **more: Any) -> None:
+    async def describes(self, *, throttle_ms: Any = 0, **more: Any) -> None:
         """The broker answers the gateway's own describe."""
         asked = await self.broker.request()
         assert (asked.key, asked.version) == (DESCRIBE, 0)
-        await self.broker.send(asked.answer(StreamsGroupDescribeResponse(groups=(described(**more),))))
+        await self.broker.send(
+            asked.answer(StreamsGroupDescribeResponse(throttle_time_ms=throttle_ms, groups=(described(**more),)))
+        )
 
 
 @asynccontextmanager
