@@ -7,12 +7,14 @@ know Headgate's configs, it refuses the whole resource, with its own error.
 deletes the topic: the broker validates the value, and the service sets the broker's own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.facts import GroupConfigSet, GroupConfigUnset
 from headgate.proxy.interceptor import RequestFrame, Session
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
@@ -24,7 +26,8 @@ from headgate.share_groups.model.group_configs import (
     check,
     settings_of,
 )
-from headgate.share_groups.model.group_state import ShareGroupState
+from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState
+from headgate.share_groups.resources import PartialDecisionError
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.configs import (
@@ -71,6 +74,10 @@ class GroupConfigChange:
     reason: str = ""
     problem: str | None = None
     is_malformed: bool = False
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        return (*self.changes, *(() if self.action is None else (self.action.value,)))
 
     @property
     def new_topic(self) -> str | None:
@@ -169,6 +176,38 @@ class ResourceError:
 
 
 NO_ERROR: Final = ResourceError(ErrorCode.NONE)
+
+
+def partial_change(
+    problem: str, *, applied: Iterable[str] = (), uncertain: Iterable[str] = (), unapplied: Iterable[str] = ()
+) -> ResourceError:
+    """The error of a change that was validated and then not applied as a whole, with the names of its configs."""
+    parts = (("Applied", applied), ("May have been applied", uncertain), ("Not applied", unapplied))
+    lists = "".join(f" {what}: {', '.join(names)}." for what, given in parts if (names := tuple(given)))
+    text = f"The change was not applied as a whole: {problem}.{lists} Try again."
+    return ResourceError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+
+def failed_change(change: GroupConfigChange, problem: ClusterError, *, failed_action: bool) -> ResourceError:
+    """The error of a change of which the broker has applied its part, and Headgate could not write its own.
+
+    `failed_action`: the action could not be written, after the configs were.
+    """
+    applied = [one.name for one in change.forwarded]
+    action = () if change.action is None else (change.action.value,)
+    if not isinstance(problem, PartialDecisionError):  # nothing was written
+        if failed_action:
+            return partial_change(str(problem), applied=(*applied, *change.changes), unapplied=action)
+        return partial_change(str(problem), applied=applied, unapplied=change.own_names)
+    if failed_action:
+        return partial_change(str(problem), applied=(*applied, *change.changes), uncertain=action)
+    uncertain, unwritten = _names_of(problem.uncertain), _names_of(problem.unwritten)
+    applied += [name for name in change.changes if name not in uncertain and name not in unwritten]
+    return partial_change(str(problem), applied=applied, uncertain=uncertain, unapplied=(*unwritten, *action))
+
+
+def _names_of(facts: Iterable[ShareGroupFact]) -> tuple[str, ...]:
+    return tuple(one.name for one in facts if isinstance(one, (GroupConfigSet, GroupConfigUnset)))
 
 
 def resource_key(resource: IncrementalAlterConfigsResource) -> ResourceKey:

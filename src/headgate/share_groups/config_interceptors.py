@@ -30,6 +30,8 @@ from headgate.share_groups.config_changes import (
     GroupConfigChange,
     ResourceError,
     ResourceKey,
+    failed_change,
+    partial_change,
     read_call,
     read_change,
     resource_key,
@@ -75,7 +77,8 @@ class AlterConfigsInterceptor(Interceptor[None]):
 
     A resource is changed as a whole or not at all, as at a broker. So the broker first validates its part, on the
     client's own connection, which also checks ALTER_CONFIGS on the group. Then Headgate validates its part, the broker
-    applies its own, and only then Headgate's is written.
+    applies its own, and only then Headgate's is written. If that fails, the error names the configs that were applied,
+    those that may have been, and those that were not; the same request can be sent again.
 
     Requests without a config of Headgate pass byte for byte. Until the state of the groups is known, the response is
     NOT_CONTROLLER, the only code after which Java's Admin client sends the request again.
@@ -152,7 +155,12 @@ class AlterConfigsInterceptor(Interceptor[None]):
             # AlterConfigs without configs is a change too.
             if key not in errors and (changes[key].forwarded or call.replaces)
         ]
-        answers = await broker.send((*others, *forwarded), validate_only=False) if others or forwarded else {}
+        answers, problem = await _apply_at_broker(broker, (*others, *forwarded))
+        for one in (*others, *forwarded):
+            if (key := resource_key(one)) not in answers:
+                uncertain = [each.name for each in one.configs]
+                own_names = changes[key].own_names if key in changes else ()
+                errors[key] = partial_change(problem, uncertain=uncertain, unapplied=own_names)
         accepted = [
             (key, change)
             for key, change in changes.items()
@@ -210,10 +218,11 @@ class AlterConfigsInterceptor(Interceptor[None]):
         return {key: error for key, error in results if error is not None}
 
     async def _apply(self, change: GroupConfigChange, by: str) -> ResourceError | None:
-        service = self._service
+        service, is_set = self._service, False
         try:
             if change.changes:
                 await service.set_configs(change.group, change.changes, by)
+            is_set = True
             match change.action:
                 case GroupAction.PAUSE:
                     await service.pause(change.group, change.reason, by)
@@ -224,9 +233,19 @@ class AlterConfigsInterceptor(Interceptor[None]):
                 case _:
                     assert_never(change.action)
         except ClusterError as problem:
-            text = f"The broker applied its part, but Headgate may not have written its own: {problem}. Try again."
-            return ResourceError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            return failed_change(change, problem, failed_action=is_set)
         return None
+
+
+async def _apply_at_broker(
+    broker: BrokerRequests, resources: Sequence[IncrementalAlterConfigsResource]
+) -> tuple[dict[ResourceKey, AlterConfigsResourceResponse], str]:
+    """The broker's results, and why a resource has none: then it may have applied the change."""
+    try:
+        answers = await broker.send(resources, validate_only=False) if resources else {}
+    except ClusterError as problem:
+        return {}, str(problem)
+    return answers, "the broker returned no result"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,16 @@ class FencedError(ClusterError):
     """Another leader has fenced this writer for good."""
 
 
+class PartialDecisionError(ClusterError):
+    """Not all facts of a decision are known to be written, in their order: the one that failed may be."""
+
+    def __init__(self, text: str, facts: Sequence[ShareGroupFact], written: int) -> None:
+        super().__init__(text)
+        self.written = tuple(facts[:written])
+        self.uncertain = tuple(facts[written : written + 1])
+        self.unwritten = tuple(facts[written + 1 :])
+
+
 class TripWriter:
     """Writes trips in transactions under one transactional id, so that Kafka fences a previous leader.
 
@@ -292,11 +302,17 @@ class ShareGroupResources:
         return writer
 
     async def decide(self, *facts: ShareGroupFact) -> None:
-        """Write the facts and return when they were read back; `ClusterError` when that is not known."""
+        """Write the facts and return when they were read back; `PartialDecisionError` when that is not known."""
         offset = -1
-        for fact in facts:
-            offset = (await self.writer.write(fact)).offset
-        await self._read_back(self._state, offset)
+        for number, fact in enumerate(facts):
+            try:
+                offset = (await self.writer.write(fact)).offset
+            except ClusterError as problem:
+                raise PartialDecisionError(str(problem), facts, number) from problem
+        try:
+            await self._read_back(self._state, offset)
+        except ClusterError as problem:
+            raise PartialDecisionError(str(problem), facts, len(facts)) from problem
 
     async def _read_back(self, reader: "FactReader[list[ShareGroupFact] | None]", offset: int) -> None:
         try:

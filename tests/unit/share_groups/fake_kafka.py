@@ -21,7 +21,7 @@ from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.model.spool_index import SpoolIndex, spool_record
 from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolTombstone
-from headgate.share_groups.resources import FactListeners
+from headgate.share_groups.resources import FactListeners, PartialDecisionError
 from headgate.share_groups.spool_mover import SpoolClients
 from headgate.share_groups.spool_writer import OnWritten
 
@@ -256,6 +256,7 @@ class FakeKafka:
         self.late_trips: list[BreakerTripped] | None = None  # a list: trips are added to it and not read back
         self.decided: list[ShareGroupFact] = []
         self.is_away = False
+        self.fails_after: int | None = None  # so many facts of a decision are written, and the next one fails
         self.is_deciding = False
         self.goes_on = asyncio.Event()  # cleared: decisions wait for it
         self.goes_on.set()
@@ -287,8 +288,10 @@ class FakeKafka:
         self.is_deciding = True
         await self.goes_on.wait()
         self.on_decide()
-        if self.is_away:
-            raise ClusterError("the topic is away")
+        written = 0 if self.is_away else self.fails_after
+        if written is not None:
+            self.read(*facts[:written])
+            raise PartialDecisionError("the topic is away", facts, written)
         self.decided.extend(facts)
         self.read(*facts)
 

@@ -116,6 +116,8 @@ class BrokerRules:
     unwritable: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)  # topics that the client may not even describe
     fails: set[str] = field(default_factory=set)  # groups whose change fails, although it was fine to try it
+    responds: asyncio.Event = field(default_factory=asyncio.Event)  # to changes that are not only validated
+    silent: set[str] = field(default_factory=set)  # groups whose change has no result
     throttle_ms: int = 0
     asked: list[Request] = field(default_factory=list)
 
@@ -136,6 +138,7 @@ class BrokerRules:
                     validate_only=new.validate_only,
                 )
                 for one in new.resources
+                if new.validate_only or one.resource_name not in self.silent
             )
             return IncrementalAlterConfigsResponse(throttle_time_ms=self.throttle_ms, responses=results)
         if asked.key == ALTER_CONFIGS:
@@ -148,9 +151,19 @@ class BrokerRules:
                     validate_only=old.validate_only,
                 )
                 for one in old.resources
+                if old.validate_only or one.resource_name not in self.silent
             )
             return AlterConfigsResponse(throttle_time_ms=self.throttle_ms, responses=results)
         return None
+
+    def __post_init__(self) -> None:
+        self.responds.set()
+
+    def is_change(self, asked: Request) -> bool:
+        if asked.key not in (INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS):
+            return False
+        message: Any = decode(REQUESTS[asked.key], asked.version, asked.body)
+        return not message.validate_only
 
     def _altered(
         self, kind: int, name: str, configs: list[tuple[str, int, str | None]], *, validate_only: bool
@@ -287,7 +300,10 @@ class Scene:
         with suppress(EOFError, ConnectionError):
             while True:
                 asked = await self.broker.request()
-                await self.broker.send(asked.answer(self.rules.answer(asked)))
+                answer = self.rules.answer(asked)
+                if self.rules.is_change(asked):
+                    await self.rules.responds.wait()
+                await self.broker.send(asked.answer(answer))
 
     async def names_topic(self, *, operations: int = _ALL_OPERATIONS) -> None:
         """Names no topic; if the client's operations are asked for too, every topic as the client may use it."""

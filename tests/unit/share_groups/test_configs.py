@@ -476,16 +476,6 @@ async def test_until_the_groups_are_known_what_cannot_be_ours_passes(key: int, v
             await it.passes(key, version, altering(key, resource("sg", (LOCKS, SET, "1"))))
 
 
-async def test_what_could_not_be_written_is_an_error_that_says_so() -> None:
-    async with playing() as it:
-        it.kafka.is_away = True
-        code, text = await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1"))
-        assert code == 15
-        assert "the topic is away" in (text or "")
-        it.kafka.is_away = False
-        assert await change(it, (COPY_RECORD, SET, "true"), (LOCKS, SET, "1")) == (0, None)
-
-
 async def test_too_many_groups_at_once_are_refused_before_anything_is_done() -> None:
     async with playing() as it:
         groups = [resource(f"g{i}", (COPY_RECORD, SET, "true")) for i in range(257)]
