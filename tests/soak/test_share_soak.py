@@ -32,7 +32,7 @@ BELOW = {
     AUTO_RESUME_MS: "5000",
 }
 MOST_GROWTH_MB = 64.0
-_SHARE = 0.2  # of the minutes of the run
+_SHARE = 0.15  # of the minutes of the run
 
 
 @pytest.fixture

@@ -22,9 +22,11 @@ from tests.support.fake_upstream import Client, body_of
 from tests.support.hostile_child import Answers, allow_many_files, serve
 
 HOST: Final = "127.0.0.1"
+_FROM: Final = "127.0.0.2"  # the attacker is another machine: limits for each address are not the canary's
 _CONNECT_SECONDS: Final = 20.0
 _SENT_AT_ONCE: Final = 256 * 1024
 _SMALL_WINDOW: Final = 4096
+_IP_BIND_ADDRESS_NO_PORT: Final = 24  # of Linux: the port is chosen when it connects, so that there are enough
 
 
 class Pace:
@@ -73,6 +75,8 @@ class Probe(asyncio.Protocol):
 
     def leave(self, *, rudely: bool = False) -> None:
         """Close; rudely is with a reset."""
+        if self.lost.is_set():
+            return
         if rudely:
             linger = pack("ii", 1, 0)
             with suppress(OSError):
@@ -89,6 +93,8 @@ async def dial(port: int, *, window: int | None = None) -> Probe | None:
     if window is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
     try:
+        sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+        sock.bind((_FROM, 0))
         async with asyncio.timeout(_CONNECT_SECONDS):
             await loop.sock_connect(sock, (HOST, port))
             _, probe = await loop.create_connection(Probe, sock=sock)
