@@ -126,12 +126,14 @@ class RequestChain:
         return None
 
     async def wait(self, hold: Hold[Any]) -> None:
-        """Await the outcome of the interceptor that was asked last; a deadline that passes is `Forward`."""
+        """Await the outcome of the interceptor that was asked last; after the deadline it is `hold.late`."""
         interceptor = self._interceptors[self._asked - 1]
         try:
             self._apply(interceptor, await _outcome(hold.outcome, hold.deadline))
         except _NotInTimeError:
-            pass
+            if interceptor.fail_closed:
+                raise
+            self._apply(interceptor, hold.late)
         except Exception as failure:
             if interceptor.fail_closed:
                 raise

@@ -101,14 +101,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Hold(Generic[C]):
-    """Decide later: the outcome is awaited for at most `deadline` seconds, then the frame passes unchanged.
+    """Decide later: the outcome is awaited for at most `deadline` seconds, then a request has the outcome `late`.
 
+    By default the frame passes unchanged then. An interceptor that fails closed ends the connection instead.
     While a request is held, later requests of the connection wait; the client's socket is still read, and when the
     client disconnects the hold is cancelled and nothing is sent.
     """
 
     outcome: "Awaitable[Outcome[C]]"
     deadline: float
+    late: Forward[C] | Answer = Forward()
 
 
 class FastPath:

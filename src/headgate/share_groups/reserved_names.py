@@ -5,7 +5,7 @@ workers connect to the brokers themselves, so no request for these names has to 
 a matter of ACLs (`headgate doctor` shows who may write them).
 
 Most requests are let pass after a look at their first bytes: the names are the first fields of nearly all of them. Only
-a request with such a name is opened, and decoded only where its response has to list what was requested.
+a request with such a name is opened and decoded, and one that is too large for that ends the connection.
 """
 
 import re
@@ -80,6 +80,7 @@ from headgate.wire.schema import Message, Request
 
 log = structlog.get_logger()
 
+LARGEST_DECODED: Final = 1024 * 1024  # any client can send these names: 100 MiB would take gigabytes to decode
 _BATCHES_FROM: Final = 4  # the first version of AddPartitionsToTxn with several transactions
 _GROUP_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _TRANSACTION_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -182,6 +183,8 @@ class ReservedNamesInterceptor(Interceptor[Message]):
                 return Forward()
         elif not len(body) or not prefilter(body, 0, len(body)):
             return Forward()
+        if len(body) > LARGEST_DECODED:
+            raise WireError(f"a request of {len(body)} bytes with a reserved name")
         if len(body) > SMALL_BYTES:
             return Hold(self._refuse_off_loop(request, session), DECODE_SECONDS)
         return self._log(self._refuse(request), request, session)

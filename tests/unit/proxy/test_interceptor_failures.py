@@ -108,6 +108,7 @@ async def test_a_call_that_only_the_failed_interceptor_has_is_not_forwarded() ->
     [
         Scripted(fail_closed=True, request=raising),
         Scripted(fail_closed=True, request=lambda *_: Hold(fails(FAILURE), deadline=9)),
+        Scripted(fail_closed=True, request=lambda *_: Hold(after(asyncio.Event(), Forward()), deadline=0.02)),
         Scripted(fail_closed=True, request=lambda *_: Answer(fails(FAILURE))),
         Scripted(fail_closed=True, request=sends(Forward("c")), response=raising),
         Scripted(fail_closed=True, request=sends(Forward("c")), response=lambda *_: Hold(fails(FAILURE), deadline=9)),
@@ -117,7 +118,7 @@ async def test_a_call_that_only_the_failed_interceptor_has_is_not_forwarded() ->
             response=lambda *_: Hold(after(asyncio.Event(), Forward()), deadline=0.02),
         ),
     ],
-    ids=["on_request", "hold", "answer", "on_response", "held answer", "late answer"],
+    ids=["on_request", "hold", "late hold", "answer", "on_response", "held answer", "late answer"],
 )
 async def test_one_that_must_not_fail_ends_the_connection_instead(it: Scripted) -> None:
     async with stage(it) as on:

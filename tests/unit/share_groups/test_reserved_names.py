@@ -1,5 +1,6 @@
 """Requests for the names of Headgate's own workers: refused to every client, whatever form they have."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields, is_dataclass
@@ -9,8 +10,9 @@ import pytest
 
 from headgate.base.ids import ApiKey
 from headgate.proxy.interceptor import CloseCause
+from headgate.share_groups import reserved_names
 from headgate.share_groups.feature import ReservedNames
-from headgate.share_groups.reserved_names import API_KEYS, begins_with
+from headgate.share_groups.reserved_names import API_KEYS, LARGEST_DECODED, begins_with
 from headgate.wire.apis import has_flexible_request
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceTopic
@@ -253,6 +255,32 @@ async def test_a_large_produce_with_the_reserved_id_is_refused_too() -> None:
         answer: Any = answer_of(await client.frame(), key, version)
         assert [codes(one) for one in answer.responses] == [{TRANSACTION_DENIED}] * 99
         assert await broker.is_quiet()
+
+
+@pytest.mark.parametrize("key", [ApiKey.JOIN_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.DELETE_GROUPS, ApiKey.PRODUCE])
+async def test_a_request_with_a_reserved_name_that_is_too_large_to_decode_ends_the_connection(key: ApiKey) -> None:
+    """The client need not have a right on the name, and 100 MiB of JoinGroup take minutes and gigabytes to decode."""
+    version = versions(key)[-1]
+    [(message, _), *_] = reserved(key, version)
+    async with gateway() as (on, client, broker):
+        await client.send(request(key, version, encode(message, version) + bytes(LARGEST_DECODED)))
+        await on.ends_with(CloseCause.BAD_REQUEST)
+        assert await broker.rest() == b""
+
+
+async def test_a_request_with_a_reserved_name_that_is_not_decoded_in_time_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(_work: object) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(reserved_names, "run_off_loop", never)
+    monkeypatch.setattr(reserved_names, "DECODE_SECONDS", 0.02)
+    names = (GROUP, *(f"g{number}" for number in range(5_000)))
+    async with gateway() as (on, client, broker):
+        await client.send(request(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=names)))
+        await on.ends_with(CloseCause.BAD_ANSWER)
+        assert await broker.rest() == b""
 
 
 async def test_a_produce_without_a_response_is_dropped() -> None:
