@@ -203,6 +203,9 @@ class Interceptor(Generic[C]):
     # True: before the connection is proved, a request that is too large to be gathered then, and not too large for
     # `max_bytes`, passes unopened instead of closing the connection. For features that lose nothing by that.
     passes_unproved: bool = False
+    # True: before the connection is proved, a request that is too large to be gathered then, and not too large for
+    # `max_bytes`, waits until it is. For requests that are often the first of their connection.
+    awaits_proof: bool = False
     # If set, a request that is too large to be gathered is shown up to this size and the rest is read and discarded.
     # It must be answered, because it cannot pass.
     truncated_bytes: int | None = None
@@ -210,6 +213,10 @@ class Interceptor(Generic[C]):
     def prefilter(self, api_version: ApiVersion) -> Prefilter | None:  # noqa: ARG002
         """A cheap test of a request's first bytes, if most requests are irrelevant: False lets one pass unopened."""
         return None
+
+    def passes_large(self, api_version: ApiVersion) -> bool:  # noqa: ARG002
+        """Whether a request of this version over `max_bytes` passes unopened instead of closing the connection."""
+        return False
 
     def added_versions(self, broker: Versions) -> Versions:  # noqa: ARG002
         """Versions that clients may use although this broker lacks them: the interceptor implements them."""

@@ -74,7 +74,7 @@ class RequestStream:
         self.own = OwnRequests(connection)
         self._own_waiting = self.own.waiting
         self._last_key = _NO_KEY
-        self._awaiting_proof: tuple[Route, bytes] | None = None  # an opened request
+        self._awaiting_proof: tuple[Route, bytes] | None = None  # an opened request, or nothing of a large one
         self.blocked = False  # a request is held, or an interceptor answers it
         self._share: BudgetShare | None = None  # of the budget for gathered requests
         self.reserved = 0  # bytes of it that it holds
@@ -177,11 +177,17 @@ class RequestStream:
                     is_opened = not body_at or route.prefilter(view, body_at, min(end, size))
                 if is_opened and connection.max_gathered_bytes < length <= route.max_bytes and route.passes_unproved:
                     is_opened = connection.is_proved
+                elif length > route.max_bytes and route.passes_large:
+                    is_opened = False
                 if is_opened:  # it is gathered; one that passes costs no memory
                     most = min(connection.max_gathered_bytes, route.max_bytes)
                     if not is_proved and key in HANDSHAKE_KEYS:
                         most = min(most, _LARGEST_UNPROVED_HANDSHAKE)
             is_truncated = length > most
+            largest = min(route.max_bytes, connection.max_frame_bytes)
+            if is_truncated and is_opened and route.awaits_proof and not is_proved and length <= largest:
+                self._await_proof(route, view[begin:pos])
+                return pos
             if is_truncated and (route.truncated_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
                 return size
@@ -346,6 +352,14 @@ class RequestStream:
         awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
         connection.spawn(self._decide(chain, hold, opened), awaited)
 
+    def _await_proof(self, route: Route, before: memoryview) -> None:
+        """Send what was received before the next request; that one stays with the link until the proof."""
+        if before:
+            self._connection.upstream.write(before)
+        self._connection.request_proof(by_probe=True)
+        self._awaiting_proof = (route, b"")
+        self._block()
+
     def _block(self) -> None:
         """Let the requests behind this one wait."""
         self.blocked = True
@@ -361,8 +375,10 @@ class RequestStream:
         awaiting, self._awaiting_proof = self._awaiting_proof, None
         if awaiting is not None and self._connection.closed is None:
             self.blocked = False
+            route, frame = awaiting
             try:
-                self._open(*awaiting)
+                if frame:
+                    self._open(route, frame)
             except WireError as problem:
                 self._connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
             except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it

@@ -38,6 +38,7 @@ class Route:
     __slots__ = (
         "api_key",
         "api_version",
+        "awaits_proof",
         "calls",
         "flexible_request",
         "flexible_response",
@@ -46,6 +47,7 @@ class Route:
         "max_response_bytes",
         "name",
         "opened_calls",
+        "passes_large",
         "passes_unproved",
         "prefilter",
         "spliced_calls",
@@ -70,6 +72,8 @@ class Route:
         )
         self.prefilter = _any_of([one.prefilter(api_version) for one in self.interceptors])
         self.passes_unproved = all(one.passes_unproved for one in self.interceptors)
+        self.awaits_proof = all(one.awaits_proof for one in self.interceptors)
+        self.passes_large = all(one.passes_large(api_version) for one in self.interceptors)
         self.truncated_bytes = min(
             (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
         )

@@ -53,7 +53,8 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
     api_keys = frozenset((ApiKey.STREAMS_GROUP_HEARTBEAT,))
     # A response of version 0 must not reach a client that sent version 1.
     fail_closed = True
-    max_bytes = 1024 * 1024  # a join with a thousand sub-topologies of long names has half of it
+    max_bytes = 4 * 1024 * 1024  # a join with a thousand sub-topologies of long names has an eighth of it
+    awaits_proof = True  # a join is the first request of a connection to the coordinator
     max_response_bytes = 8 * 1024 * 1024
 
     def __init__(self, service: TopologyService, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> None:
@@ -68,6 +69,10 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
         return group_requests.is_join if api_version == 0 else None
+
+    def passes_large(self, api_version: ApiVersion) -> bool:
+        """Version 0 needs no conversion; a new member whose join is so large makes nothing unconfirmed."""
+        return api_version == 0
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[MemberHeartbeat]:
         version = request.api_version

@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat through the gateway: versions, the question, and that nothing costs a heartbeat."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 import pytest
@@ -37,6 +37,8 @@ from tests.unit.topologies.scene import (
     pushed,
     scene,
 )
+
+METADATA = 3
 
 
 async def test_a_join_reaches_a_4_3_broker_as_the_4_4_client_would_send_it_there() -> None:
@@ -237,14 +239,49 @@ async def test_an_answer_of_many_tasks_is_carried_alike() -> None:
         assert answer.topology_description_required
 
 
-async def test_a_heartbeat_that_is_too_large_ends_its_connection() -> None:
-    many = (HeartbeatSubtopology(subtopology_id="x" * 1000),) * 1100
-    message = replace(joining(), topology=HeartbeatTopology(epoch=0, subtopologies=many))
+def large_join(kib: int) -> StreamsGroupHeartbeatRequest:
+    """A join of about so many KiB."""
+    many = tuple(HeartbeatSubtopology(subtopology_id=f"{i:01000}") for i in range(kib))
+    return replace(joining(), topology=HeartbeatTopology(epoch=0, subtopologies=many))
+
+
+@pytest.mark.parametrize("kib", [600, 2500])
+async def test_a_large_join_of_version_1_joins_as_the_first_request_of_its_connection(kib: int) -> None:
+    """It waits for the proof that the broker knows its client, and is decoded off the loop."""
+    message = large_join(kib)
+    async with scene() as it:
+        it.client, it.broker = await it.stage.pair(proved=False)
+        sending = asyncio.create_task(it.client.send(request(STREAMS_HEARTBEAT, 1, message)))
+        probe = await it.broker.request()
+        assert probe.key == METADATA
+        await it.broker.send(probe.answer(it.stage.upstream.metadata()))
+        asked = await it.broker.reply(fine())
+        await sending
+        assert asked.body == encode(replace(message, task_offsets=None, task_end_offsets=None), 0)
+        answer = decode(StreamsGroupHeartbeatResponse, 1, body_of(await it.client.frame(), STREAMS_HEARTBEAT, 1))
+        assert answer.topology_description_required
+
+
+async def test_a_large_join_of_version_0_passes_as_it_came() -> None:
+    message = replace(large_join(5000), task_offsets=None, task_end_offsets=None)
+    async with scene() as it:
+        it.client, it.broker = await it.stage.pair(proved=False)
+        sent = request(STREAMS_HEARTBEAT, 0, message)
+        sending = asyncio.create_task(it.client.send(sent))
+        probe = await it.broker.request()
+        assert probe.key == METADATA
+        await it.broker.send(probe.answer(it.stage.upstream.metadata()))
+        assert (await it.broker.reply(fine())).frame == sent
+        await sending
+        await it.client.frame()
+
+
+async def test_a_heartbeat_of_version_1_that_is_too_large_ends_its_connection() -> None:
     async with scene() as it:
         await it.join("first")  # the broker knows who this is
-        await it.client.send(request(STREAMS_HEARTBEAT, 1, message))
-        assert await it.client.rest() == b""
-        assert it.stage.ended == {CloseCause.FRAME_TOO_LARGE.value: 1}
+        with suppress(ConnectionError):
+            await it.client.send(request(STREAMS_HEARTBEAT, 1, large_join(5000)))
+        await until(lambda: it.stage.ended == {CloseCause.FRAME_TOO_LARGE.value: 1})
 
 
 async def test_opening_is_retried_also_when_closing_after_a_failure_fails() -> None:
