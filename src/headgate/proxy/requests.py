@@ -153,6 +153,8 @@ class RequestStream:
             self._passing = 0
         elif self._gathered is not None:
             pos = begin = self._gather(view, size)
+            if connection.closed is not None:
+                return size
         while size - pos >= frames.REQUEST_START.size and not self.blocked and not connection.draining:
             length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(view, pos)
             if length < frames.SMALLEST_REQUEST:
@@ -321,7 +323,7 @@ class RequestStream:
 
     def _open(self, route: Route, frame: bytes) -> None:
         connection = self._connection
-        if len(frame) > LARGEST_UNPROVED and not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
+        if len(frame) - 4 > LARGEST_UNPROVED and not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
             self._awaiting_proof = (route, frame)
             self._block()
             return

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.proxy.gather_budget import FREE_BYTES, GatherBudget
-from headgate.proxy.interceptor import Answer, Forward, Hold, Session
+from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold, Session
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from tests.support.fake_upstream import Broker, Client, FakeUpstream, answer, request
 from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after, at_once
@@ -306,3 +306,18 @@ async def test_requests_to_a_slow_broker_hold_their_bytes_until_it_has_taken_the
         await sending
         await settled(budget)
         assert not budget.waits
+
+
+async def test_requests_behind_one_that_ends_the_connection_reserve_nothing() -> None:
+    """What a closed connection holds would be held for ever."""
+    it = Scripted(adds={HEARTBEAT: (4, 5)})  # version 5, which the broker does not have, is not answered by it
+    async with stage(it) as on:
+        budget = on.gateway.budgets.proved_requests
+        client, _ = await proved_pair(on)
+        connection = await on.connection()
+        refused = request(HEARTBEAT, 5, bytes(100), correlation_id=1)
+        await client.send(refused[:50])
+        await until(lambda: not connection.requests.between_requests)
+        await client.send(refused[50:] + large_heartbeat(2)[:100])
+        await on.ends_with(CloseCause.UNSUPPORTED_CALL)
+        await settled(budget)

@@ -185,6 +185,27 @@ async def test_a_large_request_is_not_opened_before_the_proof() -> None:
         assert it.events == ["it request 1", "it request 2", "it response c", "it response c"]
 
 
+@pytest.mark.parametrize("length", range(LARGEST_UNPROVED - 5, LARGEST_UNPROVED + 6))
+async def test_a_request_of_any_length_around_the_limit_is_opened_without_delay(length: int) -> None:
+    """It is opened at once, or the proof that it waits for is requested."""
+    it = Scripted(request=lambda *_: Forward())
+    filled = "i" * (LARGEST_UNPROVED - 100)
+    body = HeartbeatRequest(group_id="g", member_id="m", group_instance_id=filled)
+    missing = length + 4 - len(request(12, 4, body))
+    body = HeartbeatRequest(group_id="g", member_id="m", group_instance_id=filled + "i" * missing)
+    frame = request(12, 4, body, correlation_id=1)
+    assert len(frame) == 4 + length
+    async with stage(it) as on:
+        client, broker = await on.pair(proved=False)
+        await client.send(frame)
+        asked = await broker.request()
+        assert (asked.key == METADATA) == (length > LARGEST_UNPROVED)
+        if asked.key == METADATA:
+            await broker.send(asked.answer(on.upstream.metadata()))
+            asked = await broker.request()
+        assert asked.frame == frame
+
+
 async def test_a_large_request_behind_another_waits_for_its_answer_and_needs_no_probe() -> None:
     it = Scripted(request=lambda *_: Forward())
     async with stage(it) as on:
