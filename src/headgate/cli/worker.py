@@ -10,9 +10,11 @@ import pickle
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from mmap import mmap
 
+import structlog
 import uvloop
 
 from headgate.base.errors import HeadgateError
@@ -22,6 +24,8 @@ from headgate.proxy.listeners import ConnectionLimits, Ports
 from headgate.proxy.server import Gateway
 from headgate.proxy.supervisor import Inheritance
 from headgate.proxy.worker_reports import encode_report
+
+log = structlog.get_logger()
 
 _REPORT_SECONDS = 0.5
 _LAST_WORD_SECONDS = 1.0
@@ -58,7 +62,7 @@ async def _serve(inheritance: Inheritance) -> int:
     )  # a supervisor sends nothing, so this is its end, and the ports must be closed
     tune_interpreter()
     drained = asyncio.Event()
-    reporting = asyncio.create_task(_report(gateway, reports, drained))
+    reporting = asyncio.create_task(send_reports(gateway, reports, drained))
     try:
         async with gateway.running():
             await stopped.wait()
@@ -70,15 +74,23 @@ async def _serve(inheritance: Inheritance) -> int:
     return 0
 
 
-async def _report(gateway: Gateway, reports: socket.socket, drained: asyncio.Event) -> None:
+async def send_reports(gateway: Gateway, reports: socket.socket, drained: asyncio.Event) -> None:
     """Report to the supervisor, more often while there are problems, and once more when all connections have ended."""
     loop = asyncio.get_running_loop()
-    is_last = False
+    problems: Mapping[str, str] = {"metrics": "cannot be collected"}
+    report = encode_report({}, problems)
+    is_last = has_failed = False
     while not is_last:
         is_last = drained.is_set()
-        problems = gateway.problems()
         try:
-            await loop.sock_sendall(reports, encode_report(gateway.snapshot(), problems))
+            problems = gateway.problems()
+            report = encode_report(gateway.snapshot(), problems)
+        except Exception:  # a worker without reports is ended as one that hangs, with all of its connections
+            if not has_failed:
+                log.exception("metrics cannot be collected, the last ones are reported again")
+            has_failed = True
+        try:
+            await loop.sock_sendall(reports, report)
         except OSError:
             return  # the supervisor has ended
         with suppress(TimeoutError):

@@ -9,7 +9,7 @@ from headgate.proxy.interceptor import CloseCause
 
 ROOT = Path(__file__).parents[3]
 OPERATE = (ROOT / "docs" / "operate.md").read_text("utf-8")
-LEVELS = {"exception": "error"}
+LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "error"}
 
 
 def section(title: str) -> str:
@@ -21,15 +21,15 @@ def section(title: str) -> str:
 def log_lines() -> Iterator[tuple[str, str]]:
     """Text and level of every `log.<level>("text", ...)` of the gateway."""
     folders = [
-        ROOT / "src" / "headgate" / name for name in ("kafka", "proxy", "topologies", "share_groups", "activity")
+        ROOT / "src" / "headgate" / name for name in ("cli", "kafka", "proxy", "topologies", "share_groups", "activity")
     ]
     for file in sorted(file for folder in folders for file in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             match node:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id="log"), attr=level), args=[ast.Constant(value=str(text)), *_]
-                ) if level != "debug":
-                    yield text, LEVELS.get(level, level)
+                ) if level in LEVELS:
+                    yield text, LEVELS[level]
 
 
 def test_every_cause_of_an_end_is_explained_and_no_other() -> None:
