@@ -143,6 +143,22 @@ def test_when_the_table_is_full_uses_are_added_up_by_topic() -> None:
     assert sum(one.bytes for one in world.reports + world.take()) == 1000
 
 
+def test_when_the_table_is_full_topics_that_are_used_once_are_added_up_together() -> None:
+    """Topics leave the resolver's table, so that the number of `TopicRef`s has no bound of its own."""
+    world = World(most=10)
+    world.intervals._most_topics = 20
+    opened = []
+    for number in range(1000):
+        opened.append(world.intervals.open(CLIENT, TopicRef(name=str(number)), "write", ACTOR))
+        world.use(opened[-1], 1)
+    assert len(world.intervals) == 10 + 20 + 1
+    world.take()
+    for interval in opened:
+        world.intervals.release(interval, world.ms)
+    assert len(world.intervals) == 0
+    assert sum(one.bytes for one in world.reports + world.take()) == 1000
+
+
 def test_reports_of_closed_intervals_above_the_bound_are_counted_as_lost() -> None:
     world = World(most_closed=2)
     for number in range(5):

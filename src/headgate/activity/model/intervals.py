@@ -4,9 +4,9 @@ A use is reported when it is first seen, then after 1, 5 and 15 minutes, then ev
 its last connection closes, and when it is attributed to another actor. A report covers the time since the one before,
 so that the bytes of all reports add up. An unused interval is not reported; its next use is reported immediately.
 
-Invariant: the table is bounded. Uses that do not fit are added up under `OTHER` by topic, and so are those of a
-connection that changes its client id too often. Reports of closed intervals above the bound are dropped and counted.
-Times are arguments.
+Invariant: the table is bounded. Uses that do not fit are added up under `OTHER` by topic, for a bounded number of
+topics, and so are those of a connection that changes its client id too often. Reports of closed intervals above the
+bound are dropped and counted. Times are arguments.
 """
 
 from collections import deque
@@ -20,6 +20,7 @@ from headgate.facts.observations import Direction
 
 MOST_INTERVALS: Final = 600_000  # 10,000 clients with 50 topics each, and a reserve
 MOST_CLOSED: Final = 20_000
+MOST_TOPICS_OF_OTHERS: Final = 65_536
 DELAYS_S: Final = (60.0, 300.0, 900.0)
 _SAMPLE_BYTES: Final = 1 << 30  # above this, older samples of a topic count half
 _ALL_CLIENTS: Final = ClientKey(None, None, "")
@@ -98,9 +99,11 @@ class Intervals:
 
     def __init__(self, most: int = MOST_INTERVALS, most_closed: int = MOST_CLOSED) -> None:
         self._most = most
+        self._most_topics = MOST_TOPICS_OF_OTHERS
         self._most_closed = most_closed
         self._open: dict[_Key, Interval] = {}
         self._others: dict[tuple[TopicRef, Direction], Interval] = {}
+        self._rest = TopicRef()  # the topics that are above `_most_topics`
         self._now: deque[Interval] = deque()  # to be reported with the next `take`
         self._later: tuple[deque[tuple[float, Interval]], ...] = tuple(deque() for _ in DELAYS_S)
         self._closed: deque[UsageReport] = deque()
@@ -130,6 +133,8 @@ class Intervals:
     def other(self, topic: TopicRef, direction: Direction) -> Interval:
         """The interval of uses that cannot be reported individually."""
         self.overflows += 1
+        if len(self._others) >= self._most_topics and (topic, direction) not in self._others:
+            topic = self._rest
         interval = self._others.get((topic, direction))
         if interval is None:
             interval = self._others[topic, direction] = Interval(_ALL_CLIENTS, topic, direction, None, OTHER)
