@@ -113,7 +113,7 @@ async def read_end_offsets(dialler: Dialler, *, without_prefix: str) -> EndOffse
             link = await connections.bootstrap()
             request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
             metadata = await link.ask(request, lowest=12, highest=13)
-            topics, leaders, is_complete = _partitions(metadata, without_prefix)
+            topics, leaders, is_complete = await asyncio.to_thread(_partitions, metadata, without_prefix)
             is_settled = True
             for leader, partitions in leaders.items():
                 for first in range(0, len(partitions), _PARTITIONS_PER_REQUEST):

@@ -35,6 +35,7 @@ M = TypeVar("M", bound=Message)
 
 _CLIENT_ID = b"headgate"
 _LARGEST_ANSWER = 64 * 1024 * 1024
+_DECODED_ON_LOOP_BYTES = 16 * 1024
 _CLOSING_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _GREETING = ApiVersionsRequest(client_software_name="headgate", client_software_version=headgate.__version__)
@@ -94,7 +95,11 @@ class BrokerConnection:
             (correlation_id,) = frames.CORRELATION_ID.unpack_from(content, 0)
             if correlation_id != self._correlation_id:
                 raise WireError(f"correlation id {correlation_id} instead of {self._correlation_id}")  # noqa: TRY301
-            return decode(answer_class, version, content, frames.response_body(content, flexible=flexible))
+            begin = frames.response_body(content, flexible=flexible)
+            if size <= _DECODED_ON_LOOP_BYTES:
+                return decode(answer_class, version, content, begin)
+            # The Metadata of 50,000 partitions takes most of a second, and the event loop may be that of the gateway.
+            return await asyncio.to_thread(decode, answer_class, version, content, begin)
         except TimeoutError:
             self.close()
             raise ClusterError(f"no response to {api_name(request.api_key)} within {self._timeout:g} s") from None

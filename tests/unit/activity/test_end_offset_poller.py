@@ -1,14 +1,19 @@
 """Reading end offsets from scripted brokers, and writing the growth of topics."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from headgate.activity import end_offset_poller
 from headgate.activity.end_offset_poller import EndOffsetPoller, read_end_offsets
 from headgate.activity.model.end_offset_tracker import EndOffsets, TopicKey
 from headgate.activity.topic_resolver import topic_id_text
 from headgate.base.ids import ApiKey
 from headgate.facts import Fact
+from headgate.kafka import connections
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import MetadataPartition, MetadataTopic
 from headgate.wire.messages.data import ListedPartition, ListedTopic, ListOffsetsRequest, ListOffsetsResponse
@@ -53,6 +58,49 @@ class Brokers(ScriptedCluster):
 
 async def test_internal_topics_and_those_of_headgate_are_left_out() -> None:
     assert await Brokers().read() == EndOffsets(topics={TOPIC: {0: 7, 1: 8}}, is_complete=True)
+
+
+class LargeCluster(ScriptedCluster):
+    """One broker with a hundred topics of fifty partitions."""
+
+    def __init__(self) -> None:
+        super().__init__(versions={**BROKER_VERSIONS, ApiKey.LIST_OFFSETS: (1, 11)})
+        self.answers = {ApiKey.METADATA: self._metadata, ApiKey.LIST_OFFSETS: self._list_offsets}
+
+    def _metadata(self, _: int, __: Message) -> Message:
+        partitions = tuple(MetadataPartition(partition_index=one, leader_id=0) for one in range(50))
+        topics = (MetadataTopic(name=f"t{one}", topic_id=ID, partitions=partitions) for one in range(100))
+        return replace(self.metadata(), topics=tuple(topics))
+
+    def _list_offsets(self, _: int, __: Message) -> Message:
+        return ListOffsetsResponse()
+
+
+async def test_the_partitions_of_a_large_cluster_are_decoded_and_sorted_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_loop: list[tuple[str, bool]] = []
+
+    def spy(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def call(*arguments: Any) -> Any:
+            what = arguments[0].__name__ if name == "decode" else name
+            on_loop.append((what, threading.current_thread() is threading.main_thread()))
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    spy(connections, "decode")
+    spy(end_offset_poller, "_partitions")
+    cluster = LargeCluster()
+    async with cluster:
+        polled = await read_end_offsets(cluster.dialler(), without_prefix="headgate.")
+    assert sum(len(one) for one in polled.topics.values()) == 5_000
+    assert ("MetadataResponse", False) in on_loop
+    assert ("_partitions", False) in on_loop
+    assert ("MetadataResponse", True) not in on_loop
+    assert ("ApiVersionsResponse", True) in on_loop  # what is small is not worth a thread
 
 
 async def test_a_leader_that_does_not_know_a_new_partition_yet_is_asked_again() -> None:
