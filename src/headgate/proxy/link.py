@@ -122,7 +122,7 @@ class Link:
         self._fd = sock.fileno()
         self._owner = owner
         self.meter = meter
-        self._kept: bytes | memoryview = b""
+        self._kept: Buffer = b""
         self._target: memoryview | None = None  # where received bytes go, until it is full
         self.held = False  # what is received is kept and not shown
         self.is_reading = False
@@ -242,16 +242,22 @@ class Link:
         if self._target is not None:
             self._target = self._target[received:] or None
             received = 0
-        if kept:
+        view = _SHARED
+        if kept > received:
+            # Few bytes behind many: they are added to those, because a peer that sends single bytes would have all that
+            # is kept copied for each of them.
+            own = self._kept if isinstance(self._kept, bytearray) else bytearray(self._kept)
+            own += _SHARED[kept : kept + received]
+            self._kept = own
+            view = memoryview(own)
+        elif kept:
             _SHARED[:kept] = self._kept
         if self.held:
-            self._kept = bytes(_SHARED[: kept + received])
-            if self.peer_has_left:
-                self._loop.call_soon(self._read_on)
-            return
-        if self._target is None:
+            if view is _SHARED:
+                self._kept = bytes(_SHARED[: kept + received])
+        elif self._target is None:
             started = perf_counter()
-            self._show(kept + received)
+            self._show(view, kept + received)
             self.meter.record_seconds(perf_counter() - started)
         if self.peer_has_left:
             self._loop.call_soon(self._read_on)
@@ -259,11 +265,11 @@ class Link:
     def _receive(self, into: memoryview) -> int:
         return self._sock.recv_into(into)
 
-    def _show(self, size: int) -> None:
-        used = self._owner.on_bytes(_SHARED, size)
-        if self.closed:
+    def _show(self, view: memoryview, size: int) -> None:
+        used = self._owner.on_bytes(view, size)
+        if self.closed or (not used and view is not _SHARED):
             return
-        self._kept = bytes(_SHARED[used:size]) if used < size else b""
+        self._kept = bytes(view[used:size]) if used < size else b""
 
     def _on_writable(self) -> None:
         out = self._out

@@ -6,7 +6,9 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from struct import pack
+from time import thread_time
 
 import pytest
 
@@ -342,3 +344,41 @@ async def test_a_closed_link_calls_nobody(state: str) -> None:
         assert not owner.events
         assert not owner.received
         assert not link.backlog
+
+
+class OneByteSocket(socket.socket):
+    """A socket from which one byte can be received whenever it is read."""
+
+    def recv_into(self, buffer: memoryview, *_: object) -> int:  # type: ignore[override]
+        buffer[0] = 7
+        return 1
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_single_bytes_cost_the_same_however_many_came_before_them(held: bool) -> None:
+    owner = Owner(most=0)
+    link = Link(asyncio.get_running_loop(), OneByteSocket(), owner, LinkMeter(lambda _: None))
+    if held:
+        link.hold_input()
+
+    def cpu_s() -> float:
+        """Of a hundred bytes, in the best of ten attempts."""
+        best = inf
+        for _ in range(10):
+            started = thread_time()
+            for _ in range(100):
+                link._on_readable()
+            best = min(best, thread_time() - started)
+        return best
+
+    first = cpu_s()
+    while link.meter.received_bytes < BUFFER_BYTES - 2_000:
+        link._on_readable()
+    assert cpu_s() < 4 * first
+    owner.most = BUFFER_BYTES
+    if held:
+        link.release_input()
+    else:
+        link._on_readable()
+    assert owner.received == bytes([7]) * link.meter.received_bytes
+    link.close()
