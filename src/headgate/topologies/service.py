@@ -27,6 +27,7 @@ from headgate.plugin import PushedTopology
 from headgate.proxy.interceptor import Session
 from headgate.topologies.model.group_state import PushOutcome, StoredVersion, StorePush
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat, Push, Solicitation, jitter_factor
+from headgate.topologies.model.push_rate import PushRate
 from headgate.topologies.model.streams_groups import ClassicJoin, StreamsGroups
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.store_calls import GroupLocks, SetResult, StoreFailure
@@ -89,6 +90,7 @@ class TopologyService:
         self._early_joins: OrderedDict[tuple[str, str], _EarlyJoin] = OrderedDict()  # the last of each member
         self._throttle = LogThrottle(self._clock.monotonic)
         self._locks = GroupLocks()
+        self._push_rate = PushRate()
         self._tasks = TaskSet(lambda failure: log.error("topologies task failed", exc_info=failure))
         self.metrics = TopologyMetrics()
         self.has_store = config.topologies.store.scheme != "none"
@@ -271,7 +273,11 @@ class TopologyService:
         group, member, epoch = push.group, push.member, push.topology_epoch
         try:
             async with self._locks.acquire(group, self._timeout_s):
-                plan = self.groups.begin_push(group, member, epoch, content_hash, now=self._clock.monotonic())
+                now = self._clock.monotonic()
+                if not self.groups.is_stored(group, epoch, content_hash) and not self._push_rate.take(group, now):
+                    self.groups.backoff.arm_or_extend(group, epoch, now, self._jitter())
+                    return StoreFailure("Descriptions of this group are replaced too often. Try again later.")
+                plan = self.groups.begin_push(group, member, epoch, content_hash, now=now)
                 if plan is None:
                     await self._write(self.groups.confirm_push(group, member, epoch, now=self._clock.monotonic()))
                     return None

@@ -203,6 +203,11 @@ class StreamsGroups:
 
     # --- pushes
 
+    def is_stored(self, group: str, epoch: int, content_hash: str) -> bool:
+        """Whether exactly this description is stored."""
+        stored = self.state(group).stored
+        return stored is not None and (stored.epoch, stored.hash) == (epoch, content_hash)
+
     def begin_push(self, group: str, member: str, epoch: int, content_hash: str, *, now: float) -> StorePush | None:
         """Begin a push that passed every check; end it with `settle_push`, or if it is None with `confirm_push`."""
         state = self.state(group)
