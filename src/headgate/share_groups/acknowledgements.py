@@ -34,6 +34,7 @@ from headgate.share_groups.request_acks import (
     RequestAcks,
     add_outcome,
     dead_letter_range,
+    fail_missing,
     is_unknown,
     joined,
     of_partition,
@@ -54,6 +55,7 @@ MAX_UNKNOWN_OFFSETS: Final = 2_000
 _TOO_MANY_UNKNOWN: Final = f"more than {MAX_UNKNOWN_OFFSETS} records were rejected that the client is not known to hold"
 _MAY_NOT_READ: Final = "the client is not known to hold the record, nor to have READ on its topic"
 _PENDING: Final = "it was still being written when its member acknowledged for the last time"
+_FAILED: Final = "writing the dead letters failed unexpectedly"
 _TOO_MANY: Final = f"more than {MAX_OFFSETS} records were rejected at once"
 _KINDS: Final = {
     AckType.ACCEPT: DispositionKind.ACCEPTED,
@@ -214,6 +216,8 @@ class AcknowledgementTracker:
         except asyncio.CancelledError:
             writing.add_done_callback(lambda _: self.withdraw(request, {"outcome": "not sent"}))
             raise
+        if writing.cancelled() or writing.exception() is not None:
+            fail_missing(request, _FAILED)
 
     async def _write(self, request: RequestAcks, session: Session, hold_s: float) -> None:
         await self._drop_unreadable(request, session)

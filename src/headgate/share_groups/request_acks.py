@@ -93,6 +93,14 @@ def add_outcome(request: RequestAcks, some: DeadLetterRange, outcome: DeadLetter
     request.partitions[some.key[2:]].outcomes.append((some, outcome))
 
 
+def fail_missing(request: RequestAcks, why: str) -> None:
+    """Whatever has no outcome has no dead letter, as far as is known."""
+    for one in request.partitions.values():
+        known = [some for some, _ in one.outcomes]
+        missing = (some for some in (*one.rejected, *(deferred.range for deferred in one.deferred)) if some not in known)
+        one.outcomes += [(some, some.failed(why)) for some in missing]
+
+
 def dead_letter_range(key: PartitionKey, known: AcquiredRange) -> DeadLetterRange:
     return DeadLetterRange(
         key=key,

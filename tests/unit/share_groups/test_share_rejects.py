@@ -230,6 +230,9 @@ async def test_a_failure_while_letters_are_written_lets_the_reject_pass(logs: li
         assert asked.max_bytes == 0, "it is paused all the same"
         assert [one["event"] for one in logs if one["log_level"] == "error"] == ["task of the share groups failed"]
         assert on.service.meter.failures == 1
+        [event] = on.events("write_timeout")
+        assert (event["offsets"], event["reason"]) == ([[1, 1]], "writing the dead letters failed unexpectedly")
+        assert on.counted() == {"rejected": 1, "write_timeouts": 1}
 
 
 async def test_what_was_written_for_a_client_that_is_gone_is_withdrawn_also_when_the_service_ends() -> None:
