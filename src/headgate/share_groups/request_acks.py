@@ -97,7 +97,9 @@ def fail_missing(request: RequestAcks, why: str) -> None:
     """Whatever has no outcome has no dead letter, as far as is known."""
     for one in request.partitions.values():
         known = [some for some, _ in one.outcomes]
-        missing = (some for some in (*one.rejected, *(deferred.range for deferred in one.deferred)) if some not in known)
+        missing = (
+            some for some in (*one.rejected, *(deferred.range for deferred in one.deferred)) if some not in known
+        )
         one.outcomes += [(some, some.failed(why)) for some in missing]
 
 

@@ -172,6 +172,7 @@ class SpoolMover:
     async def on_tick(self) -> None:
         """Begin all work that is due; none while the spool was not read to its end, for the order of the lanes."""
         if not self.is_replayed:
+            self._is_new_term = True  # it is read again, with deadlines that were reported
             return
         now, now_ms = self._clock.monotonic(), self._clock.epoch_ms()
         if not self._is_leading or self._is_new_term:
@@ -313,6 +314,7 @@ class SpoolMover:
         """Write the dead letters, and park those that are too large; returns the lanes that failed."""
         failing: dict[SpoolLane, None] = {}
         too_large: list[tuple[SpoolPlace, SpooledLetter]] = []
+        is_missing = False
         self._problems.pop(target, None)
         for (place, letter), failure in zip(found, await self._attempt(target, found, deadline_s), strict=True):
             if failure is None:
@@ -322,7 +324,9 @@ class SpoolMover:
             else:
                 failing[letter.lane] = None
                 self._problems[target] = failure.text
-                topic.is_gone = failure.cause is WriteFailureCause.NO_TOPIC and not self._is_configured(target)
+                is_missing = failure.cause is WriteFailureCause.NO_TOPIC
+        if failing:
+            topic.is_gone = is_missing and not self._is_configured(target)
         return failing | await self._park(too_large, _TOO_LARGE)
 
     async def _attempt(self, target: str, found: Found, deadline_s: float) -> list[WriteFailure | None]:
@@ -415,7 +419,9 @@ class SpoolMover:
         skip = self._skipped.pop(target, 0)
         if not self._index.parked(target, skip, 1):
             skip = 0
-        while places := self._index.parked(target, skip, _PARKED_LETTERS):
+        while places := [
+            one for one in self._index.parked(target, skip, _PARKED_LETTERS) if not self._removals.covers(one)
+        ]:
             async with self._slots:
                 found, _ = await self._read(_within(places))
                 if not found or await self._is_gone(target):

@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from headgate.facts import GroupConfigSet
 from headgate.facts.observations import EventName
+from headgate.share_groups import spool_mover
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
@@ -433,6 +435,23 @@ async def test_a_new_leader_reports_the_deadlines_of_the_last_fifteen_seconds_ag
     await on.mover.stop()
 
 
+async def test_a_spool_that_is_read_again_does_not_report_its_deadlines_again() -> None:
+    async with bench() as on:
+        on.topics.problems["dlq.g"] = NO_TOPIC
+        on.spooled(1)
+        await on.tick(31)
+        await on.tick(60)
+        assert on.mover._clients is not None
+        replayed = on.mover._clients.replayed
+        replayed.clear()
+        on.index.clear()
+        await on.tick()
+        on.spool.feed(on.index)
+        replayed.set()
+        await on.tick(1)
+        assert [one["offsets"] for one in on.events("write_timeout")] == [[[1, 1]]]
+
+
 # --- parked
 
 
@@ -509,6 +528,34 @@ async def test_large_parked_letters_do_not_keep_later_ones_from_being_tried() ->
             await on.tick(60)
         assert on.topics.offsets() == [250]
         assert on.index.totals("g").parked_letters == 250
+
+
+async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spool_mover, "_PARK_S", 0.001)
+    async with bench() as on:
+        on.spool.append(0, letter(1, deadline=DEADLINE, parked="too large"))
+        on.spool.is_away = True
+        for _ in range(3):
+            await on.tick(60)
+            await asyncio.sleep(0.02)
+        assert on.topics.offsets() == [1]
+        on.spool.is_away = False
+        await on.tick(10)
+        assert list(on.index.groups()) == []
+
+
+async def test_the_groups_are_searched_once_for_all_letters_of_a_topic_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bench() as on:
+        searches: list[SpoolMover] = []
+        monkeypatch.setattr(SpoolMover, "_is_configured", lambda mover, _: not searches.append(mover))
+        on.topics.problems["dlq.g"] = NO_TOPIC
+        on.spooled(*range(200))
+        await on.tick()
+        assert len(on.topics.attempts) == len(searches) == 1
 
 
 async def test_an_unexpected_failure_is_counted_and_tried_again() -> None:
