@@ -8,7 +8,6 @@ was archived is known when the broker has answered.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -51,6 +50,7 @@ _DRAIN_POLL_S: Final = 0.005
 _MAX_REPLAY_S: Final = 10.0
 
 _NO_COPY: Final = RecordCopy()
+_NO_METADATA: Final = WriteFailure(WriteFailureCause.UNREACHABLE, "no metadata of the topic came")
 _NOT_OPEN: Final = "share groups are not available"
 _FAILING: Final = frozenset(
     {WriteFailureCause.UNREACHABLE, WriteFailureCause.NO_TOPIC, WriteFailureCause.NOT_ALLOWED}
@@ -199,12 +199,17 @@ class DeadLetterDelivery:
         """Of the dead-letter topic; None when it is not known, and it is not asked for while the topic is failing."""
         if self._writer is None or self._routes.is_failing(one.topic):
             return None
-        began = self._clock.monotonic()
-        with suppress(ClusterError, TimeoutError):
-            async with asyncio.timeout(one.hold_s):
+        began, hold_s = self._clock.monotonic(), one.hold_s
+        try:
+            async with asyncio.timeout(hold_s):
                 return (await self._writer.describe_topic(one.topic)).max_message_bytes
-        one.hold_s = max(0.0, one.hold_s - (self._clock.monotonic() - began))
-        return None
+        except ClusterError:
+            return None
+        except TimeoutError:
+            self._judge(one.topic, [_NO_METADATA], hold_s)  # nothing is left of the wait for a write to do so
+            return None
+        finally:
+            one.hold_s = max(0.0, hold_s - (self._clock.monotonic() - began))
 
     def _left_s(self, one: _Delivery) -> float:
         return max(0.0, one.until - self._clock.monotonic())

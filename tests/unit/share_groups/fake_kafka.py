@@ -62,6 +62,9 @@ class FakeDeadLetterWriter:
         self.deadlines: list[float] = []
         self.open = asyncio.Event()
         self.open.set()
+        self.described = 0
+        self.describes = asyncio.Event()  # cleared: the topic's metadata does not come
+        self.describes.set()
         self.blocked: set[int] = set()  # partitions that are never written
         self.problem: str | None = None
         self.failure: Exception | None = None
@@ -90,6 +93,8 @@ class FakeDeadLetterWriter:
         return results
 
     async def describe_topic(self, topic: str) -> DeadLetterTopicInfo:  # noqa: ARG002
+        self.described += 1
+        await self.describes.wait()
         return DeadLetterTopicInfo(partitions=1, max_message_bytes=1 << 20)
 
     @property

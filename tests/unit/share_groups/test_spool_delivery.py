@@ -21,6 +21,7 @@ from tests.unit.share_groups.scene import (
     fetching,
     scene,
 )
+from tests.unit.share_groups.test_copies_and_dead_letters import batch
 from tests.unit.share_groups.test_spool_index import letter
 
 AWAY = "the topic does not exist"
@@ -64,6 +65,18 @@ async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it(logs: list[Ev
         assert on.spool.offsets == [(0, 0), (0, 1), (0, 2)]
         sequences = [letter.sequence for letter in on.spool.letters]
         assert sequences == sorted(set(sequences))
+
+
+async def test_a_topic_whose_metadata_does_not_come_is_waited_for_once() -> None:
+    async with scene(hold_max_ms=20) as on:
+        on.configure(errors__deadletterqueue__copy__record__enable="true")
+        await on.fetch(fetching(), fetched({0: [(0, 2, 1)]}, records=batch(0, [b"a", b"b", b"c"])))
+        on.dead_letters.describes.clear()
+        on.dead_letters.open.clear()
+        for offset in range(3):
+            await on.rejects({0: [(offset, offset, [REJECT])]})
+        assert [(one.offset, one.value) for one in on.spool.letters] == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert (on.dead_letters.described, len(on.dead_letters.begun)) == (1, 0)
 
 
 async def test_a_wait_that_a_lock_cut_short_does_not_say_that_the_topic_fails() -> None:
