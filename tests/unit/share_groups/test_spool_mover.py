@@ -550,8 +550,13 @@ async def test_the_groups_are_searched_once_for_all_letters_of_a_topic_that_is_g
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with bench() as on:
-        searches: list[SpoolMover] = []
-        monkeypatch.setattr(SpoolMover, "_is_configured", lambda mover, _: not searches.append(mover))
+        searches: list[str] = []
+
+        def is_configured(_: SpoolMover, target: str) -> bool:
+            searches.append(target)
+            return True
+
+        monkeypatch.setattr(SpoolMover, "_is_configured", is_configured)
         on.topics.problems["dlq.g"] = NO_TOPIC
         on.spooled(*range(200))
         await on.tick()
