@@ -89,7 +89,7 @@ class ShareGroupService:
         self._retry_s = retry_s
         self._load_limits_s = load_limits_s
         self._throttle = LogThrottle(self._clock.monotonic)
-        self._tasks = TaskSet(self._on_task_failure)
+        self._tasks = TaskSet(self.report_failure)
         self._resources: ShareGroupResources | None = None
         self._opened = asyncio.Event()
         self._gave_up = False
@@ -166,7 +166,7 @@ class ShareGroupService:
         """Start a task that runs to its end also when its caller is cancelled."""
         return self._tasks.spawn(work)
 
-    def _on_task_failure(self, failure: BaseException) -> None:
+    def report_failure(self, failure: BaseException) -> None:
         self.meter.failures += 1
         log.error("task of the share groups failed", exc_info=failure)
 

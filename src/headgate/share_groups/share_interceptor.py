@@ -155,8 +155,22 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
                 return self._decide(request, self._parse(request), session)
             except WireError:
                 return self._invalid(request)
+            except Exception as failure:  # noqa: BLE001 - any
+                return self._failed(failure, request, group)
         deadline = _PROBE_S + DECODE_SECONDS + self._service.max_hold_s() + _MARGIN_S
-        return Hold(self._when_allowed(request, group, session), deadline)
+        return Hold(self._when_allowed(request, group, session), deadline, self._late(request))
+
+    def _late(self, request: RequestFrame) -> Answer:
+        """Not forwarded: its group may be paused by now, its dead letters withdrawn, and its locks may have ended."""
+        return Answer(self._error(request.api_version, ErrorCode.REQUEST_TIMED_OUT))
+
+    def _failed(self, failure: Exception, request: RequestFrame, group: str) -> Answer:
+        """A request that fails here passes, except one that would acquire records of a paused group."""
+        is_fetch = self.request_type is ShareFetchRequest
+        if not is_fetch or not (self._service.is_opening or self._service.is_paused(group)):
+            raise failure
+        self._service.report_failure(failure)
+        return Answer(self._error(request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _invalid(self, request: RequestFrame) -> Answer:
         """Not forwarded: a broker that can decode it would let it acquire records of a paused group."""
@@ -173,6 +187,12 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         return ReadRequest(share, found)
 
     async def _when_allowed(self, request: RequestFrame, group: str, session: Session) -> Outcome[ForwardedRequest]:
+        try:
+            return await self._probe_and_decide(request, group, session)
+        except Exception as failure:  # noqa: BLE001 - any
+            return self._failed(failure, request, group)
+
+    async def _probe_and_decide(self, request: RequestFrame, group: str, session: Session) -> Outcome[ForwardedRequest]:
         """Read the request after the broker has answered a probe for READ on its group."""
         try:
             if not self._rights.has(session, GroupRight.READ, group):
@@ -188,7 +208,7 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         except WireError:
             return self._invalid(request)
         except (ClusterError, TimeoutError):
-            return Answer(self._error(request.api_version, ErrorCode.REQUEST_TIMED_OUT))
+            return self._late(request)
         if self._service.is_opening:
             return await self._when_open(request, read, session)
         decided = self._decide(request, read, session)
@@ -196,21 +216,23 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
 
     async def _when_open(self, request: RequestFrame, read: ReadRequest, session: Session) -> Outcome[ForwardedRequest]:
         """It is not known yet which groups are paused: the request waits, and after too long it acquires nothing."""
-        share = read.share
-        if not await self._service.wait_until_open(self._service.opening_wait_s(share)) and self._service.is_opening:
-            group = share.group or ""
-            holder = Holder(share.member or "", self._owner(session))
-            acks = RequestAcks(group, holder, self._service.state(group).settings, {})
-            return self._forward(request, share, acks, session, unknown=True)
-        decided = self._decide(request, read, session)
+        is_open = await self._service.wait_until_open(self._service.opening_wait_s(read.share))
+        unknown = not is_open and self._service.is_opening
+        decided = self._decide(request, read, session, unknown=unknown)
         return await decided.outcome if isinstance(decided, Hold) else decided
 
     def _decide(
-        self, request: RequestFrame, read: ReadRequest, session: Session
+        self, request: RequestFrame, read: ReadRequest, session: Session, *, unknown: bool = False
     ) -> _Forwarded | Hold[ForwardedRequest]:
-        share = read.share
-        if not share.member or not self._service.manages(share.group or ""):
+        """`unknown`: it acquires nothing, and what is known of the group since before the opening holds."""
+        share, group = read.share, read.share.group or ""
+        is_managed = self._service.manages(group)
+        if not is_managed and not unknown:
             return Forward()
+        if not share.member or not is_managed:
+            holder = Holder(share.member or "", self._owner(session))
+            nothing = RequestAcks(group, holder, self._service.state(group).settings, {})
+            return self._forward(request, share, nothing, session, unknown=unknown)
         # A large request carries no deferred acknowledgements: adding them decodes it once more, on the event loop.
         carries_deferred = len(request.body) <= SMALL_BYTES and self._carries_deferred(share)
         if self.request_type is ShareFetchRequest:
@@ -219,20 +241,31 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
             share, read.runs, self._owner(session), session, carries_deferred=carries_deferred
         )
         if not acks.rejected and not acks.deferred_ranges:
-            return self._forward(request, share, acks, session)
+            return self._forward(request, share, acks, session, unknown=unknown)
         # Records that are accepted in the same request wait with the rejected ones.
         hold_s = self._acknowledgements.hold_s(acks)
-        return Hold(self._after_dead_letters(request, share, acks, session, hold_s), hold_s + _MARGIN_S)
+        outcome = self._after_dead_letters(request, share, acks, session, hold_s, unknown=unknown)
+        return Hold(outcome, hold_s + _MARGIN_S, self._late(request))
 
     def _owner(self, session: Session) -> str | int:
         """Whose the acquired records are: the principal's, or the connection's where the principal is not known."""
         return self._principal_of(session) or session.number
 
     async def _after_dead_letters(
-        self, request: RequestFrame, share: ShareRequest, acks: RequestAcks, session: Session, hold_s: float
-    ) -> _Forwarded:
+        self,
+        request: RequestFrame,
+        share: ShareRequest,
+        acks: RequestAcks,
+        session: Session,
+        hold_s: float,
+        *,
+        unknown: bool,
+    ) -> _Forwarded | Answer:
         await self._acknowledgements.write_dead_letters(acks, session, hold_s)
-        return self._forward(request, share, acks, session)
+        try:
+            return self._forward(request, share, acks, session, unknown=unknown and self._service.is_opening)
+        except Exception as failure:  # noqa: BLE001 - any
+            return self._failed(failure, request, acks.group)
 
     def _forward(
         self, request: RequestFrame, share: ShareRequest, acks: RequestAcks, session: Session, *, unknown: bool = False

@@ -1,14 +1,19 @@
 """A paused group acquires nothing, and its clients notice nothing but that; others pass byte for byte."""
 
 import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.typing import EventDict
 
 from headgate.config.values import GroupPatterns
 from headgate.facts import BreakerResumed
+from headgate.proxy import chain
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.codec import encode
+from headgate.wire.errors import ErrorCode
 from tests.support.fake_upstream import request
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.fake_kafka import trip
@@ -171,6 +176,64 @@ async def test_a_version_that_the_broker_does_not_have_ends_the_connection() -> 
         await on.client.send(request(FETCH, 0, b""))
         await on.stage.ends_with(CloseCause.UNSUPPORTED_CALL)
         assert await on.broker.rest() == b""
+
+
+async def test_a_held_fetch_that_is_decided_too_late_does_not_get_around_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a stop of the process: the request is answered, and neither acquires nor archives anything."""
+    deadline = asyncio.Event()
+
+    async def outcome(work: Coroutine[Any, Any, object], _seconds: float) -> object:
+        tasks = [asyncio.create_task(work), asyncio.create_task(deadline.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()
+        tasks[0].cancel()
+        raise chain._NotInTimeError
+
+    monkeypatch.setattr(chain, "_outcome", outcome)
+    async with scene() as on:
+        on.configure()
+        await on.acquires((10, 10, 1))
+        on.dead_letters.open.clear()
+        on.spool.open.clear()
+        await on.send(fetching({0: [(10, 10, [REJECT])]}))
+        await on.names_topic()
+        await until(lambda: bool(on.dead_letters.begun))
+        on.pause()
+        deadline.set()
+        assert (await on.fetched()).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert await on.broker.is_quiet()
+        on.dead_letters.open.set()
+        await until(lambda: bool(on.events("dead_letter_withdrawn")))
+        assert on.counted() == {}
+
+
+async def test_a_held_fetch_that_fails_does_not_get_around_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as on:
+        on.configure()
+        await on.acquires((10, 10, 1))
+        on.pause()
+        monkeypatch.setattr(on.service.acknowledgements, "drop_expired", lambda _: 1 / 0)
+        await on.send(fetching({0: [(10, 10, [REJECT])]}))
+        await on.names_topic()
+        assert (await on.fetched()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        await on.send(fetching())
+        assert (await on.fetched()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await on.broker.is_quiet()
+        assert on.service.meter.failures == 2
+        on.resume()
+        await on.send(fetching())
+        assert (await on.broker.request()).key == FETCH, "records of other groups flow"
+
+
+@pytest.mark.parametrize("member", ["", None])
+async def test_a_fetch_without_a_member_does_not_get_around_a_pause(member: str | None) -> None:
+    async with scene() as on:
+        on.pause()
+        asked, _ = await on.fetch(replace(fetching(), member_id=member), fetched())
+        assert asked.max_bytes == 0
 
 
 # --- before the topics are read

@@ -21,7 +21,7 @@ from headgate.share_groups.model.known_facts import KnownFacts
 from headgate.share_groups.state_recovery import OTHERS_WRITE_AFTER_S, StateRecovery
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock, trip
-from tests.unit.share_groups.scene import fetched, fetching, scene
+from tests.unit.share_groups.scene import ACCEPT, REJECT, fetched, fetching, scene
 from tests.unit.share_groups.test_share_service import running
 
 STATE, TRIPS = False, True
@@ -183,6 +183,23 @@ async def test_nothing_is_acquired_until_the_topic_was_read_again() -> None:
         on.kafka.listeners_of().on_replayed(STATE)
         asked, _ = await on.fetch(fetching(), fetched({}))
         assert asked.max_bytes > 0
+
+
+async def test_a_reject_is_dead_lettered_and_counted_also_while_the_topic_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate.share_groups.service.MAX_HOLD_S", 0.05)
+    async with scene() as on:
+        on.configure()
+        await on.acquires((10, 11, 1))
+        on.kafka.listeners_of().on_lost(STATE)
+        await on.rejects({0: [(10, 11, [ACCEPT, REJECT])]})
+        assert on.dead_letters.offsets == [(0, 11)]
+        assert on.counted() == {"accepted": 1, "rejected": 1, "dead_lettered": 1}
+        await on.send(fetching({0: [(12, 12, [REJECT])]}))
+        await on.names_topic()
+        asked, _ = await on.goes_on_fetching(fetched({}, codes={0: 0}))
+        assert asked.max_bytes == 0
 
 
 async def test_what_a_truncated_topic_says_is_not_applied_before_its_end() -> None:
