@@ -5,8 +5,8 @@ Invariant: records are handed over in the log's order, and the position moves on
 topic lost records, it is read again from its start: the position does not lie in it any more (it was created again, or
 truncated), its id is another, or its first records were deleted. The last two are checked every ten seconds.
 
-By default partition 0 is read. With `every_partition` all partitions that exist when reading begins are read from their
-beginnings; the order is then that of each partition.
+By default partition 0 is read. With `every_partition` all partitions that exist when reading begins, for the first time
+or again, are read from their beginnings; the order is then that of each partition.
 """
 
 import asyncio
@@ -90,6 +90,7 @@ class FactReader(ConsumerThread, Generic[T]):
         self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._tickets = itertools.count()
+        self._every_partition = every_partition
         self._positions = {} if every_partition else {0: start}  # the offset of the next record of each partition
         self._next = dict(self._positions)  # the same, of the thread
         self.replayed = asyncio.Event()
@@ -154,7 +155,8 @@ class FactReader(ConsumerThread, Generic[T]):
             reached = None if self._has_lost_records(consumer) else self._step(consumer, self._next)
             if reached is None:
                 # A new consumer: librdkafka may not look for another topic of the same name for minutes.
-                self._next = self._begin(self._next, lost=True)
+                begin = self._begin(self._next, lost=True)
+                self._next = {} if self._every_partition else begin  # it may have other partitions
                 return
             self._next = reached
 

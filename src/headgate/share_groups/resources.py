@@ -277,7 +277,9 @@ class ShareGroupResources:
 
     def follow_spool(self, index: SpoolIndex, on_change: Callable[[], None]) -> SpoolClients:
         """Begin to read the spool into the index, without waiting for its end."""
-        self._follower = SpoolFollower(self._settings, prefix=self._prefix, index=index, on_change=on_change)
+        self._follower = SpoolFollower(
+            self._settings, prefix=self._prefix, index=index, on_change=on_change, ids=self._ids
+        )
         self._follower.start()
         return SpoolClients(
             letters=self.dead_letter_writer,

@@ -16,7 +16,7 @@ from headgate.base.threads import off_loop
 from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB, SPOOL
 from headgate.kafka.consumer_thread import ConsumedRecord, record_of
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.topics import quiet
+from headgate.kafka.topics import TopicIdReader, quiet
 from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, SpoolRecord, spool_record
 from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled
 
@@ -32,7 +32,13 @@ class SpoolFollower:
     """Feeds an index with the records of the spool, from the beginning and on."""
 
     def __init__(
-        self, settings: Mapping[str, Any], *, prefix: str, index: SpoolIndex, on_change: Callable[[], None]
+        self,
+        settings: Mapping[str, Any],
+        *,
+        prefix: str,
+        index: SpoolIndex,
+        on_change: Callable[[], None],
+        ids: TopicIdReader | None,
     ) -> None:
         self._index = index
         self._on_change = on_change
@@ -43,6 +49,7 @@ class SpoolFollower:
             digest=_records,
             forget=lambda _: None,
             take=self._take,
+            ids=ids,
             largest=_LARGEST,
             with_headers=True,
         )

@@ -161,6 +161,23 @@ async def test_a_lane_leaves_the_spool_although_its_records_are_rejected_all_the
         assert on.dead_letters.offsets == [(0, 3)]
 
 
+def test_letters_that_a_spool_lost_are_not_waited_for() -> None:
+    index = SpoolIndex()
+    routes = spool_routes.SpoolRoutes(index)
+    routes.mark_failing("dlq.g", 0)
+    routes.confirm(letter(0), 0, 100)
+    assert routes.is_failing("dlq.g")
+    index.clear()  # the topic was created again: no record will have this offset for a long time
+    index.apply(spool_record(0, 0, None))
+    assert not routes.has_letters(letter(0).lane)
+    assert not routes.is_failing("dlq.g")
+    routes.confirm(letter(1), 0, 1)
+    assert routes.has_letters(letter(0).lane)
+    index.apply(spool_record(0, 1, SpoolTombstone(letter(1).identity)))
+    assert not routes.has_letters(letter(0).lane)
+    assert not routes._own_bytes
+
+
 def test_a_lane_whose_letters_are_not_moved_any_more_is_waited_for_once() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)

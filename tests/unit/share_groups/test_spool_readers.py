@@ -1,6 +1,7 @@
 """Reading single dead letters of the spool: only what is wanted is kept, and what is gone is not waited for."""
 
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,8 +79,8 @@ class FakeConsumer:
     def poll(self, _timeout: float) -> FakeMessage | None:
         return next(self._messages(1), None)
 
-    def consume(self, count: int, timeout: float) -> list[FakeMessage]:  # noqa: ARG002
-        return list(self._messages(count))
+    def consume(self, num_messages: int, timeout: float) -> list[FakeMessage]:  # noqa: ARG002
+        return list(self._messages(num_messages))
 
     def _messages(self, count: int) -> Iterator[FakeMessage]:
         if self._log.failures:
@@ -158,9 +159,40 @@ async def test_a_consumer_that_failed_is_replaced(log: FakeLog) -> None:
     await reader.close()
 
 
+class FollowedConsumer(FakeConsumer):
+    """With what the follower asks for beside records."""
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        super().assign([TopicPartition(one.topic, one.partition, max(0, one.offset)) for one in places])
+
+    def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ARG002
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=list(self._log.records))})
+
+    def get_watermark_offsets(self, _place: TopicPartition, timeout: float) -> tuple[int, int]:  # noqa: ARG002
+        return (0, 1)
+
+
+async def test_a_spool_that_was_created_again_with_as_many_records_is_noticed_by_its_id() -> None:
+    log, index = FakeLog(), SpoolIndex()
+    log.records = {0: {0: letter(1)}, 1: {}}
+    topic_ids = iter(["first", "first", "second", "second"])
+    ids: Any = SimpleNamespace(ids=lambda names, **_: dict.fromkeys(names, next(topic_ids)))
+    follower = SpoolFollower({}, prefix="p.", index=index, on_change=lambda: None, ids=ids)
+    reader: Any = follower._reader
+    reader.look_s = 0
+    reader._hand_over = lambda function, *arguments: function(*arguments)
+    reader._consume(FollowedConsumer(log))
+    assert (list(index.groups()), follower.replayed.is_set()) == ([], False), "it is another one"
+    log.records = {0: {0: letter(2)}}
+    reader._on_end = reader._stop.set
+    reader._consume(FollowedConsumer(log))
+    assert [one.offset for one in index.waiting("dlq.g", letter(2).lane)] == [2]
+    assert follower.replayed.is_set(), "also when it has fewer partitions"
+
+
 async def test_a_spool_that_was_created_again_is_indexed_from_its_start() -> None:
     index, changes = SpoolIndex(), []
-    follower = SpoolFollower({}, prefix="p.", index=index, on_change=lambda: changes.append(1))
+    follower = SpoolFollower({}, prefix="p.", index=index, on_change=lambda: changes.append(1), ids=None)
     follower._take([spool_record(0, 0, letter(1)), spool_record(0, 1, None)])
     assert list(index.groups()) == ["g"]
     follower._take(None)

@@ -91,6 +91,7 @@ class SpoolIndex:
         self._deadlines: dict[int, dict[SpoolLane, array[int]]] = {}  # offsets, by second
         self._seconds: list[int] = []  # a heap of the keys of `_deadlines`
         self._read: dict[int, int] = {}  # the next offset of each partition
+        self.times_cleared = 0
 
     # --- records
 
@@ -112,6 +113,7 @@ class SpoolIndex:
         """Forget all, because the topic is read again from its start."""
         for kept in (self._groups, self._waiting, self._parked, self._deadlines, self._seconds, self._read):
             kept.clear()
+        self.times_cleared += 1
 
     def _put(self, place: SpoolPlace) -> None:
         key = _key(place.offset, place.spool_partition)

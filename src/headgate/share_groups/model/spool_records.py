@@ -103,6 +103,10 @@ class SpoolTombstone:
 class SpoolView(Protocol):
     """What a worker knows of the spool by following it."""
 
+    @property
+    def times_cleared(self) -> int:
+        """How often the spool lost records and was read again, maybe with other offsets."""
+
     def has_letters(self, lane: SpoolLane) -> bool:
         """Whether the lane has outstanding dead letters; those that are parked do not count."""
 

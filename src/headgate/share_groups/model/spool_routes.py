@@ -45,6 +45,7 @@ class SpoolRoutes:
         self._unread: dict[int, deque[tuple[int, SpoolLane, int]]] = {}  # offset, lane, size; by partition of the spool
         self._unread_lanes: Counter[SpoolLane] = Counter()
         self._unread_letters = 0
+        self._times_cleared = 0
         self._waited: dict[SpoolLane, int] = {}  # how many dead letters of the lane had been removed
         self._own_bytes: Counter[str] = Counter()  # of both, by group
 
@@ -140,8 +141,10 @@ class SpoolRoutes:
             del self._waited[next(iter(self._waited))]
 
     def _read_back(self) -> None:
+        is_cleared = self._view.times_cleared != self._times_cleared  # those that are not lost are read again
+        self._times_cleared = self._view.times_cleared
         for partition, unread in self._unread.items():
-            while unread and self._view.has_read(partition, unread[0][0]):
+            while unread and (is_cleared or self._view.has_read(partition, unread[0][0])):
                 _, lane, size = unread.popleft()
                 self._unread_letters -= 1
                 _subtract(self._unread_lanes, lane, 1)
