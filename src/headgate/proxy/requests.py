@@ -186,8 +186,8 @@ class RequestStream:
                     if not is_proved and key in HANDSHAKE_KEYS:
                         most = min(most, _LARGEST_UNPROVED_HANDSHAKE)
             is_truncated = length > most
-            largest = min(route.max_bytes, connection.max_frame_bytes)
-            if is_truncated and is_opened and route.awaits_proof and not is_proved and length <= largest:
+            can_wait = is_truncated and is_opened and route.awaits_proof and not is_proved
+            if can_wait and length <= min(route.max_bytes, connection.max_frame_bytes):
                 self._await_proof(route, view[begin:pos])
                 return pos
             if is_truncated and (route.truncated_bytes is None or length > connection.max_frame_bytes):
