@@ -215,7 +215,7 @@ class SpoolMover:
         has_room = len(topic.probed) < _TOPIC_PROBES and self._probes < _MAX_PROBES
         if topic.failing and now >= topic.probe_at and has_room:
             topic.probe_at = now + _TICK_S
-            lane = next((one for one in topic.failing if one not in topic.probed), None)
+            lane = next((one for one in topic.failing if one not in topic.probed and self._may_read(target, one)), None)
             if lane is not None:
                 topic.probed.add(lane)
                 self._probes += 1
@@ -237,7 +237,7 @@ class SpoolMover:
             for place in self._index.waiting(target, lane):
                 if self._removals.covers(place) or place.identity in picked:
                     continue
-                if taken == share or self._unread.get(place.spool_partition, 0) > self._clock.monotonic():
+                if taken == share or self._is_unread(place):
                     break
                 if len(picked) == most or (picked and size + place.size > _BATCH_BYTES):
                     return list(picked.values())
@@ -246,11 +246,25 @@ class SpoolMover:
                 taken += 1
         return list(picked.values())
 
+    def _is_unread(self, place: SpoolPlace) -> bool:
+        return self._unread.get(place.spool_partition, 0) > self._clock.monotonic()
+
+    def _first(self, target: str, lane: SpoolLane) -> SpoolPlace | None:
+        """The next dead letter of a lane."""
+        return next((one for one in self._index.waiting(target, lane) if not self._removals.covers(one)), None)
+
+    def _may_read(self, target: str, lane: SpoolLane) -> bool:
+        first = self._first(target, lane)
+        return first is None or not self._is_unread(first)
+
     async def _move(self, target: str, topic: _Topic) -> None:
         try:
-            while batch := self._pick(target, topic):
-                topic.served += 1
+            while True:
                 async with self._slots:
+                    batch = self._pick(target, topic)  # not before: what can be read may have changed meanwhile
+                    if not batch:
+                        return
+                    topic.served += 1
                     found, missing = await self._read(batch)
                     failing: dict[SpoolLane, None] = {}
                     for begin in range(0, len(found), _WRITE_LETTERS):
@@ -270,9 +284,11 @@ class SpoolMover:
     async def _probe(self, target: str, topic: _Topic, lane: SpoolLane) -> None:
         """Try the first dead letter of a failing lane; when it is written, all lanes of the topic go on."""
         try:
-            first = next((one for one in self._index.waiting(target, lane) if not self._removals.covers(one)), None)
+            first = self._first(target, lane)
             if first is None:
                 topic.failing.pop(lane, None)
+                return
+            if self._is_unread(first):  # another probe tries its partition
                 return
             found, _ = await self._read([first])
             if not found or await self._write(target, topic, found, _PROBE_S):
@@ -289,10 +305,13 @@ class SpoolMover:
 
     async def _read(self, places: Sequence[SpoolPlace]) -> tuple[Found, dict[SpoolLane, None]]:
         """The dead letters, those of a lane up to the first that could not be read; and the lanes of such ones."""
+        partitions = {one.spool_partition for one in places}
+        again_at = self._clock.monotonic() + _UNREAD_S
+        self._unread |= dict.fromkeys(self._unread.keys() & partitions, again_at)  # one read at a time tries them again
         read = await self._opened.reader.read(places)
-        now = self._clock.monotonic()
-        self._unread = {one: at for one, at in self._unread.items() if at > now}
-        self._unread |= dict.fromkeys(read.unread, now + _UNREAD_S)
+        for one in partitions - read.unread:
+            self._unread.pop(one, None)
+        self._unread |= dict.fromkeys(read.unread, self._clock.monotonic() + _UNREAD_S)
         found: list[tuple[SpoolPlace, SpooledLetter]] = []
         missing: dict[SpoolLane, None] = {}
         for place in places:

@@ -5,7 +5,8 @@ A request of a client waits for each write, so none waits for long:
 - A dead letter is written to all in-sync replicas of its lane's partition. When a broker has died, that takes until the
   cluster has noticed it, 9 s by default, whichever partition it is. So after 200 ms without an answer, and until all
   such writes have been answered, the answer of a partition's leader is enough. Its followers get the dead letter a
-  moment later: only if two brokers die within seconds, a dead letter is lost.
+  moment later: only if two brokers die within seconds, a dead letter is lost. While too few replicas are alive, it is
+  on one broker until another is back: without the spool its record would be archived without it.
 - A leader that does not answer in 200 ms is not waited for: the next partition gets the dead letters, at most the
   third. If the first answers later, its record is removed again.
 - When no partition answers, as while the whole cluster stands still, a write waits until the spool has been silent for

@@ -1,6 +1,7 @@
 """The mover: order within a lane, nothing lost whatever fails in between, and no topic waits for another."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -87,6 +88,7 @@ class FakeSpool:
         self.unreadable: set[int] = set()
         self.on_change: Callable[[], None] = lambda: None
         self.read_sizes: list[int] = []
+        self.reads: Counter[int] = Counter()  # of each partition
 
     def append(self, partition: int, one: SpooledLetter | SpoolTombstone) -> int:
         self.log[partition].append(one)
@@ -123,6 +125,8 @@ class FakeSpool:
 
     async def read(self, places: Sequence[SpoolPlace]) -> ReadLetters:
         self.read_sizes.append(sum(one.size for one in places))
+        wanted = {one.spool_partition for one in places}
+        self.reads.update(wanted)
         await asyncio.sleep(0)
         found = {(one.spool_partition, one.spool_offset): one for one in places}
         letters = {
@@ -130,7 +134,7 @@ class FakeSpool:
             for place in found
             if place[0] not in self.unreadable and isinstance(record := self.log[place[0]][place[1]], SpooledLetter)
         }
-        return ReadLetters(letters, frozenset(self.unreadable))
+        return ReadLetters(letters, frozenset(self.unreadable & wanted))
 
     async def close(self) -> None:
         pass
@@ -350,6 +354,28 @@ async def test_a_partition_of_the_spool_that_cannot_be_read_does_not_delay_the_o
         await on.tick(5)
         await on.tick(1)
         assert on.topics.offsets() == [1, 2]
+
+
+async def test_a_partition_of_the_spool_that_cannot_be_read_is_tried_once_in_five_seconds() -> None:
+    """Each read of it takes seconds, and reads run one after the other."""
+    async with bench() as on:
+        on.spool.unreadable.add(1)
+        for number in range(20):
+            on.spooled(1, spool_partition=1, target=f"dlq.{number}", partition=number)
+        on.topics.hung.add(30)
+        on.spooled(1, partition=30, target="dlq.0")
+        await on.tick()
+        on.spool.reads.clear()
+        for _ in range(10):
+            await on.tick(1)
+        assert on.spool.reads[1] == 2
+        on.topics.hung.clear()
+        await on.tick(1)
+        assert on.topics.offsets("dlq.0", partition=30) == [1], "it has its probes"
+        on.spool.unreadable.clear()
+        for _ in range(6):
+            await on.tick(1)
+        assert on.left == 0
 
 
 async def test_a_lane_waits_for_its_letter_that_cannot_be_read() -> None:
