@@ -85,7 +85,7 @@ class DecodingInterceptor(Interceptor[C], Generic[Q, A, C]):
         except TimeoutError:
             if not limit.expired():
                 raise
-            return Forward()
+            return outcome.late
 
     def on_response(self, response: ResponseFrame, context: C, session: Session) -> OnResponse:
         version = response.api_version

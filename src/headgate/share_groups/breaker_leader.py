@@ -116,8 +116,8 @@ class BreakerLeader:
             raise ClusterError("share groups are not open")
         return self._resources
 
-    def on_reset(self) -> None:
-        """The topics are read again from their beginnings; a trip in a topic that was replaced is never read back."""
+    def on_trips_read(self) -> None:
+        """`trips` was read to its end, perhaps again; a trip in a topic that was replaced is never read back."""
         self._unread.clear()
 
     def on_fact(self, fact: ShareGroupFact) -> None:

@@ -8,7 +8,7 @@ from headgate.base.ids import ApiVersion
 from headgate.proxy.decoding import DecodingInterceptor
 from headgate.proxy.interceptor import Answer, Forward, Hold, OnRequest, Outcome, Prefilter, RequestFrame, Session
 from headgate.proxy.rights import GroupRight, Rights, described_configs
-from headgate.share_groups.group_start import StartRefusal
+from headgate.share_groups.group_start import TRY_AGAIN, StartRefusal
 from headgate.share_groups.model.breaker_status import STATUS_TAG
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire import group_requests
@@ -23,7 +23,8 @@ from headgate.wire.messages.share import (
 )
 
 _RIGHTS_S: Final = 10.0
-_START_S: Final = 20.0
+_PROBE_S: Final = 5.0
+_START_S: Final = 30.0  # more than all that a join waits for
 _OPENING_S: Final = 5.0
 
 
@@ -112,7 +113,8 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
             return Forward()
         if not self._service.is_opening and not self._may_be_refused(group):
             return Forward()
-        return Hold(self._check(group, request.api_version, session), _START_S)
+        version = request.api_version
+        return Hold(self._check(group, version, session), _START_S, _refused(TRY_AGAIN, TRY_AGAIN.text, version))
 
     def _may_be_refused(self, group: str) -> bool:
         return self._service.is_ready and self._service.group_start.may_be_refused(group)
@@ -123,19 +125,24 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
         if not self._may_be_refused(group):
             return Forward()
         try:
-            if await self._rights.ask(session, GroupRight.READ, group) == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            code = await self._rights.ask(session, GroupRight.READ, group, deadline=_PROBE_S)
+            if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return Forward()
             refusal = await self._service.group_start.refusal(group)
             if refusal is None:
                 return Forward()
             text = await self._shown(refusal, session)
-        except ClusterError:  # the connection has ended
-            return Forward()
-        return Answer(encode(ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=text), version))
+        except ClusterError:  # a client can make its own connection slow, so it does not join for that
+            return _refused(TRY_AGAIN, TRY_AGAIN.text, version)
+        return _refused(refusal, text, version)
 
     async def _shown(self, refusal: StartRefusal, session: Session) -> str:
         """The error message, which names no group that the client may not describe."""
         if refusal.owner is None:
             return refusal.text
-        code = await self._rights.ask(session, GroupRight.DESCRIBE, refusal.owner)
+        code = await self._rights.ask(session, GroupRight.DESCRIBE, refusal.owner, deadline=_PROBE_S)
         return refusal.anonymous_text if code == ErrorCode.GROUP_AUTHORIZATION_FAILED else refusal.text
+
+
+def _refused(refusal: StartRefusal, text: str, version: ApiVersion) -> Answer:
+    return Answer(encode(ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=text), version))

@@ -49,7 +49,7 @@ class StartRefusal:
     anonymous_text: str = ""
 
 
-_TRY_AGAIN: Final = StartRefusal(code=ErrorCode.COORDINATOR_NOT_AVAILABLE, text="The coordinator is not available.")
+TRY_AGAIN: Final = StartRefusal(code=ErrorCode.COORDINATOR_NOT_AVAILABLE, text="The coordinator is not available.")
 
 
 class GroupStart:
@@ -87,7 +87,7 @@ class GroupStart:
         except ClusterError as problem:
             if self._throttle.allows("existing", group):
                 log.warning("share groups could not be described, members try again", group=group, problem=str(problem))
-            return _TRY_AGAIN
+            return TRY_AGAIN
         return self._conflict(group, existing[0]) if existing else None
 
     def _lacks_pause(self, group: str) -> bool:

@@ -300,7 +300,6 @@ class ShareGroupService:
 
     def _on_lost(self, of_trips: bool) -> None:
         """A topic lost records: what is known holds, and requests wait as after the start until it was read again."""
-        self._leader.on_reset()
         if self._resources is None:  # only a part of the topic is known
             self._states.clear()
             self._managed.clear()
@@ -318,6 +317,8 @@ class ShareGroupService:
     def _on_replayed(self, of_trips: bool) -> None:
         for fact in self._recovery.end(of_trips=of_trips):
             self._apply(fact)
+        if of_trips:
+            self._leader.on_trips_read()
         if self._resources is not None:
             self._open_if_read()
 
@@ -328,7 +329,7 @@ class ShareGroupService:
     def _forget(self) -> None:
         self._states.clear()
         self._managed.clear()
-        self._leader.on_reset()
+        self._leader.on_trips_read()
         self._recovery.forget()
 
     def _on_happened(self, facts: Sequence[EventHappened]) -> None:

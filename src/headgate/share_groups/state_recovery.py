@@ -5,18 +5,22 @@ DeleteRecords. The service is then *opening*, as after its start, until the topi
 resumed by it (`model/known_facts.py` says what holds). Facts that the topic does not have any more are written again:
 by the leader at once, and by every other worker when they are still missing after half a minute, because a leader that
 was started meanwhile does not know them. All write the same facts; a fact that is read under the same key ends it.
+
+Such a leader also counts its trips from 1: a lost resume of higher generations would end a trip that came after it, so
+it does not hold any more then.
 """
 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
-from headgate.facts import BreakerTripped
+from headgate.facts import BreakerResumed, BreakerTripped
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.model.known_facts import KnownFacts
 
@@ -67,7 +71,7 @@ class StateRecovery:
         known = self._trips if of_trips else self._decisions
         if not known.is_read_again:
             return ()
-        new = known.end_again()
+        new = known.end_again(self._is_in_force)
         if known.lost:
             self._lost_at = self._write_at = self._clock.monotonic()
             log.warning(
@@ -90,6 +94,7 @@ class StateRecovery:
 
     async def write_lost(self, write: Write, *, leading: bool) -> None:
         """Write the lost facts if it is time for it; they are lost until they were read back."""
+        self._drop_outdated_resumes()
         now = self._clock.monotonic()
         due_at = self._write_at if leading else max(self._write_at, self._lost_at + OTHERS_WRITE_AFTER_S)
         if self.is_reading_again or now < due_at:
@@ -107,6 +112,15 @@ class StateRecovery:
             log.warning("lost facts of share groups could not be written, still trying", problem=str(problem))
         if written:
             log.info("lost facts of share groups were written again", facts=written)
+
+    def _drop_outdated_resumes(self) -> None:
+        for fact in self._decisions.lost:
+            trip = self._states.of(fact.group).trip
+            if not isinstance(fact, BreakerResumed) or trip is None:
+                continue
+            if trip.generation <= fact.generation and trip.at > fact.at:
+                self._decisions.drop(fact)
+                self._states.apply(replace(fact, generation=trip.generation - 1))
 
     def _of(self, fact: ShareGroupFact) -> KnownFacts:
         return self._trips if isinstance(fact, BreakerTripped) else self._decisions

@@ -6,6 +6,7 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.facts import BreakerTripped, DlqRegistered, DlqUnregistered, GroupPaused
+from headgate.share_groups import group_interceptors
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, STRICT_ISOLATION
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.groups import (
@@ -147,6 +148,21 @@ async def test_while_the_cluster_does_not_answer_members_try_again() -> None:
         it.kafka.group_configs.existing_groups = None
         await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
         await proves(it, UNKNOWN_MEMBER)
+        assert (await refused(it))[0] == NOT_AVAILABLE
+
+
+async def test_a_member_whose_right_the_broker_does_not_show_in_time_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client can make its own connection slow: that gets no group around strict isolation."""
+    monkeypatch.setattr(group_interceptors, "_PROBE_S", 0.02)
+    async with scene() as it:
+        in_conflict(it)
+        it.broker.code = None
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        probe = await it.broker.request()
+        assert await it.broker.is_quiet(0.2), "the join is not sent"
+        await it.broker.send(probe.answer(encode(HeartbeatResponse(error_code=UNKNOWN_MEMBER), probe.version)))
         assert (await refused(it))[0] == NOT_AVAILABLE
 
 

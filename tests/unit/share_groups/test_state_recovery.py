@@ -1,6 +1,7 @@
 """Topics that lost records: no group is resumed by it, requests wait, and what was known is written again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from structlog.typing import EventDict
@@ -289,3 +290,59 @@ def test_a_later_trip_of_another_leader_holds() -> None:
     facts.read(later)
     assert list(facts.end_again()) == [later]
     assert not facts.lost
+
+
+def tripped(generation: int, at: int) -> BreakerTripped:
+    return replace(trip(), generation=generation, at=at)
+
+
+@pytest.mark.parametrize("clock_ms", [1, 100], ids=["in order", "the clock of the later leader was behind"])
+async def test_an_earlier_trip_in_a_truncated_topic_does_not_take_the_place_of_one_in_force(clock_ms: int) -> None:
+    kafka = FakeKafka()
+    kafka.history = [tripped(1, clock_ms), BreakerResumed(group="g", generation=1, at=2), tripped(2, 3)]
+    async with running(kafka) as service:
+        await until(lambda: service.is_ready)
+        kafka.listeners_of().on_lost(TRIPS)
+        kafka.read(tripped(1, clock_ms))
+        kafka.listeners_of().on_replayed(TRIPS)
+        assert service.is_paused("g")
+
+
+@pytest.mark.parametrize("of_trips", [STATE, TRIPS], ids=["before the topics were read again", "afterwards"])
+async def test_a_trip_of_a_leader_that_did_not_know_the_earlier_ones_is_not_resumed(of_trips: bool) -> None:
+    """Both topics were created again, and a gateway that was started since leads and counts its trips from 1."""
+    kafka = FakeKafka()
+    kafka.history = [tripped(5, 1), BreakerResumed(group="g", generation=5, at=2)]
+    async with running(kafka) as service:
+        await until(lambda: service.is_ready)
+        for topic in (STATE, TRIPS):
+            kafka.listeners_of().on_lost(topic)
+        if of_trips is STATE:
+            kafka.read(tripped(1, 3))
+        for topic in (STATE, TRIPS):
+            kafka.listeners_of().on_replayed(topic)
+        if of_trips is TRIPS:
+            kafka.read(tripped(1, 3))
+        written: list[ShareGroupFact] = []
+
+        async def write(fact: ShareGroupFact) -> None:
+            written.append(fact)
+
+        await service._recovery.write_lost(write, leading=True)
+        assert written == []
+        assert service.is_paused("g")
+        assert service._recovery.lost_facts == 0
+
+
+async def test_a_trip_that_is_not_read_back_yet_is_not_decided_again_while_a_topic_is_read_again() -> None:
+    kafka = FakeKafka()
+    async with running(kafka) as service:
+        await until(lambda: service.is_ready)
+        unread = service._leader._unread
+        unread["g"] = 1
+        for of_trips in (STATE, TRIPS):
+            kafka.listeners_of().on_lost(of_trips)
+        kafka.listeners_of().on_replayed(STATE)
+        assert unread == {"g": 1}
+        kafka.listeners_of().on_replayed(TRIPS)
+        assert unread == {}, "a trip in a topic that was replaced is never read back"

@@ -7,14 +7,15 @@ While the topic is read again, what it says is only gathered. At its end the two
 | nothing, or that the fact ended | a fact | the known fact; it is lost in the topic |
 | a fact | nothing | the topic's |
 | a fact | a fact | the later one; a known fact that is later is lost in the topic |
+| an earlier trip of the group, by its generation | a trip in force | the known trip, whatever the clocks say |
 
 So a group that was paused stays paused, and one whose resume was lost is paused again: an operator can resume it. Lost
 facts are to be written again; a fact of the same key that is read afterwards replaces them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from headgate.facts import Fact, encode
+from headgate.facts import BreakerTripped, Fact, encode
 from headgate.share_groups.model.group_state import ShareGroupFact
 
 
@@ -63,10 +64,20 @@ class KnownFacts:
         """The topic lost records and is read from its start."""
         self._found = {}
 
-    def end_again(self) -> Sequence[ShareGroupFact]:
+    def drop(self, fact: ShareGroupFact) -> None:
+        """The fact does not hold any more."""
+        self._facts.pop(key_of(fact), None)
+        self.give_up(fact)
+
+    def end_again(self, is_in_force: Callable[[ShareGroupFact], bool] = lambda _: False) -> Sequence[ShareGroupFact]:
         """The end of the topic was reached; returns the facts that hold and were not known before."""
         found, self._found = self._found or {}, None
-        new = [fact for key, fact in found.items() if _replaces(fact, self._facts.get(key))]
+        new = [
+            fact
+            for key, fact in found.items()
+            if _replaces(fact, known := self._facts.get(key))
+            and not (known is not None and _is_earlier_trip(fact, known) and is_in_force(known))
+        ]
         for fact in new:
             self._keep(key_of(fact), fact)
         self._lost = {key: fact for key, fact in self._facts.items() if found.get(key) != fact}
@@ -92,3 +103,9 @@ def _replaces(found: ShareGroupFact, known: ShareGroupFact | None) -> bool:
     if not isinstance(found, Fact):  # it ended, and it is not known whether before or after what is known
         return False
     return not isinstance(known, Fact) or (found != known and found.at >= known.at)
+
+
+def _is_earlier_trip(found: ShareGroupFact, known: ShareGroupFact) -> bool:
+    if not isinstance(found, BreakerTripped) or not isinstance(known, BreakerTripped):
+        return False
+    return found.generation < known.generation
