@@ -54,12 +54,19 @@ class LostRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """The content of the file. `start` are the offsets of a checkpoint that has not begun; `retired` is an old one."""
+    """The content of the file. `start` are the offsets of a checkpoint that has not begun; `retired` is an old one.
+
+    `past` are the earlier ids of topics: a broker whose metadata is behind may still return one of them.
+    """
 
     ids: Mapping[str, str] = field(default_factory=dict)
+    past: Mapping[str, Sequence[str]] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
     start: Offsets | None = None
     retired: str | None = None
+
+    def was_created_again(self, topic: str, topic_id: str) -> bool:
+        return self.ids.get(topic, topic_id) != topic_id and topic_id not in self.past.get(topic, ())
 
 
 class SourceTopics:
@@ -74,7 +81,7 @@ class SourceTopics:
         """The generation of each topic, by the ids that topics have now."""
         known = self._known
         return {
-            topic: known.generations.get(topic, 0) + (known.ids.get(topic, topic_id) != topic_id)
+            topic: known.generations.get(topic, 0) + known.was_created_again(topic, topic_id)
             for topic, topic_id in found.items()
         }
 
@@ -83,8 +90,14 @@ class SourceTopics:
         known = self._known
         if known.retired is not None and _checkpoint_id(self._checkpoint) == known.retired:
             self._move_checkpoint_away()  # a kill came in between
-        again = [topic for topic, topic_id in found.items() if known.ids.get(topic, topic_id) != topic_id]
-        after = replace(known, ids={**known.ids, **found}, generations={**known.generations, **self.generations(found)})
+        again = [topic for topic, topic_id in found.items() if known.was_created_again(topic, topic_id)]
+        new = {topic: topic_id for topic, topic_id in found.items() if topic in again or topic not in known.ids}
+        after = replace(
+            known,
+            ids={**known.ids, **new},
+            past={**known.past, **{topic: [*known.past.get(topic, ()), known.ids[topic]] for topic in again}},
+            generations={**known.generations, **self.generations(found)},
+        )
         checkpoint_id = _checkpoint_id(self._checkpoint)
         if again and checkpoint_id is not None:
             committed = _committed_offsets(self._checkpoint)
@@ -114,11 +127,11 @@ class SourceTopics:
         """Before a batch is written: what it cannot read any more. Raises when a topic was created again."""
         found = ask_ids(topics)
         known = self._known
-        again = sorted(topic for topic, topic_id in found.items() if known.ids.get(topic, topic_id) != topic_id)
+        again = sorted(topic for topic, topic_id in found.items() if known.was_created_again(topic, topic_id))
         if again:
             raise OffsetsReusedError(f"the topic {again[0]} was created again")
         if not found.keys() <= known.ids.keys():  # one that did not exist before
-            self._keep(replace(known, ids={**known.ids, **found}))
+            self._keep(replace(known, ids={**found, **known.ids}))
         begin, end = _offsets(self._checkpoint, batch - 1), _offsets(self._checkpoint, batch)
         begin = {topic: own for topic, own in begin.items() if topic in found}
         self._check_ends(begin, end)
@@ -151,6 +164,7 @@ class SourceTopics:
             return
         content = {
             "ids": dict(known.ids),
+            "past": dict(known.past),
             "generations": dict(known.generations),
             "start": known.start,
             "retired": known.retired,

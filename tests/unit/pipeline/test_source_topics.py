@@ -65,6 +65,21 @@ def test_a_topic_that_was_created_again_begins_a_checkpoint_in_which_only_the_ot
     assert begun.generations({"a": "third", "b": "id2"}) == {"a": 2, "b": 0}, "as a rebuild before the next run sees it"
 
 
+def test_a_broker_that_still_has_the_old_id_does_not_make_the_new_topic_be_read_twice(tmp_path: Path) -> None:
+    """The metadata of a broker may be behind; the id of a deleted topic never comes back."""
+    checkpoint = make_checkpoint(tmp_path, {"a": {"0": 3}})
+    SourceTopics(checkpoint).reconcile({"a": "id1"})
+    assert SourceTopics(checkpoint).reconcile({"a": "id2"}) == ["a"]
+    make_checkpoint(tmp_path, {"a": {"0": 1}}, uncommitted={"a": {"0": 2}}, name="two")
+    topics = SourceTopics(checkpoint)
+    assert topics.reconcile({"a": "id1"}) == []
+    assert checkpoint.exists()
+    assert topics.generations({"a": "id1"}) == {"a": 1}
+    assert topics.check(1, ["a"], lambda _: {"a": "id1"}, no_first) == []
+    assert topics.reconcile({"a": "id2"}) == []
+    assert SourceTopics(checkpoint).reconcile({"a": "id3"}) == ["a"]
+
+
 def test_a_kill_between_the_file_and_the_checkpoint_leaves_no_old_offsets(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path, {"a": {"0": 3}})
     SourceTopics(checkpoint).reconcile({"a": "id1"})
