@@ -4,9 +4,11 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.share_groups.model import spool_index
 from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, SpoolRecord, SpoolTotals, spool_record
 from headgate.share_groups.model.spool_records import (
     SEQUENCES_A_MS,
@@ -224,3 +226,30 @@ def test_a_letter_takes_less_than_two_hundred_bytes_of_memory() -> None:
     for one in range(count):
         index.apply((0, count + one, SpoolTombstone(("g", TOPIC, 0, 1_000_000 + one))))
     assert list(index.groups()) == []
+
+
+def test_the_letters_of_several_workers_are_in_order_without_sorting_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come a little out of order all the time, and a lane may have 100,000 of them."""
+    rebuilt: list[int] = []
+    monkeypatch.setattr(spool_index._Queue, "_rebuild", lambda _: rebuilt.append(1))
+    index = SpoolIndex()
+    for offset in range(1_000):
+        index.apply(spool_record(0, offset, letter(offset, sequence=(offset ^ 5))))
+        index.totals("g")
+    assert [one.sequence for one in index.waiting("dlq.g", letter(0).lane)] == list(range(1_000))
+    assert rebuilt == []
+
+
+def test_letters_that_are_far_out_of_order_are_sorted() -> None:
+    """As when a worker starts and reads the partitions of the spool one after the other."""
+    index, number = SpoolIndex(), 3_000
+    for spool_partition in (2, 0, 1):
+        for at in range(number):
+            one = letter(spool_partition * number + at, sequence=spool_partition * number + at)
+            index.apply(spool_record(spool_partition, at, one))
+    lane = letter(0).lane
+    assert [one.sequence for one in index.waiting("dlq.g", lane)] == list(range(3 * number))
+    index.apply(spool_record(0, number, letter(9 * number, sequence=7)))
+    assert [one.sequence for one in index.waiting("dlq.g", lane)] == sorted([*range(3 * number), 7])

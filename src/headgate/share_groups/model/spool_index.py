@@ -27,6 +27,7 @@ _NUMBERS: Final = struct.Struct("<QQQI")  # spool offset, deadline, sequence, si
 _MAX_SIZE: Final = 2**32 - 1
 _PARTITION_BITS: Final = 16
 _REBUILD_FROM: Final = 256
+_MAX_LATER: Final = 1_000
 T = TypeVar("T")
 _Target = tuple[str, str | None]  # a topic, and the reason of those that are parked
 
@@ -300,9 +301,27 @@ class _Queue:
         self._removed = 0
 
     def add(self, key: int, sequence: int, packed: bytes) -> None:
-        self._is_sorted &= sequence >= self._last
+        later = self._pop_later(sequence) if sequence < self._last else []
         self._last = max(self._last, sequence)
         self.letters[key] = packed
+        self.letters.update(reversed(later))
+
+    def _pop_later(self, sequence: int) -> list[tuple[int, bytes]]:
+        """Take out those that come after this one, the last one first: several workers write to a lane.
+
+        If they are many, as when the partitions of the spool are read one after the other, all are sorted later.
+        """
+        found: list[tuple[int, bytes]] = []
+        while self._is_sorted and self.letters:
+            if len(found) == _MAX_LATER:
+                self._is_sorted = False
+                break
+            key, packed = self.letters.popitem()
+            if _NUMBERS.unpack(packed)[2] <= sequence:
+                self.letters[key] = packed
+                break
+            found.append((key, packed))
+        return found
 
     def remove(self, key: int) -> bytes:
         packed = self.letters.pop(key)
