@@ -58,6 +58,12 @@ def test_a_record_of_a_real_worker_is_read_and_written_byte_for_byte() -> None:
     assert (status_key("ct-b", "src-b"), status_value(REAL)) == (REAL_KEY, REAL_VALUE)
 
 
+def test_names_that_are_not_ascii_are_written_as_a_worker_writes_them() -> None:
+    """Connect's JSON converter escapes no letters."""
+    value = status_value(TopicUsed(topic="t", connector="größe", task=0, discover_timestamp_ms=1))
+    assert value == '{"topic":{"name":"t","connector":"größe","task":0,"discoverTimestamp":1}}'.encode()
+
+
 @given(USED)
 def test_encoded_records_decode_to_the_same(one: TopicUsed) -> None:
     key = status_key(one.topic, one.connector)

@@ -49,7 +49,8 @@ class TopicDouble:
 class WriterDouble:
     """Everything that was appended, which the status topic reads back at once."""
 
-    def __init__(self, _: object) -> None:
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
         self.appended: list[Raw] = []
         self.reader: TopicDouble | None = None
 
@@ -103,6 +104,26 @@ async def test_only_connectors_that_the_config_topic_names_are_recorded(monkeypa
     assert not await stage.topic.record(used("src"))
 
 
+async def test_records_go_to_the_partitions_of_a_java_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Stage(monkeypatch).writer.settings["partitioner"] == "murmur2_random"
+
+
+async def test_names_that_are_not_writable_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    stage.readers["c"].feed((b"connector-a\nb", b"{}"), (b"connector-src", b"{}"))
+    for reader in stage.readers.values():
+        reader.replayed.set()
+    assert not await stage.topic.record(used("a\nb"))
+    assert await stage.topic.record(used("src"))
+    assert [key for key, _ in stage.writer.appended] == [status_key("t", "src")]
+
+
+async def test_only_a_null_is_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    stage.readers["c"].feed((b"connector-empty", b""), (b"connector-gone", None))
+    assert [stage.topic.is_deleted(name) for name in ("empty", "gone")] == [False, True]
+
+
 def bad(count: int) -> Sequence[ConsumedRecord]:
     return [ConsumedRecord(number, b"nonsense", b"{}") for number in range(count)]
 
@@ -113,7 +134,7 @@ def test_skipped_records_are_counted_when_they_are_skipped(logs: list[EventDict]
     for record in bad(50):
         skipped.on_skipped(record, "no")
     assert skipped.count == 50
-    assert [one["event"] for one in logs] == ["status record skipped"] * 10
+    assert [(one["event"], one["log_level"]) for one in logs] == [("status record skipped", "warning")] * 10
     SetClock.now = 59.0
     skipped.log_count()
     assert len(logs) == 10

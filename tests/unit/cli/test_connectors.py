@@ -106,6 +106,16 @@ def test_the_json_of_a_reset_and_of_views_that_agree(script: Script, capsys: pyt
     }
 
 
+@pytest.mark.parametrize(
+    ("connect", "wire", "exit_code"), [(["a"], ["a"], 0), (["a"], [], 1), ([], ["a"], 1), ([], [], 0)]
+)
+def test_a_difference_on_either_side_is_exit_code_1(
+    script: Script, connect: list[str], wire: list[str], exit_code: int
+) -> None:
+    script.responses[COMPARE] = comparison(connect, wire)
+    assert script.run("compare", "src") == exit_code
+
+
 def test_a_difference_is_exit_code_1(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     script.responses[COMPARE] = comparison(["a", "b"], ["b", "c"])
     assert script.run("compare", "src") == 1

@@ -114,8 +114,20 @@ async def test_a_window_over_its_threshold_trips_once_and_is_logged(bench: Bench
     assert bench.trips == [1]
     assert await bench.events() == [("tripped", "g")]
     assert bench.meter.trips == {"g": 1}
-    [said] = [one for one in logs if one["log_level"] == "warning"]
-    assert (said["dlq_written"], said["processed"], said["threshold_percent"]) == (20, 100, 20)
+    assert [one for one in logs if one["log_level"] == "warning"] == [
+        {
+            "log_level": "warning",
+            "event": "circuit breaker tripped, share group paused",
+            "group": "g",
+            "reason": "DLQ_CIRCUIT_BREAKER_TRIPPED",
+            "dlq_written": 20,
+            "processed": 100,
+            "threshold_percent": 20,
+            "window_ms": 60_000,
+            "generation": 1,
+            "resume_at": None,
+        }
+    ]
 
 
 @pytest.mark.parametrize(("auto_resume", "resume_at"), [("false", None), ("true", 1_061_000)])
@@ -289,6 +301,21 @@ async def test_the_breakers_pause_is_ended_when_its_time_has_come_also_by_anothe
     await bench.seconds()
     assert not bench.states.of("g").is_paused
     assert (await bench.events())[-1] == ("resumed", "g")
+
+
+async def test_after_a_resume_the_group_is_counted_from_zero(bench: Bench) -> None:
+    bench.enable()
+    await bench.leader.on_gained()
+    bench.count(0, 100)
+    await bench.seconds()
+    bench.read(BreakerResumed(group="g", generation=1, at=1))
+    assert bench.leader.totals("g") == (0, 0)
+    bench.count(0, 99, generation=1)
+    await bench.seconds()
+    assert bench.trips == [1], "99 of them are not enough"
+    bench.count(0, 1, generation=1)
+    await bench.seconds()
+    assert bench.trips == [1, 2]
 
 
 async def test_a_failure_does_not_end_the_evaluation(bench: Bench, logs: list[EventDict]) -> None:

@@ -46,6 +46,10 @@ def in_conflict(it: Scene, *, strict: bool = True) -> None:
     it.kafka.group_configs.existing_groups = {"first", "sg"}
 
 
+def shared_topics(it: Scene) -> dict[str, float]:
+    return {labels[0]: value for (name, labels), value in it.service.samples().items() if name == SHARED[0]}
+
+
 async def proves(it: Scene, code: int, group: str = "sg") -> None:
     it.broker.code = None
     probe = await it.broker.request()
@@ -179,6 +183,19 @@ async def test_without_strict_isolation_groups_share_a_topic() -> None:
         await it.passes(SHARE_HEARTBEAT, VERSION, beating())
         assert it.events("isolation_conflict") == []
         assert it.service.samples()[SHARED] == 2
+
+
+async def test_the_metric_has_each_shared_topic_while_it_is_shared() -> None:
+    async with scene() as it:
+        in_conflict(it, strict=False)
+        it.read(
+            DlqRegistered(topic="dlq.alone", group="alone", at=1), DlqRegistered(topic="dlq.a", group="third", at=1)
+        )
+        assert shared_topics(it) == {"dlq.a": 3}
+        it.read(DlqUnregistered(topic="dlq.a", group="first"))
+        assert shared_topics(it) == {"dlq.a": 2}
+        it.read(DlqUnregistered(topic="dlq.a", group="sg"))
+        assert shared_topics(it) == {}
 
 
 async def test_until_the_groups_are_known_a_join_waits() -> None:

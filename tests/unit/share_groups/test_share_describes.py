@@ -167,6 +167,8 @@ async def test_the_status_has_the_dead_letters_in_the_spool_that_are_not_parked(
             it.kafka.spool_index.apply(spool_record(0, offset, spooled))
         it.kafka.spool_index.apply(spool_record(0, 9, letter(9, group="sg", sequence=0, parked="too large")))
         assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (2, 7)
+        it.kafka.spool_replayed.clear()
+        assert (it.service.status("sg").spooled, it.service.status("sg").oldest_spooled_at) == (None, None)
         samples = {name: value for (name, labels), value in it.service.samples().items() if labels == ("sg",)}
         assert samples["headgate_share_group_spooled_dead_letters"] == 2
         assert samples["headgate_share_group_parked_dead_letters"] == 1

@@ -6,14 +6,17 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.facts import EventHappened
+from headgate.share_groups.model.dead_letter_records import topic_id_text
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
+    DLQ,
     GAP,
     REJECT,
     RELEASE,
     RENEW,
+    TOPIC,
     acknowledged,
     acknowledging,
     acks_of,
@@ -25,7 +28,7 @@ from tests.unit.share_groups.scene import (
 
 
 async def test_a_reject_goes_on_when_its_dead_letter_is_written_and_not_before() -> None:
-    async with scene() as on:
+    async with scene(hold_max_ms=5000) as on:
         on.configure()
         await on.acquires((10, 12, 1))
         on.dead_letters.open.clear()
@@ -54,8 +57,17 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
         assert on.counted() == {"rejected": 1, "write_timeouts": 1}
         [event] = on.events("write_timeout")
         assert event["offsets"] == [[10, 10]]
-        [said] = [one for one in logs if one["event"].endswith("its record is archived without one")]
-        assert (said["log_level"], said["offsets"], said["partition"]) == ("warning", "10", 0)
+        [line] = [one for one in logs if one["event"].endswith("its record is archived without one")]
+        del line["event"]
+        assert line == {
+            "log_level": "warning",
+            "group": "g",
+            "topic": topic_id_text(TOPIC),
+            "partition": 0,
+            "offsets": "10",
+            "dlq_topic": DLQ,
+            "reason": "the spool did not answer",
+        }
         assert on.service.meter.write_timeouts == {"g": 1}
 
 

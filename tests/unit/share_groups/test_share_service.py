@@ -198,3 +198,17 @@ async def test_the_last_resume_is_read_from_events_and_the_latest_wins() -> None
         last = service.status("g").last_resume
         assert last is not None
         assert (last.reason, last.by, last.at) == ("mended", "User:o", 3)
+
+
+async def test_pauses_and_resumes_are_logged_with_the_principal_and_the_reason(logs: list[EventDict]) -> None:
+    kafka = FakeKafka()
+    async with running(kafka) as service:
+        await until(lambda: service.is_ready)
+        await service.pause("g", "deploy", "User:ops")
+        await service.resume("g", "mended", "User:other")
+    lines = [one for one in logs if one["event"].startswith("share group ")]
+    info = {"log_level": "info", "group": "g"}
+    assert lines == [
+        {"event": "share group paused", "reason": "deploy", "by": "User:ops", **info},
+        {"event": "share group resumed", "reason": "mended", "by": "User:other", **info},
+    ]

@@ -91,6 +91,7 @@ def test_reasons_are_a_set_and_each_end_clears_its_own() -> None:
     breakers = PauseReason(code="DLQ_CIRCUIT_BREAKER_TRIPPED", text=text, by="headgate", since=1_000)
     operators = PauseReason(code="OPERATOR", text="deploy", by="User:ops", since=2_000)
     assert both.of("sg").pause_reasons == (breakers, operators)
+    assert both.of("sg").is_paused
     both.apply(RESUMED)
     assert both.of("sg").pause_reasons == (operators,)
     assert both.of("sg").is_paused
@@ -98,6 +99,10 @@ def test_reasons_are_a_set_and_each_end_clears_its_own() -> None:
     assert not both.of("sg").is_paused
     only_breaker = folded([TRIP, PAUSE, GroupPauseEnded(group="sg")])
     assert only_breaker.of("sg").pause_reasons == (breakers,)
+    assert only_breaker.of("sg").is_paused
+    only_operator = folded([PAUSE])
+    assert only_operator.of("sg").pause_reasons == (operators,)
+    assert only_operator.of("sg").is_paused
 
 
 def test_a_group_without_configs_that_is_paused_is_managed() -> None:

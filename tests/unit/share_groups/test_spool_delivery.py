@@ -8,7 +8,13 @@ from structlog.typing import EventDict
 
 from headgate.share_groups.model import spool_routes
 from headgate.share_groups.model.spool_index import SpoolIndex, spool_record
-from headgate.share_groups.model.spool_records import DEADLINE, TARGET, SpoolTombstone, encode_spooled
+from headgate.share_groups.model.spool_records import (
+    DEADLINE,
+    MAX_GROUP_SPOOL_BYTES,
+    TARGET,
+    SpoolTombstone,
+    encode_spooled,
+)
 from tests.unit.proxy.stage import turns, until
 from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
@@ -304,6 +310,7 @@ async def test_nothing_is_reported_of_a_client_that_disconnects_while_its_dead_l
 
 
 async def test_a_group_has_only_so_many_bytes_in_the_spool(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_GROUP_SPOOL_BYTES == 256 * 1024 * 1024
     monkeypatch.setattr(spool_routes, "MAX_GROUP_SPOOL_BYTES", 1_500)
     async with scene() as on:
         on.configure()

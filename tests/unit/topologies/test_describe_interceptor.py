@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from headgate.facts import TopologyEpochsSet
 from headgate.facts.topology import Description
@@ -43,6 +44,7 @@ async def test_what_is_stored_is_available() -> None:
         await it.pushes()
         [group] = await it.describe(described())
         assert group.topology_description == pushed().topology_description
+        assert group.topology_description_status == AVAILABLE
         assert replace(group, topology_description=None, topology_description_status=0) == described()
 
 
@@ -71,7 +73,7 @@ async def test_a_store_that_hangs_is_an_error() -> None:
         assert it.service.metrics.store_calls["get", "error"] == 1
 
 
-async def test_a_store_that_fails_is_an_error_and_one_that_forgot_is_not() -> None:
+async def test_a_store_that_fails_is_an_error_and_one_that_forgot_is_not(logs: list[EventDict]) -> None:
     async def fails(_: str) -> None:
         raise TransientFailure("away")
 
@@ -84,9 +86,17 @@ async def test_a_store_that_fails_is_an_error_and_one_that_forgot_is_not() -> No
         await it.pushes()
         for mood, status in ((fails, ERROR), (None, AVAILABLE), (forgets, NOT_STORED)):
             store.on_get = mood
-            assert await it.status() == status
+            [group] = await it.describe(described())
+            assert group.topology_description_status == status
+            assert (group.topology_description is not None) == (status == AVAILABLE)
         assert it.service.metrics.store_calls["get", "error"] == 1
         assert it.service.metrics.store_calls["get", "success"] == 2
+        warnings = [one for one in logs if one["log_level"] == "warning"]
+        what = {"log_level": "warning", "group": "g", "epoch": 0}
+        assert warnings == [
+            {"event": "topology description cannot be read", "reason": "away", **what},
+            {"event": "topology description is missing from the store", **what},
+        ]
         # What was lost is asked for again.
         assert (await it.heartbeat(beating()))[1].topology_description_required
 

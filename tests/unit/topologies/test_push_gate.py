@@ -312,3 +312,8 @@ def test_a_push_is_checked_for_its_group_then_its_member_then_its_epoch(
     found: bool, member: bool, code: int, text: str
 ) -> None:
     assert check_group(PUSH, is_found=found, is_member=member, current_epoch=4) == PushRejection(code, text)
+
+
+def test_a_push_of_a_later_epoch_than_the_groups_is_refused_too() -> None:
+    text = "Topology epoch 3 does not match the group's current topology epoch 2."
+    assert check_group(PUSH, is_found=True, is_member=True, current_epoch=2) == PushRejection(42, text)

@@ -39,9 +39,12 @@ async def test_each_cluster_answers_at_a_path_of_its_own_and_the_first_at_the_pl
     for cluster, topics in (("main", ["a", "b"]), ("other", ["c"])):
         answer = await stage.call("GET", f"/connect/{cluster}{TOPICS}")
         assert (answer.status, answer.json) == (200, {"src": {"topics": topics}})
+    assert (await stage.call("GET", TOPICS)).json == {"src": {"topics": ["a", "b"]}}
     assert (await stage.call("PUT", f"/connect/other{RESET}")).status == 202
     assert stage.other.topics.of("src") == ()
     assert stage.main.topics.of("src") == ("a", "b")
+    assert (await stage.call("PUT", RESET)).status == 202
+    assert stage.main.topics.of("src") == ()
 
 
 async def test_an_unknown_cluster_is_not_found(stage: Stage) -> None:
