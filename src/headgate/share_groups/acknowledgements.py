@@ -424,4 +424,5 @@ class AcknowledgementTracker:
             return  # too late already: the broker delivers the records again
         writing = self._tasks.spawn(self._dead_letters.write(settings, over_limit, session, self._hold_s([until])))
         for index, one in enumerate(over_limit):
-            self._deferred.add((session.number, *one.key[:2]), DeferredAck(one, until, writing, index))
+            for dropped in self._deferred.add((session.number, *one.key[:2]), DeferredAck(one, until, writing, index)):
+                self._withdraw_deferred(dropped)

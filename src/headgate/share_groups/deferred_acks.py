@@ -72,17 +72,18 @@ class DeferredAcks:
     def __bool__(self) -> bool:
         return bool(self._members)
 
-    def add(self, key: SessionKey, deferred: DeferredAck) -> None:
+    def add(self, key: SessionKey, deferred: DeferredAck) -> list[DeferredAck]:
+        """Returns those that are dropped for it."""
         of_member = self._members.get(key)
         if of_member is None:
             of_member = self._members[key] = _MemberAcks()
             self._connections.setdefault(key[0], set()).add(key)
         of_member.acks.append(deferred)
         of_member.left.discard(deferred.range.key[2:])
-        if len(of_member.acks) > MAX_RANGES:
-            del of_member.acks[0]
+        dropped = [of_member.acks.pop(0)] if len(of_member.acks) > MAX_RANGES else []
         if len(self._members) > MAX_MEMBERS:
-            self._drop(next(iter(self._members)))
+            dropped += self._drop(next(iter(self._members)))
+        return dropped
 
     def follow(self, key: SessionKey, request: ShareRequest) -> None:
         """Note which partitions this ShareFetch adds to the member's session and which it removes."""

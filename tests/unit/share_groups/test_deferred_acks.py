@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
+import pytest
+
 from headgate.base.ids import ApiVersion
 from headgate.share_groups.deferred_acks import (
     MAX_MEMBERS,
@@ -18,7 +20,8 @@ from headgate.share_groups.model.dead_letter_records import Cause
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import ShareFetchRequest, ShareFetchResponse, ShareForgottenTopic
 from headgate.wire.share_requests import ShareRequest
-from tests.unit.share_groups.scene import ACCEPT, OTHER_TOPIC, REJECT, TOPIC, acks_of, fetched, fetching
+from tests.unit.proxy.stage import until
+from tests.unit.share_groups.scene import ACCEPT, OTHER_TOPIC, REJECT, TOPIC, acks_of, fetched, fetching, scene
 
 KEY: SessionKey = (1, "g", "m")
 VERSION = ApiVersion(2)
@@ -42,15 +45,26 @@ def offsets(found: list[DeferredAck]) -> list[int]:
 
 async def test_deferred_acks_are_bounded_by_member_and_in_all() -> None:
     acks = DeferredAcks()
-    for offset in range(MAX_RANGES + 5):
-        acks.add(KEY, deferred(offset))
+    dropped = [one for offset in range(MAX_RANGES + 5) for one in acks.add(KEY, deferred(offset))]
+    assert offsets(dropped) == [0, 1, 2, 3, 4], "their dead letters are to be withdrawn"
     taken, _ = acks.take(KEY, 0, is_last=True)
     assert len(taken) == MAX_RANGES
-    for number in range(MAX_MEMBERS + 5):
-        acks.add((number, "g", "m"), deferred(0))
+    dropped = [one for number in range(MAX_MEMBERS + 5) for one in acks.add((number, "g", "m"), deferred(number))]
+    assert offsets(dropped) == [0, 1, 2, 3, 4]
     assert acks.take((4, "g", "m"), 0, is_last=True) == ([], [])
     assert len(acks.take((5, "g", "m"), 0, is_last=True)[0]) == 1
     assert len(acks._connections) == MAX_MEMBERS - 1
+
+
+async def test_a_dead_letter_whose_deferred_ack_is_dropped_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.share_groups.deferred_acks.MAX_RANGES", 1)
+    async with scene() as on:
+        on.configure()
+        await on.fetch(fetching(), fetched({0: [(0, 0, 4), (1, 1, 5)]}))
+        await on.names_topic()
+        await until(lambda: bool(on.events("dead_letter_withdrawn")))
+        [event] = on.events("dead_letter_withdrawn")
+        assert (event["outcome"], event["offsets"]) == ("not sent", [[0, 0]])
 
 
 def test_a_deferred_ack_is_taken_once_and_not_after_its_lock() -> None:
