@@ -73,7 +73,7 @@ class Gateway:
         self._caps = caps or ConnectionLimits(config.gateway)
         self.connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._throttle = LogThrottle(self.loop.time)
+        self.log_throttle = LogThrottle(self.loop.time)
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
 
@@ -198,7 +198,7 @@ class Gateway:
 
     def _count_refusal(self, cause: CloseCause, peer: str) -> None:
         self.metrics.ended[cause] += 1
-        if cause is CloseCause.TOO_MANY_UNPROVED and self._throttle.allows("unproved", ""):
+        if cause is CloseCause.TOO_MANY_UNPROVED and self.log_throttle.allows("unproved", ""):
             log.warning("too many unproved connections, refusing more", unproved=self._caps.unproved, peer=peer)
 
     async def _connect(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
@@ -230,7 +230,8 @@ class Gateway:
             cause = refusal.cause
         except ARRIVAL_FAILURES as failure:
             cause = CloseCause.HANDSHAKE_FAILED
-            log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
+            if self.log_throttle.allows("arrival", peer):
+                log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
         finally:
             if cause is not None:
                 client.close()

@@ -244,3 +244,23 @@ async def test_an_api_versions_request_over_4_kib_is_refused_before_the_proof() 
         client = await on.client(first=request(18, 3, b"\x02a\x021" + bytes(5000)))
         assert await client.rest() == b""
         await until(lambda: on.ended == {"frame_too_large": 1})
+
+
+# What is logged.
+
+
+async def test_the_ends_of_unproved_connections_are_logged_once_a_minute_for_an_address(logs: list[EventDict]) -> None:
+    async with stage() as on:
+        times = [0.0, 1.0, 59.0, 61.0]
+        on.gateway.log_throttle._now = lambda: times.pop(0)
+        while times:
+            client = await on.client(first=request(999, 0, b""))
+            await on.upstream.accept()
+            assert await client.rest() == b""
+        await until(lambda: sum(on.ended.values()) == 4)
+        for _ in range(2):
+            client, _ = await on.pair()
+            await client.send(request(999, 0, b""))
+            assert await client.rest() == b""
+    ended = [one["cause"] for one in logs if one["event"] == "connection ended"]
+    assert ended == ["unsupported_call"] * 4  # two of the first four, and both of clients that had proved who they are
