@@ -97,7 +97,7 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
     ) -> Forward[ParsedProduce | ParsedFetch]:
         start = produce_start(request.body, request.api_version)
         if start is None:
-            self.unreadable += 1
+            self.unreadable += session.is_proved
             return Forward()
         fast_path = usage.produce
         if fast_path is None or fast_path.version != request.api_version:

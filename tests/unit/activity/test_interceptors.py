@@ -317,3 +317,7 @@ async def test_unreadable_requests_pass_and_are_counted() -> None:
         await it.client.send(broken)
         assert (await it.broker.request()).frame == broken
         assert it.watcher.unreadable == 1
+        it.client, it.broker = await it.on.pair(proved=False)
+        await it.client.send(broken)
+        assert (await it.broker.request()).frame == broken
+        assert it.watcher.unreadable == 1  # nothing counts before the proof
