@@ -66,6 +66,27 @@ def test_the_unit_allows_the_descriptors_that_the_default_cap_needs() -> None:
     assert int(unit()["Service"]["LimitNOFILE"]) >= descriptors_needed(Config())
 
 
+def tasks_needed(*, workers: int, brokers: int, recorded_clusters: int) -> int:
+    """The formula of docs/operate.md, with a worker that is replaced beside the others."""
+    clients = 14 + 3 * recorded_clusters
+    return 16 + (workers + 1) * (clients * (brokers + 2) + 64)
+
+
+def test_the_unit_allows_the_threads_of_16_workers_and_40_brokers() -> None:
+    assert int(unit()["Service"]["TasksMax"]) >= tasks_needed(workers=16, brokers=40, recorded_clusters=1)
+    assert f"--pids-limit {unit()['Service']['TasksMax']}" in CONTAINER
+
+
+def test_the_memory_of_a_worker_that_crashes_is_not_written_to_a_file() -> None:
+    assert unit()["Service"]["LimitCORE"] == "0"
+    assert "--ulimit core=0" in CONTAINER
+
+
+def test_both_stages_of_the_container_are_built_from_an_image_that_can_be_named_by_its_digest() -> None:
+    assert re.findall(r"^FROM (\S+)", CONTAINER, re.MULTILINE) == ["${BASE}", "${BASE}"]
+    assert "--build-arg BASE=IMAGE@sha256:DIGEST" in CONTAINER
+
+
 def test_a_reload_replaces_the_workers_and_a_stop_goes_to_the_supervisor_alone() -> None:
     service = unit()["Service"]
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
