@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
+from headgate.config import files, rules
 from headgate.config.loading import load
 from headgate.config.problems import ConfigError, Problem, shown
-from headgate.config.rules import warnings
 
 
 # argparse gives the type of add_subparsers() no public name.
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         problems = error.problems
     else:
-        for warning in warnings(config):
+        for warning in (*rules.warnings(config), *files.warnings(config)):
             print(f"{name}: {warning.paths[0]}: warning: {warning.text}", file=sys.stderr)
     if args.json:
         print(json.dumps({"problems": [{"path": one.path, "text": one.text} for one in problems]}))

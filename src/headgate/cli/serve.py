@@ -12,13 +12,16 @@ import signal
 import sys
 from pathlib import Path
 
+import structlog
 import uvloop
 
 from headgate.cli import logs
 from headgate.cli.features import FAMILIES, check_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
-from headgate.config import Config, load
+from headgate.config import Config, files, load
 from headgate.proxy.supervisor import Supervisor
+
+log = structlog.get_logger()
 
 _WORKER = (sys.executable, "-m", "headgate.cli.worker")
 
@@ -34,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     logs.configure()
     config = load(args.config, os.environ)
     check_features(config)
+    for warning in files.warnings(config):
+        log.warning("secret file open to other users", key=warning.paths[0], problem=warning.text)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 

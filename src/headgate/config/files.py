@@ -5,7 +5,9 @@ in place of the path is a common mistake.
 """
 
 import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -15,6 +17,7 @@ from headgate.config.model import Config
 from headgate.config.rules import Violation
 
 MAX_SECRET_BYTES = 4096
+_OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IRWXO
 
 
 def violations(config: Config) -> Iterator[Violation]:
@@ -36,6 +39,25 @@ def violations(config: Config) -> Iterator[Violation]:
             read_secret(config.upstream.service_password_file)
         except UsageError as error:
             yield Violation(("upstream.service_password_file",), str(error))
+
+
+def warnings(config: Config) -> Iterator[Violation]:
+    """Warnings for secret files that other users of the machine can read, or that others than their owner can change.
+
+    No violations: a container's secrets are often mounted with mode 644, into a machine without other users.
+    """
+    secrets = {
+        "gateway.tls_key": config.gateway.tls_key,
+        "upstream.service_password_file": config.upstream.service_password_file,
+        "web.tls_key": config.web.tls_key,
+        "web.tokens_file": config.web.tokens_file,
+    }
+    for key, path in secrets.items():
+        with suppress(OSError):  # a file that cannot be read is a violation
+            if path is not None and (mode := stat.S_IMODE(path.stat().st_mode)) & _OPEN_TO_OTHERS:
+                yield Violation(
+                    (key,), f"other users can read or change the file (mode {mode:03o}): make it chmod 600, or 640"
+                )
 
 
 def read_secret(path: Path) -> SecretStr:

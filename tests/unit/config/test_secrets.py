@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import UsageError
-from headgate.config import ConfigError, load
+from headgate.cli.main import main
+from headgate.config import ConfigError, files, load
 from headgate.config.files import MAX_SECRET_BYTES, read_secret
 
 PASSWORD = "hunter2"
@@ -91,3 +92,39 @@ def test_a_secret_in_the_wrong_place_is_not_shown(path: str) -> None:
         with pytest.raises(ConfigError) as caught:
             load(None, {}, {path: value})
         assert PASSWORD not in str(caught.value)
+
+
+SECRET_FILES = """
+[gateway]
+tls_cert = "HERE/cert"
+tls_key = "HERE/secret"
+[upstream]
+service_user = "u"
+service_password_file = "HERE/secret"
+[web]
+tls_cert = "HERE/cert"
+tls_key = "HERE/secret"
+tokens_file = "HERE/secret"
+"""
+SECRET_KEYS = ["gateway.tls_key", "upstream.service_password_file", "web.tls_key", "web.tokens_file"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "paths"),
+    [(0o600, []), (0o400, []), (0o640, []), (0o644, SECRET_KEYS), (0o660, SECRET_KEYS), (0o602, SECRET_KEYS)],
+)
+def test_a_secret_file_that_others_can_read_or_change_is_a_warning(
+    mode: int, paths: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(SECRET_FILES.replace("HERE", str(tmp_path)))
+    (tmp_path / "cert").write_text("public")
+    (tmp_path / "cert").chmod(0o644)
+    (tmp_path / "secret").write_text("hunter2")
+    (tmp_path / "secret").chmod(mode)
+    warnings = list(files.warnings(load(file, {})))
+    assert [warning.paths[0] for warning in warnings] == paths
+    assert all(f"mode {mode:03o}" in warning.text and "hunter2" not in warning.text for warning in warnings)
+    assert main(["config", "check", str(file)]) == 0
+    printed = capsys.readouterr().err
+    assert [key for key in SECRET_KEYS if f"{key}: warning: other users can read" in printed] == paths
