@@ -23,7 +23,7 @@ from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, offset_ranges
-from headgate.share_groups.model.dead_letter_records import DeadLetter
+from headgate.share_groups.model.dead_letter_records import DeadLetter, topic_id_text
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.model.spool_records import (
     LetterIdentity,
@@ -49,7 +49,10 @@ _DRAIN_POLL_S: Final = 0.005
 
 _MAX_REPLAY_S: Final = 10.0
 
+_MAX_RESERVE_S: Final = 2.0  # of the time of a request: for topic and spool, whatever the look-ups take
+
 _NO_COPY: Final = RecordCopy()
+_LATE_COPY: Final = RecordCopy(problem="the record could not be read in time")
 _NO_METADATA: Final = WriteFailure(WriteFailureCause.UNREACHABLE, "no metadata of the topic came")
 _NOT_OPEN: Final = "share groups are not available"
 _FAILING: Final = frozenset(
@@ -153,6 +156,7 @@ class DeadLetterDelivery:
         until = self._clock.monotonic() + deadline_s
         one = _Delivery(settings, topic, session, until, self._hold_max_s, [{} for _ in ranges])
         at_once = _COPY_BATCH if settings.copy_record else _BATCH
+        reserve_s = min(_MAX_RESERVE_S, deadline_s / 2)
         ready: list[Numbered] = []
         size = 0  # of the copies among them
         for index, some in enumerate(ranges):
@@ -160,11 +164,11 @@ class DeadLetterDelivery:
                 offsets = range(begin, min(begin + at_once, some.last + 1))
                 began = self._clock.monotonic()
                 try:
-                    async with asyncio.timeout(self._left_s(one)):
+                    async with asyncio.timeout(max(0.0, self._left_s(one) - reserve_s)):
                         copies = await self._look_up(one, some, offsets)
                 except TimeoutError:
-                    one.failed[index].update(dict.fromkeys(offsets, "its record could not be looked up in time"))
-                    continue
+                    one.names.setdefault(some.key[2], topic_id_text(some.key[2]))
+                    copies = dict.fromkeys(offsets, _LATE_COPY) if settings.copy_record else {}
                 is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
                 name = one.names[some.key[2]]
                 ready += (

@@ -154,6 +154,22 @@ async def test_what_is_ready_does_not_wait_for_copies_that_come_slowly() -> None
         assert [(one.offset, one.value) for one in on.dead_letters.written] == [(offset, b"v") for offset in range(60)]
 
 
+async def test_a_record_that_cannot_be_read_in_time_has_a_dead_letter_without_a_copy() -> None:
+    async with scene() as on:
+        on.configure(errors__deadletterqueue__copy__record__enable="true")
+        await on.fetch(fetching(), fetched({0: [(5, 5, 1)]}, lock_ms=4_000))  # 2 s without the margin
+        await on.send(acknowledging({0: [(5, 5, [REJECT])]}))
+        await on.names_topic()
+        asked = await on.broker.request()
+        assert asked.key == 1, "a Fetch"
+        await until(lambda: bool(on.dead_letters.written))
+        [letter] = on.dead_letters.written
+        assert (letter.value, letter.copy_problem) == (None, "the record could not be read in time")
+        await on.broker.send(asked.answer())
+        await on.goes_on_acknowledging(acknowledged({0: 0}))
+        assert on.counted() == {"rejected": 1, "dead_lettered": 1}
+
+
 async def test_a_name_that_comes_slowly_does_not_part_the_letters_of_a_request() -> None:
     async with scene() as on:
         on.configure()
