@@ -83,7 +83,8 @@ def show(args: argparse.Namespace, work: Coroutine[Any, Any, Outcome]) -> int:
     except ClusterError as failure:  # some of the text comes from servers
         raise ClusterError(escaped(str(failure))) from None
     if outcome.note and not args.json:
-        tell(outcome.note)
+        for line in outcome.note.splitlines():
+            tell(line)
     print(json_text(outcome.document) if args.json else outcome.text, end="")
     return outcome.exit_code
 

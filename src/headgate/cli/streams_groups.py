@@ -6,6 +6,7 @@ other failures go to standard error. Exit codes: 0 success, 1 failed or not foun
 """
 
 import argparse
+from collections.abc import Sequence
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import streams_groups_text as text
@@ -33,17 +34,20 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "streams-groups",
         help="list, describe and delete streams groups, and show their topologies",
-        description="List all streams groups, describe one, show its topology, or delete it, with the flags and output "
-        "of kafka-streams-groups.sh. Through Headgate, topologies are shown for brokers before 4.4 too.",
+        description="List all streams groups, describe some, show their topologies, or delete them, with the flags and "
+        "output of kafka-streams-groups.sh. Through Headgate, topologies are shown for brokers before 4.4 too.",
     )
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the server(s) to connect to"
     )
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--list", action="store_true", help="list all streams groups")
-    actions.add_argument("--describe", action="store_true", help="describe a group; by default its offset lag")
-    actions.add_argument("--delete", action="store_true", help="delete a group that has no members")
-    parser.add_argument("--group", action="append", metavar="GROUP", help="the streams group to describe or delete")
+    actions.add_argument("--describe", action="store_true", help="describe groups; by default their offset lag")
+    actions.add_argument("--delete", action="store_true", help="delete groups that have no members")
+    parser.add_argument(
+        "--group", action="append", metavar="GROUP", help="the streams group to describe or delete; can be repeated"
+    )
+    parser.add_argument("--all-groups", action="store_true", help="describe or delete every streams group")
     views = parser.add_mutually_exclusive_group()
     views.add_argument("--topology", action="store_true", help="with --describe: the topology description of the group")
     views.add_argument("--offsets", action="store_true", help="with --describe: the offset lag of each partition")
@@ -69,13 +73,13 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     """Reject combinations of flags that make no sense."""
     if args.list:
-        if args.group:
-            raise UsageError("--list lists all groups: remove --group")
+        if args.group or args.all_groups:
+            raise UsageError("--list lists all groups: remove --group and --all-groups")
         if args.topology or args.offsets or args.members:
             raise UsageError("--topology, --offsets and --members can only be used with --describe")
         states_of(args.state or "")
-    elif len(args.group or ()) != 1:
-        raise UsageError(f"specify exactly one --group with {'--describe' if args.describe else '--delete'}")
+    elif bool(args.group) == args.all_groups:
+        raise UsageError(f"specify --group or --all-groups with {'--describe' if args.describe else '--delete'}")
     if args.describe and args.state:
         raise UsageError("--describe does not take a value for --state")
     if args.delete and (args.topology or args.offsets or args.members or args.state is not None):
@@ -98,17 +102,45 @@ async def _answer(args: argparse.Namespace, dialler: Dialler) -> Outcome:
     async with Connections(dialler) as connections:
         if args.list:
             return await _listed(args, connections)
-        [group] = args.group
-        if args.delete:
-            failure = await delete_group(connections, group)
-            code = 0 if failure is None else 1
-            return Outcome(text.deletion_text(group, failure), text.deletion_json(group, failure), code)
-        described = await describe_group(connections, group, with_topology=args.topology)
-        if isinstance(described, GroupError):
-            raise ClusterError(f"streams group '{group}' cannot be described: {described.text}")
-        if args.topology:
-            return topology_outcome(described)
-        return await _described(args, connections, described)
+        if args.all_groups:
+            groups = [listing.group for listing in await list_streams_groups(connections)]
+        else:
+            groups = list(dict.fromkeys(args.group))
+            if len(groups) == 1:
+                return await _one(args, connections, groups[0])
+        return combined([await _one_of_several(args, connections, group) for group in groups])
+
+
+async def _one(args: argparse.Namespace, connections: Connections, group: str) -> Outcome:
+    if args.delete:
+        failure = await delete_group(connections, group)
+        code = 0 if failure is None else 1
+        return Outcome(text.deletion_text(group, failure), text.deletion_json(group, failure), code)
+    described = await describe_group(connections, group, with_topology=args.topology)
+    if isinstance(described, GroupError):
+        raise ClusterError(f"streams group '{group}' cannot be described: {described.text}")
+    if args.topology:
+        return topology_outcome(described)
+    return await _described(args, connections, described)
+
+
+async def _one_of_several(args: argparse.Namespace, connections: Connections, group: str) -> Outcome:
+    """A group that fails does not keep the others from being shown."""
+    try:
+        return await _one(args, connections, group)
+    except ClusterError as failure:
+        problem = escaped(str(failure))
+        return Outcome("", {"group": group, "error": problem}, exit_code=1, note=problem)
+
+
+def combined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcomes of several groups, one after the other; 0 if all succeeded."""
+    return Outcome(
+        "\n".join(outcome.text for outcome in outcomes if outcome.text),
+        {"groups": [outcome.document for outcome in outcomes]},
+        exit_code=max((outcome.exit_code for outcome in outcomes), default=0),
+        note="\n".join(outcome.note for outcome in outcomes if outcome.note) or None,
+    )
 
 
 async def _listed(args: argparse.Namespace, connections: Connections) -> Outcome:

@@ -20,7 +20,7 @@ from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, dialler_of
 from headgate.cli.columns import json_text
 from headgate.facts.topology import DESCRIPTION, Description, content_hash
-from headgate.kafka.group_admin import GroupListing
+from headgate.kafka.group_admin import GroupError, GroupListing
 from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.streams import (
@@ -62,9 +62,10 @@ def parsed(*arguments: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--describe"], "specify exactly one --group with --describe"),
-        (["--delete"], "specify exactly one --group with --delete"),
-        (["--describe", "--group", "a", "--group", "b"], "specify exactly one --group with --describe"),
+        (["--describe"], "specify --group or --all-groups with --describe"),
+        (["--delete"], "specify --group or --all-groups with --delete"),
+        (["--describe", "--group", "a", "--all-groups"], "specify --group or --all-groups with --describe"),
+        (["--list", "--all-groups"], "--list lists all groups: remove --group and --all-groups"),
         (["--list", "--group", "a"], "--list lists all groups: remove --group"),
         (["--list", "--members"], "can only be used with --describe"),
         (["--list", "--verbose"], "--verbose can only be used with --describe"),
@@ -222,6 +223,69 @@ def test_words_that_a_server_chose_are_escaped_in_errors_too(monkeypatch: pytest
     monkeypatch.setattr(command, "_answer", refused)
     assert cli.main(["streams-groups", "--bootstrap-server", "127.0.0.1:1", "--list"]) == 1
     assert capsys.readouterr().err == "headgate: no\\x1b[2J\\nreally\n"
+
+
+# --- several groups -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The streams groups of a cluster; `empty` has no description, `denied` may not be described or deleted."""
+    names = ["a", "b", "empty", "denied"]
+
+    async def list_all(*_: object) -> tuple[GroupListing, ...]:
+        return tuple(GroupListing(group=name, state="Stable") for name in names)
+
+    async def describe(_: object, group: str, *, with_topology: bool) -> DescribedStreamsGroup | GroupError:
+        assert with_topology
+        if group == "denied":
+            return GroupError(30, "Group authorization failed.")
+        found = described(NOT_STORED) if group == "empty" else described(AVAILABLE, golden("filter"))
+        return replace(found, group_id=group)
+
+    async def delete(_: object, group: str) -> GroupError | None:
+        return GroupError(30, "Group authorization failed.") if group == "denied" else None
+
+    monkeypatch.setattr(command, "list_streams_groups", list_all)
+    monkeypatch.setattr(command, "describe_group", describe)
+    monkeypatch.setattr(command, "delete_group", delete)
+    return names
+
+
+def run(*arguments: str) -> int:
+    return cli.main(["streams-groups", "--bootstrap-server", "127.0.0.1:1", *arguments])
+
+
+def test_several_groups_are_described_one_after_the_other(groups: list[str], capsys: Capture) -> None:
+    one = [command.topology_outcome(replace(described(AVAILABLE, golden("filter")), group_id=name)) for name in "ab"]
+    assert run("--describe", "--topology", "--group", "b", "--group", "a", "--group", "b") == 0
+    assert capsys.readouterr().out == one[1].text + "\n" + one[0].text
+    assert run("--describe", "--topology", "--group", "a", "--group", "b", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"groups": [outcome.document for outcome in one]}
+    assert groups
+
+
+def test_one_group_of_all_that_fails_does_not_hide_the_others(groups: list[str], capsys: Capture) -> None:
+    assert run("--describe", "--topology", "--all-groups", "--json") == 1
+    found = json.loads(capsys.readouterr().out)["groups"]
+    assert [one["group"] for one in found] == groups
+    assert found[3]["error"] == "streams group 'denied' cannot be described: Group authorization failed."
+    assert run("--describe", "--topology", "--all-groups") == 1
+    out, err = capsys.readouterr()
+    assert "No topology description is stored for streams group 'empty'." in out
+    assert err == f"headgate: {found[3]['error']}\n"
+
+
+def test_all_groups_are_deleted_that_can_be(groups: list[str], capsys: Capture) -> None:
+    assert run("--delete", "--all-groups") == 1
+    out = capsys.readouterr().out
+    assert all(f"'{name}'" in out for name in groups)
+    groups.remove("denied")
+    assert run("--delete", "--all-groups") == 0
+    groups.clear()
+    capsys.readouterr()
+    assert run("--delete", "--all-groups", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"groups": []}
 
 
 def test_what_takes_long_is_told_on_standard_error(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
