@@ -65,7 +65,13 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
                 open_resources, config, worker=worker, cache_name=cache, clock=SystemClock(), environment=os.environ
             )
             service = TopologyService(config, opening)
-            return (TopologyFeature(service, max_bytes=config.topologies.max_bytes, describe=describe),)
+            feature = TopologyFeature(
+                service,
+                max_bytes=config.topologies.max_bytes,
+                describe=describe,
+                cleanup_interval_s=config.topologies.cleanup_interval_ms / 1000,
+            )
+            return (feature,)
 
 
 def _describe_as_service(config: Config) -> DescribeGroups:

@@ -2,6 +2,7 @@
 
 `parse` checks a `Topology.describe()` text and prints it as Headgate reads it. `forget` deletes the stored description
 of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
+While a gateway has the file of `sqlite:` open, the description stays in it until the next push, and is not shown.
 """
 
 import argparse
@@ -18,10 +19,12 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs
 from headgate.config import Config, load
+from headgate.config.values import Store
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
 from headgate.topologies.model.topology_text import Unreadable, parse, render
 from headgate.topologies.resources import open_resources
 from headgate.topologies.service import TopologyService
+from headgate.topologies.stores.sqlite_store import is_in_use
 
 _LARGEST_TEXT = 64 * 1024 * 1024
 _MOST_FINDINGS = 20
@@ -59,6 +62,11 @@ def forget(args: argparse.Namespace) -> int:
 async def _forget(config: Config, group: str) -> bool:
     if config.topologies.owner != "gateway" or config.topologies.store.scheme == "none":
         raise UsageError("this gateway stores no descriptions: check topologies.owner and topologies.store")
+    store = config.topologies.store
+    in_use = store.scheme == "sqlite" and await is_in_use(Path(store.target))
+    if in_use:  # by the gateway, which reads from the state topic that the description is not to be shown
+        topologies = config.topologies.model_copy(update={"store": Store("memory")})
+        config = config.model_copy(update={"topologies": topologies})
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
         cache = str(Path(folder) / "topologies.db")
         opening = partial(open_resources, config, cache_name=cache, clock=SystemClock(), environment=os.environ)
@@ -67,7 +75,7 @@ async def _forget(config: Config, group: str) -> bool:
             await _wait_until_ready(service)
             if not service.must_delete(group):
                 return False
-            failed = await service.delete(group)
+            failed = await (service.disown(group) if in_use else service.delete(group))
     if failed is not None:
         raise HeadgateError(f"the description of {group!r} was not deleted: {failed.text}")
     return True

@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from headgate.base.ids import NodeId
 from headgate.config import values
 from headgate.config.addresses import Address, parse_address, parse_host, parse_nodes
-from headgate.config.values import FrozenMap, GroupPatterns, Store
+from headgate.config.values import FrozenMap, GroupPatterns, PluginSetting, Store
 
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000
@@ -114,7 +114,10 @@ class TopologiesConfig(ConfigSection):
     # A fact in JSON can be eleven times the pushed bytes (facts/topics.py), and a broker takes 100 MiB a request.
     max_bytes: Annotated[int, Field(strict=True, ge=1024, le=8 * MIB)] = 4 * MIB
     call_timeout_ms: Annotated[int, Field(strict=True, ge=10, le=30_000)] = 5_000
+    # offsets.retention.check.interval.ms as brokers ship it: no group expires sooner.
+    cleanup_interval_ms: Annotated[int, Field(strict=True, ge=1_000, le=86_400_000)] = 600_000
     groups: Groups = GroupPatterns()
+    plugin: Annotated[Mapping[str, PluginSetting], PlainValidator(values.parse_plugin_settings)] = FrozenMap({})
 
 
 class ShareGroupsConfig(ConfigSection):

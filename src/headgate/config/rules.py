@@ -176,6 +176,14 @@ def _store_fits_the_workers(config: Config) -> Iterator[Violation]:
         )
 
 
+def _plugin_settings_have_a_plugin(config: Config) -> Iterator[Violation]:
+    if config.topologies.plugin and config.topologies.store.scheme != "plugin":
+        yield Violation(
+            ("topologies.plugin", "topologies.store"),
+            f"{config.topologies.store.scheme}: takes no settings: remove them, or set topologies.store to a plugin",
+        )
+
+
 def _clients_can_start(config: Config) -> Iterator[Violation]:
     denied = config.gateway.deny_api_keys & {ApiKey.METADATA, ApiKey.API_VERSIONS}
     if denied:
@@ -257,6 +265,7 @@ _RULES: tuple[Rule, ...] = (
     _service_account_is_whole,
     _identity_reaches_the_broker,
     _store_fits_the_workers,
+    _plugin_settings_have_a_plugin,
     _clients_can_start,
     _limits_can_be_reached,
     _topics_are_apart,

@@ -107,6 +107,20 @@ def _any_matches(patterns: tuple[str, ...], name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
+PluginSetting = str | int | float | bool
+_MOST_SETTINGS = 100
+
+
+def parse_plugin_settings(value: object) -> Mapping[str, PluginSetting]:
+    """`[topologies.plugin]`: the settings of a store plugin, which the plugin itself checks."""
+    if not isinstance(value, Mapping) or len(value) > _MOST_SETTINGS:
+        raise ValueError(f"must be a table of at most {_MOST_SETTINGS} settings")
+    wrong = [str(name) for name, setting in value.items() if not isinstance(setting, str | int | float | bool)]
+    if wrong:
+        raise ValueError(f"{', '.join(sorted(wrong))}: must be a text, a number, true or false")
+    return FrozenMap(dict(value))
+
+
 def parse_group_patterns(value: object) -> GroupPatterns:
     if isinstance(value, GroupPatterns):
         return value

@@ -16,7 +16,7 @@ from headgate.config.model import Config
 from headgate.doctor import cluster, machine, probes, rights, topics, writers
 from headgate.doctor.brokers import AddressCheck, Broker, Visit, close
 from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, warning
-from headgate.doctor.rights import AclNames, Scope
+from headgate.doctor.rights import AclNames
 
 LONGEST_STEP_S = 10.0
 _SILENCE_S = 2.0
@@ -149,7 +149,7 @@ class _Examination:
             operations = await probes.cluster_operations(broker)
             names = AclNames(facts_prefix=prefix)
             probing = probes.RightProbes(broker=broker, names=names, topics=described, cluster=operations)
-            statuses = await probing.probe_all(rights.rights_in(Scope.ALWAYS))
+            statuses = await probing.probe_all(rights.own_rights(self.config))
             for finding in rights.judge(statuses, tools, names):
                 yield finding
             for finding in rights.excess(operations, tools, anonymous=self.config.upstream.service_user is None):

@@ -44,7 +44,7 @@ from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from headgate.wire.messages.groups import HeartbeatRequest
+from headgate.wire.messages.groups import DescribeGroupsRequest, HeartbeatRequest
 from headgate.wire.schema import NOT_ASKED
 
 TOPIC_RESOURCE: Final = 2
@@ -101,11 +101,19 @@ class RightProbes:
         statuses: dict[AclRight, RightStatus] = {}
         for right in rights:
             try:
-                probe = self._probe_own if right.scope is Scope.ALWAYS else self._probe_dead_letters
-                statuses[right] = await probe(right)
+                statuses[right] = await self._probe(right)
             except ClusterError as failure:
                 statuses[right] = Unknown(str(failure))
         return _with_implied(statuses)
+
+    async def _probe(self, right: AclRight) -> RightStatus:
+        match right.scope:
+            case Scope.ALWAYS:
+                return await self._probe_own(right)
+            case Scope.TOPOLOGIES:
+                return await self._describe_group(NO_SUCH_GROUP)
+            case _:
+                return await self._probe_dead_letters(right)
 
     async def _probe_own(self, right: AclRight) -> RightStatus:
         prefix = self.names.facts_prefix
@@ -213,6 +221,11 @@ class RightProbes:
         request = HeartbeatRequest(group_id=group, generation_id=-1, member_id=_MEMBER)
         answer = await self.broker.call(request, 4)
         return Denied((group,)) if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED else Granted()
+
+    async def _describe_group(self, group: str) -> RightStatus:
+        answer = await self.broker.call(DescribeGroupsRequest(groups=(group,)), 5)
+        codes = {one.error_code for one in answer.groups}
+        return Denied(()) if ErrorCode.GROUP_AUTHORIZATION_FAILED in codes else Granted()
 
     async def _describe_transactional_id(self, name: str) -> RightStatus:
         request = DescribeTransactionsRequest(transactional_ids=(name,))

@@ -128,7 +128,7 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
     *_rights(
         Scope.TOPOLOGIES,
         Name.ALL,
-        (Resource.GROUP, "Describe", "optional", "find groups that no longer exist and delete their descriptions"),
+        (Resource.GROUP, "Describe", "advised", "find groups that no longer exist and delete their descriptions"),
     ),
     *_rights(
         Scope.ACTIVITY,
@@ -151,6 +151,13 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
 
 def rights_in(*scopes: Scope) -> tuple[AclRight, ...]:
     return tuple(right for right in RIGHTS if right.scope in scopes)
+
+
+def own_rights(config: Config) -> tuple[AclRight, ...]:
+    """The rights that are not about dead letters: on `facts.prefix`, and for the cleanup of topology descriptions."""
+    topologies = config.topologies
+    is_stored = topologies.owner == "gateway" and topologies.store.scheme != "none"
+    return rights_in(Scope.ALWAYS, *((Scope.TOPOLOGIES,) if is_stored else ()))
 
 
 def share_group_rights(config: Config) -> tuple[AclRight, ...]:
@@ -238,7 +245,7 @@ def judge(
     `uses_are_known` False: it is not known which groups have a dead-letter topic.
     """
     for right, status in statuses.items():
-        is_own = right.scope is Scope.ALWAYS
+        is_own = right.scope in {Scope.ALWAYS, Scope.TOPOLOGIES}
         check = Check.RIGHTS if is_own else Check.SHARE_GROUPS
         subject = names.subject(right)
         match status:

@@ -25,7 +25,7 @@ The contract, which `headgate.plugin.conformance` tests:
 """
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -63,14 +63,15 @@ class PushedTopology:
 class StoreSettings:
     """The settings of a store: a folder for its files, and the largest push in bytes on the wire.
 
-    `target` is the part of `[topologies] store` after the scheme; `environment` is for secrets, which do not belong in
-    the configuration file.
+    `target` is the part of `[topologies] store` after the scheme, and `plugin` the table `[topologies.plugin]`, which
+    the store checks in `configure`; `environment` is for secrets, which do not belong in the configuration file.
     """
 
     folder: Path
     max_bytes: int
     target: str = ""
     environment: Mapping[str, str]
+    plugin: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
 class TopologyStore(Protocol):

@@ -28,7 +28,6 @@ from headgate.topologies.topology_metrics import FAMILIES
 
 log = structlog.get_logger()
 
-CLEANUP_INTERVAL_S: Final = 600.0  # offsets.retention.check.interval.ms as brokers ship it: no group expires sooner
 _BATCH: Final = 100
 
 DescribeGroups = Callable[[Sequence[str]], Awaitable[Mapping[str, GroupOutline]]]
@@ -48,18 +47,20 @@ class HiddenTopologies(Feature):
 class Cleanup:
     """Deletes the descriptions of groups that are gone; `describe` responds for the groups that it could describe."""
 
-    def __init__(self, service: TopologyService, describe: DescribeGroups) -> None:
+    def __init__(self, service: TopologyService, describe: DescribeGroups, *, interval_s: float) -> None:
         self._service = service
         self._describe = describe
+        self._interval_s = interval_s
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(CLEANUP_INTERVAL_S)
+            await asyncio.sleep(self._interval_s)
             if self._service.is_ready:
                 await self.cycle()
 
     async def cycle(self) -> None:
-        groups = self._service.begin_cleanup_cycle()
+        """One cycle over all groups; it counts when it was not cut short."""
+        groups = self._service.groups_to_clean_up()
         for start in range(0, len(groups), _BATCH):
             try:
                 described = await self._describe(groups[start : start + _BATCH])
@@ -68,6 +69,7 @@ class Cleanup:
                 return
             for group in described.values():
                 await self._service.on_cleanup_described(group)
+        self._service.metrics.cleanup_cycles += 1
 
 
 class TopologyFeature(Feature):
@@ -81,6 +83,7 @@ class TopologyFeature(Feature):
         *,
         max_bytes: int,
         describe: DescribeGroups | None = None,
+        cleanup_interval_s: float = 600.0,
         write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
         self._service = service
@@ -93,7 +96,7 @@ class TopologyFeature(Feature):
             DeleteGroupsInterceptor(service, rights),
             ClassicJoinInterceptor(service, rights),
         )
-        self._cleanup = None if describe is None else Cleanup(service, describe)
+        self._cleanup = None if describe is None else Cleanup(service, describe, interval_s=cleanup_interval_s)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -104,7 +104,10 @@ class TopologyService:
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
         store = None if self._resources is None else self._resources.kafka_store
         lost = 0 if store is None else store.lost_descriptions
-        return self.metrics.samples(ready=self.is_ready, groups=len(self.groups), lost_descriptions=lost)
+        hanging = 0 if self._resources is None else self._resources.store.hanging
+        return self.metrics.samples(
+            ready=self.is_ready, groups=len(self.groups), lost_descriptions=lost, hanging=hanging
+        )
 
     def problems(self) -> Mapping[str, str]:
         """For `/readyz`: a topic that lost records is being read again."""
@@ -390,6 +393,14 @@ class TopologyService:
         """Delete a group's description; None: it is gone. It goes on if the client disconnects meanwhile."""
         return await asyncio.shield(self.spawn(self._delete(group)))
 
+    async def disown(self, group: str) -> StoreFailure | None:
+        """`delete` while another process has the store open: it is not shown and solicited again, which replaces it."""
+        try:
+            await self._write(self.groups.disown(group))
+        except ClusterError as problem:
+            return StoreFailure(str(problem))
+        return None
+
     async def _delete(self, group: str) -> StoreFailure | None:
         if not self.is_ready:
             return StoreFailure("Topology descriptions are not available yet.")
@@ -423,9 +434,8 @@ class TopologyService:
 
     # --- the periodic cleanup
 
-    def begin_cleanup_cycle(self) -> list[str]:
+    def groups_to_clean_up(self) -> list[str]:
         """The groups that the cleanup describes."""
-        self.metrics.cleanup_cycles += 1
         return self.groups.groups_to_clean_up()
 
     async def on_cleanup_described(self, group: GroupOutline) -> None:

@@ -22,10 +22,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import structlog
+
 from headgate.base.errors import ClusterError
 from headgate.facts.topology import Description
 from headgate.plugin import PermanentFailure, PushedTopology, TopologyStore
 from headgate.topologies.model.group_state import PushOutcome
+
+log = structlog.get_logger()
 
 SET_FAILED = "Topology description plugin failed."
 DELETE_FAILED = "Topology description plugin failed to delete the topology."
@@ -136,10 +140,14 @@ class StoreCalls:
 
     def _give_up(self, running: asyncio.Future[Any]) -> None:
         self._hanging.add(running)
+        if len(self._hanging) == self._max_hanging:
+            log.warning("topology store is not called: too many calls hang", hanging=len(self._hanging))
         running.add_done_callback(self._on_ended)
         running.cancel()
 
     def _on_ended(self, running: asyncio.Future[Any]) -> None:
+        if len(self._hanging) == self._max_hanging:
+            log.info("topology store is called again")
         self._hanging.discard(running)
         if not running.cancelled():
             running.exception()  # retrieved, so that asyncio does not report it

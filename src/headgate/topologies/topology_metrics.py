@@ -27,6 +27,11 @@ FAMILIES = (
     ),
     MetricFamily("headgate_topologies_store_calls", "counter", "Calls to the topology store", ("call", "outcome")),
     MetricFamily(
+        "headgate_topologies_hanging_store_calls",
+        "gauge",
+        "Calls to the topology store that were cancelled and have not ended; from 64 on a worker does not call it",
+    ),
+    MetricFamily(
         "headgate_topologies_lost_descriptions",
         "counter",
         "Topology descriptions that their topic lost; members push them again",
@@ -57,11 +62,14 @@ class TopologyMetrics:
     def count_store_call(self, call: str, *, failed: bool) -> None:
         self.store_calls[call, "error" if failed else "success"] += 1
 
-    def samples(self, *, ready: bool, groups: int, lost_descriptions: int) -> dict[tuple[str, tuple[str, ...]], float]:
+    def samples(
+        self, *, ready: bool, groups: int, lost_descriptions: int, hanging: int
+    ) -> dict[tuple[str, tuple[str, ...]], float]:
         samples: dict[tuple[str, tuple[str, ...]], float] = {
             ("headgate_topologies_ready", ()): float(ready),
             ("headgate_topologies_groups", ()): groups,
             ("headgate_topologies_lost_descriptions", ()): lost_descriptions,
+            ("headgate_topologies_hanging_store_calls", ()): hanging,
             ("headgate_topologies_cleanup_cycles", ()): self.cleanup_cycles,
             ("headgate_topologies_cleanup_eligible", ()): self.cleanup_eligible,
             ("headgate_topologies_gate_failures", ()): self.gate_failures,

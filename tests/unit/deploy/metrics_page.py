@@ -47,7 +47,7 @@ async def _page() -> bytes:
     )
     meter = TopologyMetrics()
     meter.pushes[0] = 1
-    worker |= meter.samples(ready=True, groups=1, lost_descriptions=0)
+    worker |= meter.samples(ready=True, groups=1, lost_descriptions=0, hanging=0)
     share = ShareMeter()
     for counter in (share.trips, share.write_timeouts, share.dead_letters, share.moved):
         counter["sg"] = 1

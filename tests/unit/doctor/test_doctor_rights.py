@@ -12,8 +12,8 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.config import Config
-from headgate.config.model import ShareGroupsConfig
-from headgate.config.values import GroupPatterns
+from headgate.config.model import ShareGroupsConfig, TopologiesConfig
+from headgate.config.values import GroupPatterns, Store
 from headgate.doctor.brokers import Broker
 from headgate.doctor.findings import FindingVerdict, KafkaTools, Resource
 from headgate.doctor.probes import DeadLetterUses, RightProbes
@@ -29,6 +29,7 @@ from headgate.doctor.rights import (
     excess,
     grant_commands,
     judge,
+    own_rights,
     rights_in,
     share_group_rights,
     shown,
@@ -57,7 +58,13 @@ from headgate.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from headgate.wire.schema import Message
 from tests.support.ports import port_block
 
@@ -115,6 +122,9 @@ class FakeBroker:
                 )
             case HeartbeatRequest():
                 return HeartbeatResponse(error_code=self.codes.get(HeartbeatRequest, 25))
+            case DescribeGroupsRequest(groups=(group,)):
+                code = self.codes.get(DescribeGroupsRequest, 69)
+                return DescribeGroupsResponse(groups=(DescribedGroup(group_id=group, error_code=code),))
             case DescribeTransactionsRequest():
                 state = TransactionState(error_code=self.codes.get(DescribeTransactionsRequest, 0))
                 return DescribeTransactionsResponse(transaction_states=(state,))
@@ -216,6 +226,21 @@ def test_each_denial_of_a_right_for_dead_letters_names_what_it_affects(
 ) -> None:
     described = {f"dlq.{name}": topic(error_code=code) for name, code in zip("ab", topics, strict=True)}
     assert denied(probe(FOR_DEAD_LETTERS, described, broker, uses=USES)) == expected
+
+
+def test_the_right_of_the_cleanup_is_checked_if_descriptions_are_stored() -> None:
+    config = Config()
+    for off in (TopologiesConfig(owner="broker"), TopologiesConfig(owner="off"), TopologiesConfig(store=Store("none"))):
+        assert own_rights(config.model_copy(update={"topologies": off})) == OWN
+    chosen = own_rights(config)
+    cleanup = right(Scope.TOPOLOGIES, Resource.GROUP, "Describe")
+    assert chosen == (*OWN, cleanup)
+    assert denied(probe(chosen, {"h.a": topic()})) == {}
+    statuses = probe(chosen, {"h.a": topic()}, FakeBroker(codes={DescribeGroupsRequest: 30}))
+    assert denied(statuses) == {("group", "Describe"): ()}
+    [finding] = [one for one in judge(statuses, TOOLS, NAMES) if one.verdict is not FindingVerdict.OK]
+    assert (finding.verdict, finding.subject) == (FindingVerdict.WARNING, "Describe on group *")
+    assert "--operation Describe --group '*'" in str(finding.mend)
 
 
 def test_while_no_group_has_a_dead_letter_topic_a_missing_right_is_a_warning() -> None:

@@ -1,5 +1,6 @@
 """The cleanup of descriptions whose groups are gone, and that it never mistakes silence for an end."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -7,8 +8,18 @@ import pytest
 from headgate.base.errors import ClusterError
 from headgate.kafka.group_admin import GroupOutline
 from headgate.topologies.feature import Cleanup
-from tests.unit.topologies.scene import NOT_FOUND, Scene, pushed, scene
+from tests.unit.proxy.stage import until
+from tests.unit.topologies.scene import NEVER_S, NOT_FOUND, Scene, pushed, scene
 from tests.unit.topologies.test_delete_interceptor import failing
+
+
+async def cleanups(it: Scene, cluster: "Cluster", *, interval_s: float) -> None:
+    """Three cycles, and what they count."""
+    running = asyncio.create_task(Cleanup(it.service, cluster.describe, interval_s=interval_s).run())
+    try:
+        await until(lambda: it.service.metrics.cleanup_cycles >= 3)
+    finally:
+        running.cancel()
 
 
 class Cluster:
@@ -36,7 +47,7 @@ async def test_a_group_that_two_cycles_do_not_find_is_deleted_and_the_others_sta
     cluster = Cluster(gone=NOT_FOUND)
     async with scene() as it:
         await stored(it, "gone", "here")
-        cleanup = Cleanup(it.service, cluster.describe)
+        cleanup = Cleanup(it.service, cluster.describe, interval_s=NEVER_S)
         await cleanup.cycle()
         assert it.service.must_delete("gone")
         await cleanup.cycle()
@@ -47,12 +58,20 @@ async def test_a_group_that_two_cycles_do_not_find_is_deleted_and_the_others_sta
         assert cluster.asked == ["gone", "here"] * 2 + ["here"]
 
 
+async def test_the_cleanup_runs_at_its_interval() -> None:
+    async with scene() as it:
+        await stored(it, "gone", "here")
+        await cleanups(it, Cluster(gone=NOT_FOUND), interval_s=0.001)
+        assert not it.service.must_delete("gone")
+        assert it.service.must_delete("here")
+
+
 @pytest.mark.parametrize("code", [14, 15, 16, 29, 30, -1])
 async def test_what_cannot_tell_never_counts_and_begins_the_count_anew(code: int) -> None:
     cluster = Cluster(g=NOT_FOUND)
     async with scene() as it:
         await stored(it, "g")
-        cleanup = Cleanup(it.service, cluster.describe)
+        cleanup = Cleanup(it.service, cluster.describe, interval_s=NEVER_S)
         for seen in (NOT_FOUND, code, NOT_FOUND, code, code, NOT_FOUND):
             cluster.codes["g"] = seen
             await cleanup.cycle()
@@ -65,18 +84,19 @@ async def test_a_cluster_that_is_away_ends_the_cycle_and_nothing_else() -> None:
     cluster = Cluster(g=NOT_FOUND)
     async with scene() as it:
         await stored(it, "g")
-        cleanup = Cleanup(it.service, cluster.describe)
+        cleanup = Cleanup(it.service, cluster.describe, interval_s=NEVER_S)
         await cleanup.cycle()
         cluster.away = True
         await cleanup.cycle()
         assert it.service.must_delete("g")
+        assert (it.service.metrics.cleanup_cycles, it.service.metrics.cleanup_eligible) == (1, 0)
 
 
 async def test_a_store_that_fails_is_tried_again_by_the_next_cycle() -> None:
     store, cluster = failing(), Cluster(g=NOT_FOUND)
     async with scene(store) as it:
         await stored(it, "g")
-        cleanup = Cleanup(it.service, cluster.describe)
+        cleanup = Cleanup(it.service, cluster.describe, interval_s=NEVER_S)
         for _ in range(3):
             await cleanup.cycle()
         assert it.service.must_delete("g")
@@ -95,5 +115,5 @@ async def test_many_groups_are_asked_about_in_batches() -> None:
 
     async with scene() as it:
         await stored(it, *(f"g{i}" for i in range(150)))
-        await Cleanup(it.service, describe).cycle()
+        await Cleanup(it.service, describe, interval_s=NEVER_S).cycle()
     assert sizes == [100, 50]

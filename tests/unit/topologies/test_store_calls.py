@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.typing import EventDict
 
 from headgate.plugin import PermanentFailure, TransientFailure
 from headgate.plugin.conformance import pushed, topology
@@ -134,14 +135,18 @@ async def test_a_store_that_ignores_cancellation_delays_no_caller() -> None:
     await until(lambda: calls.hanging == 0)
 
 
-async def test_a_store_of_which_too_many_calls_hang_is_left_alone() -> None:
+async def test_a_store_of_which_too_many_calls_hang_is_left_alone(logs: list[EventDict]) -> None:
     store = Hanging()
     calls = calls_of(store, timeout_s=0.01, max_hanging=2)
     outcomes = [await calls.set(pushed("g")) for _ in range(4)]
     assert {outcome.outcome for outcome in outcomes} == {PushOutcome.TRANSIENT}
-    assert store.calls == 2
+    assert (store.calls, calls.hanging) == (2, 2)
     store.may_end.set()
     await until(lambda: calls.hanging == 0)
+    assert [entry["event"] for entry in logs] == [
+        "topology store is not called: too many calls hang",
+        "topology store is called again",
+    ]
     await calls.set(pushed("g"))
     assert store.calls == 3
     await until(lambda: calls.hanging == 0)

@@ -128,6 +128,26 @@ def test_a_store_gets_its_target_and_its_limits() -> None:
     assert (settings.target, settings.max_bytes, settings.folder) == ("/var/t.db", 5000, Path("/cache"))
 
 
+def test_a_plugin_gets_its_table_of_settings() -> None:
+    table: dict[str, str | float | bool] = {"url": "https://store.example", "retries": 3, "ratio": 0.5, "strict": True}
+    topologies = TopologiesConfig(store=Store("plugin", "my.stores:One"), plugin=table)
+    assert settings_of(topologies, folder=Path("/cache"), environment={}).plugin == table
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"a": [1]}, "a: must be a text, a number, true or false"),
+        ({"a": {"b": 1}}, "a: must be a text"),
+        ("a", "must be a table"),
+        ({str(number): 1 for number in range(101)}, "at most 100"),
+    ],
+)
+def test_settings_of_a_plugin_are_few_and_flat(table: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        TopologiesConfig(store=Store("plugin", "my.stores:One"), plugin=table)
+
+
 def test_a_module_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"no_such_module cannot be imported .*install it"):
         load_plugin("no_such_module:Store")

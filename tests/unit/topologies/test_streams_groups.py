@@ -43,6 +43,16 @@ def test_of_two_members_that_join_together_one_is_asked(world: World, worker: Wo
     assert world.beat(second) is Solicitation.STORED
 
 
+def test_members_at_two_workers_are_solicited_once_by_each_and_a_stored_push_ends_it(world: World) -> None:
+    """The back-off is a worker's own."""
+    workers = world.worker(), world.worker()
+    members = [world.start("one", worker) for worker in workers for _ in range(2)]
+    asked = [world.join(member) for member in members]
+    assert asked == [Solicitation.SOLICIT, Solicitation.BACKING_OFF] * 2
+    workers[0].push(members[0])
+    assert {world.beat(member) for member in members} == {Solicitation.STORED}
+
+
 def test_a_member_whose_topology_is_stored_is_not_asked_again(world: World, deploy: Deploy) -> None:
     consumer = deploy("one")
     world.wait(40.0)

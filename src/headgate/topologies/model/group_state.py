@@ -397,14 +397,14 @@ class GroupState:
             return Transition(state)
         return state._write(latest.incarnation, NONE)
 
-    def on_missing(self) -> Transition:
+    def on_missing(self, *, keep_failure: bool = True) -> Transition:
         """The store returned nothing for a stored epoch: solicited again, which the KIP does only at a new epoch."""
         if self.bookkeeping is Bookkeeping.STORE or not self.must_delete:
             return Transition(self)
         latest = self.pending or self.epochs
         assert latest is not None
         state = replace(self, last_set=None, confirmed_by=())
-        return state._write(latest.incarnation, UNCERTAIN, latest.failed_epoch)
+        return state._write(latest.incarnation, UNCERTAIN, latest.failed_epoch if keep_failure else NONE)
 
     # --- facts to write
 

@@ -259,6 +259,10 @@ class StreamsGroups:
         """The store returned nothing for a stored epoch."""
         return self._apply(self.state(group).on_missing())
 
+    def disown(self, group: str) -> TopologyEpochsSet | None:
+        """The stored description shall not be shown any more, and another process has the store open."""
+        return self._apply(self.state(group).on_missing(keep_failure=False))
+
     # --- the end of a group
 
     def begin_deletion(self, group: str) -> StoreDeletion | None:

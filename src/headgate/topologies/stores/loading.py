@@ -28,7 +28,11 @@ def bookkeeping_of(store: Store) -> Bookkeeping:
 
 def settings_of(topologies: TopologiesConfig, *, folder: Path, environment: Mapping[str, str]) -> StoreSettings:
     return StoreSettings(
-        folder=folder, max_bytes=topologies.max_bytes, target=topologies.store.target, environment=environment
+        folder=folder,
+        max_bytes=topologies.max_bytes,
+        target=topologies.store.target,
+        environment=environment,
+        plugin=topologies.plugin,
     )
 
 

@@ -185,6 +185,22 @@ def name_text(name: bytes) -> str:
     return name.decode("utf-8", "surrogatepass")
 
 
+async def is_in_use(path: Path) -> bool:
+    """Whether another process has this store open; a file that is not there is not created."""
+    if not await asyncio.to_thread(path.exists):
+        return False
+    file = SqliteFile(path, schema=(_TOPOLOGIES,), application_id=_APPLICATION_ID, version=_VERSION, durable=True)
+    try:
+        await file.open()
+    except InUseError:
+        return True
+    except (NotOursError, OSError):
+        return False
+    finally:
+        await file.close()
+    return False
+
+
 class SqliteStore:
     """One description for each group: the last that was set."""
 
