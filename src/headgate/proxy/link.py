@@ -26,6 +26,11 @@ _SHARED: Final = memoryview(_BUFFER)
 _EVENTS_A_WAKE_UP = 256
 
 
+def kept_view(view: memoryview) -> memoryview:
+    """The same bytes, which stay when the shared buffer is used again."""
+    return memoryview(bytes(view)) if view.obj is _BUFFER else view
+
+
 class HangupWatcher:
     """Calls back, once, when the peer of a watched socket has closed or reset its side.
 
@@ -152,8 +157,7 @@ class Link:
             if sent == size:
                 return
             self._loop.add_writer(self._fd, self._on_writable)
-        rest = memoryview(data)[sent:]
-        self._out.append(memoryview(bytes(rest)) if rest.obj is _BUFFER else rest)
+        self._out.append(kept_view(memoryview(data)[sent:]))
         self.backlog += size - sent
 
     def resume(self) -> None:
@@ -274,7 +278,7 @@ class Link:
     def _on_writable(self) -> None:
         out = self._out
         try:
-            while out:
+            while out or self._refill():
                 sent = self._sock.send(out[0])
                 self.backlog -= sent
                 if sent < len(out[0]):
@@ -288,6 +292,10 @@ class Link:
             return
         self._loop.remove_writer(self._fd)
         self._owner.on_drained()
+
+    def _refill(self) -> bool:
+        """Whether something was put behind what has been sent; for a link that does not send what it is given."""
+        return False
 
     def _end(self, failure: OSError | None) -> None:
         self.ended = True

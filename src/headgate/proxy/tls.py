@@ -8,6 +8,7 @@ and the problem is shown.
 import asyncio
 import socket
 import ssl
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,13 +16,15 @@ from typing import Final
 import structlog
 
 from headgate.base.errors import UsageError
-from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner
+from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner, kept_view
 from headgate.wire.primitives import Buffer
 
 log = structlog.get_logger()
 
 # Half of what a link shows at once: plaintext is never longer than its ciphertext, so it always fits.
 _CIPHERTEXT: Final = memoryview(bytearray(BUFFER_BYTES // 2))
+# The buffer of an SSL object never shrinks: sealed at once, a response of 50 MB would leave 67 MB with its connection.
+_SEALED_AT_ONCE: Final = BUFFER_BYTES
 
 
 class TlsSession:
@@ -79,13 +82,14 @@ class TlsSession:
 class TlsLink(Link):
     """An encrypted link, after its handshake."""
 
-    __slots__ = ("_fault", "_more", "_tls", "_woken")
+    __slots__ = ("_fault", "_more", "_plain", "_tls", "_woken")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, owner: LinkOwner, meter: LinkMeter, tls: TlsSession
     ) -> None:
         super().__init__(loop, sock, owner, meter)
         self._tls = tls
+        self._plain: deque[memoryview] = deque()  # to be sealed when all before it has been sent; part of `backlog`
         self._more = True  # there may be bytes that the socket knows nothing of: the handshake may have brought some
         self._woken = False
         self._fault: ssl.SSLError | None = None  # of a record behind those that were shown
@@ -94,16 +98,49 @@ class TlsLink(Link):
         if self.closed or self._failure is not None:
             return
         view = memoryview(data)
+        self.meter.sent_bytes += len(view)  # what is counted is Kafka's bytes, both ways
         done = 0
-        try:
-            while done < len(view):
-                done += self._tls.object.write(view[done:])
-        except ssl.SSLError as failure:
-            self._fail(failure)
-            return
-        sealed = self._tls.outgoing.read()
-        self.meter.sent_bytes += len(view) - len(sealed)  # what is counted is Kafka's bytes, both ways
-        super().write(sealed)
+        while done < len(view) and not self.backlog:
+            try:
+                sealed = self._seal(view[done : done + _SEALED_AT_ONCE])
+            except ssl.SSLError as failure:
+                self._fail(failure)
+                return
+            done += _SEALED_AT_ONCE
+            self.meter.sent_bytes -= len(sealed)
+            super().write(sealed)
+            if self._has_failed():
+                return
+        if done < len(view):
+            self._plain.append(kept_view(view[done:]))
+            self.backlog += len(view) - done
+
+    def _has_failed(self) -> bool:
+        return self._failure is not None
+
+    def _seal(self, view: memoryview) -> bytes:
+        done = 0
+        while done < len(view):
+            done += self._tls.object.write(view[done:])
+        return self._tls.outgoing.read()
+
+    def _refill(self) -> bool:
+        if not self._plain:
+            return False
+        view = self._plain[0]
+        piece = view[:_SEALED_AT_ONCE]
+        sealed = self._seal(piece)
+        if len(piece) < len(view):
+            self._plain[0] = view[len(piece) :]
+        else:
+            self._plain.popleft()
+        self._out.append(memoryview(sealed))
+        self.backlog += len(sealed) - len(piece)
+        return True
+
+    def _fail(self, failure: OSError) -> None:
+        self._plain.clear()
+        super()._fail(failure)
 
     def resume(self) -> None:
         super().resume()
@@ -117,6 +154,7 @@ class TlsLink(Link):
                 self._tls.object.unwrap()
             with suppress(OSError):
                 self._sock.send(self._tls.outgoing.read())
+        self._plain.clear()
         super().close()
 
     def _look_again(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 from structlog.typing import EventDict
@@ -17,6 +18,7 @@ from structlog.typing import EventDict
 from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
 from headgate.config.model import Config, UpstreamConfig
+from headgate.proxy import link as link_module
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.link import BUFFER_BYTES, HangupWatcher, LinkMeter
@@ -192,6 +194,64 @@ async def test_what_the_socket_does_not_take_is_sent_when_it_does(files: Files) 
         assert received == data + b"behind it"
         await until(lambda: owner.events == ["drained"])
         assert not link.backlog
+
+
+class BufferSpy:
+    """The buffer of sealed bytes, and the most that it ever held: it never shrinks."""
+
+    def __init__(self, buffer: ssl.MemoryBIO) -> None:
+        self._buffer = buffer
+        self.most = 0
+
+    @property
+    def pending(self) -> int:
+        return self._buffer.pending
+
+    def read(self) -> bytes:
+        self.most = max(self.most, self._buffer.pending)
+        return self._buffer.read()
+
+
+async def test_a_large_response_is_sealed_in_pieces_and_leaves_no_large_buffer(files: Files) -> None:
+    owner = Owner()
+    data = os.urandom(20_000_000)
+    async with linked(files, owner) as (link, peer):
+        spy: Any = BufferSpy(link._tls.outgoing)
+        link._tls.outgoing = spy
+        link.write(data)
+        assert len(data) / 2 < link.backlog < len(data) + BUFFER_BYTES
+        link.write(b"behind it")
+        received = bytearray()
+        while len(received) < len(data) + 9:
+            received += await peer.receive()
+        assert received == data + b"behind it"
+        await until(lambda: owner.events == ["drained"])
+        assert not link.backlog
+        assert 0 < spy.most < 2 * BUFFER_BYTES
+        assert link.meter.sent_bytes == len(data) + 9
+
+
+async def test_bytes_of_the_shared_buffer_that_wait_to_be_sealed_do_not_change(files: Files) -> None:
+    owner = Owner()
+    async with linked(files, owner) as (link, peer):
+        data = os.urandom(9_000_000)
+        link.write(data)
+        assert link.backlog
+        link_module._SHARED[:5] = b"first"
+        link.write(link_module._SHARED[:5])
+        link_module._SHARED[:5] = b"other"
+        received = bytearray()
+        while len(received) < len(data) + 5:
+            received += await peer.receive()
+        assert received == data + b"first"
+
+
+async def test_nothing_of_a_large_response_is_kept_after_the_end(files: Files) -> None:
+    async with linked(files, Owner()) as (link, _):
+        link.write(os.urandom(9_000_000))
+        link.close()
+        assert not link.backlog
+        assert not link._refill()
 
 
 async def test_a_goodbye_behind_the_last_bytes_is_an_end_behind_them(files: Files) -> None:
