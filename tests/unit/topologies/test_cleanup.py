@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.group_admin import GroupOutline
-from headgate.topologies.feature import Cleanup
+from headgate.topologies.feature import Cleanup, TopologyFeature
 from tests.unit.proxy.stage import until
 from tests.unit.topologies.scene import NEVER_S, NOT_FOUND, Scene, pushed, scene
 from tests.unit.topologies.test_delete_interceptor import failing
@@ -117,3 +119,22 @@ async def test_many_groups_are_asked_about_in_batches() -> None:
         await stored(it, *(f"g{i}" for i in range(150)))
         await Cleanup(it.service, describe, interval_s=NEVER_S).cycle()
     assert sizes == [100, 50]
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+async def test_without_a_store_there_is_no_cleanup(has_store: bool) -> None:
+    class Service:
+        def __init__(self) -> None:
+            self.has_store = has_store
+            self.tasks: list[str] = []
+
+        def running(self) -> nullcontext[None]:
+            return nullcontext()
+
+        def spawn(self, work: Any) -> None:
+            self.tasks.append(work.__qualname__)
+            work.close()
+
+    service: Any = Service()
+    async with TopologyFeature(service, max_bytes=1, describe=Cluster().describe).running():
+        assert service.tasks == (["Cleanup.run"] if has_store else [])
