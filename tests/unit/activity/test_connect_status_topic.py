@@ -52,9 +52,12 @@ class WriterDouble:
     def __init__(self, settings: Any) -> None:
         self.settings = settings
         self.appended: list[Raw] = []
+        self.failing: set[bytes] = set()
         self.reader: TopicDouble | None = None
 
     async def append(self, _: str, key: bytes, value: bytes | None) -> Any:
+        if key in self.failing:
+            raise ClusterError("it is away")
         self.appended.append((key, value))
         assert self.reader is not None
         self.reader.feed((key, value))
@@ -116,6 +119,21 @@ async def test_names_that_are_not_writable_are_not_recorded(monkeypatch: pytest.
     assert not await stage.topic.record(used("a\nb"))
     assert await stage.topic.record(used("src"))
     assert [key for key, _ in stage.writer.appended] == [status_key("t", "src")]
+
+
+async def test_a_reset_that_was_written_in_part_is_an_error_and_the_next_one_writes_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(monkeypatch)
+    stage.readers["s"].feed(*((status_key(topic, "src"), status_value(used("src"))) for topic in "ab"))
+    stage.readers["s"].replayed.set()
+    stage.writer.failing = {status_key("a", "src")}
+    with pytest.raises(ClusterError, match="it is away"):
+        await stage.topic.reset("src")
+    assert stage.topic.topics.of("src") == ("a",)
+    stage.writer.failing.clear()
+    assert await stage.topic.reset("src") == ("a",)
+    assert stage.topic.topics.of("src") == ()
 
 
 async def test_only_a_null_is_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,16 @@ async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it(logs: list[Ev
         assert sequences == sorted(set(sequences))
 
 
+async def test_a_topic_that_fails_for_one_partition_is_not_waited_for_by_another() -> None:
+    async with scene(clock=ManualClock()) as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        for partition in (0, 1):
+            await reject(on, 7, partition=partition)
+        assert [letter.partition for letter in on.dead_letters.begun] == [0]
+        assert on.spool.offsets == [(0, 7), (1, 7)]
+
+
 async def test_a_topic_whose_metadata_does_not_come_is_waited_for_once() -> None:
     async with scene(hold_max_ms=20) as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")

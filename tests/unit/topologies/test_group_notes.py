@@ -140,6 +140,14 @@ def test_a_client_without_read_takes_no_proof_from_the_members(world: World, wor
     assert not worker.groups.state(GROUP).confirmers_left
 
 
+def test_a_member_that_lost_read_proves_nothing_on_its_connection(world: World, worker: Worker, deploy: Deploy) -> None:
+    consumer = deploy("one")
+    request = MemberHeartbeat(api_version=1, group=GROUP, member=consumer.member, member_epoch=3)
+    refused = HeartbeatResult(error_code=30)
+    worker.groups.on_heartbeat(consumer.connection, request, refused, now=world.now, jitter=1.0)
+    assert not worker.groups.members.is_proven(consumer.connection, GROUP, consumer.member, world.now)
+
+
 @pytest.mark.parametrize(
     ("version", "selected", "store"), [(0, True, True), (1, False, True), (1, True, False)], ids=str
 )

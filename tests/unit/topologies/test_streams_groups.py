@@ -191,8 +191,8 @@ def test_when_all_members_that_confirmed_left_another_is_solicited_and_the_topol
 ) -> None:
     first, second = two_members(world, worker, "two")
     world.leave(first)
+    assert world.beat(second) is Solicitation.SOLICIT  # without a describe, which would show that it has left
     assert worker.describe() == "one"
-    assert world.beat(second) is Solicitation.SOLICIT
 
 
 def test_when_all_members_that_confirmed_expired_another_is_solicited(world: World, worker: Worker) -> None:
