@@ -69,7 +69,7 @@ READ, DESCRIBE_IT, DELETE_IT, ALL = (
     AclOperation.DELETE,
     AclOperation.ALL,
 )
-# By what they may do with the groups; all but the last may describe the topic that the groups read.
+# By what they may do with the groups; all but the last two may describe the topic that the groups read.
 GROUP_RIGHTS: dict[str, tuple[Any, ...]] = {
     "nobody": (),
     "reader": (READ,),
@@ -77,10 +77,11 @@ GROUP_RIGHTS: dict[str, tuple[Any, ...]] = {
     "deleter": (DELETE_IT,),
     "owner": (ALL,),
     "blind": (DESCRIBE_IT,),
+    "blind-deleter": (DELETE_IT,),
 }
-USERS = [user for user in GROUP_RIGHTS if user != "blind"]
+SEES_NO_TOPIC = {"blind", "blind-deleter"}
+USERS = [user for user in GROUP_RIGHTS if user not in SEES_NO_TOPIC]
 MAY_READ, MAY_DELETE = {"reader", "owner"}, {"deleter", "owner"}
-SEES_NO_TOPIC = {"blind"}
 SERVICE = "service"
 
 
@@ -289,7 +290,7 @@ def test_a_rejected_heartbeat_of_another_client_in_its_name_does_not_undo_a_memb
 @pytest.mark.parametrize("user", GROUP_RIGHTS)
 def test_a_description_is_for_those_who_may_describe_its_group(place: Place, user: str) -> None:
     group, secret = place.new_group(), "secret-processor"
-    wanted = {"nobody": GROUP_DENIED, "blind": TOPIC_DENIED}.get(user, 0)
+    wanted = {"nobody": GROUP_DENIED, **dict.fromkeys(SEES_NO_TOPIC, TOPIC_DENIED)}.get(user, 0)
     with place.stored(group, application(place.topic, secret)), place.client(user) as client:
         found, body = client.describe(group), client.describe_bytes(group)
         with place.direct(user) as direct:
@@ -340,6 +341,18 @@ def test_whoever_may_delete_takes_the_description_along(place: Place, user: str)
         assert member.client.describe(group).error_code == GROUP_ID_NOT_FOUND
         assert [type(record) for record in place.records(group)] == [TopologyDescribed, TopologyDeleted]
         assert client.delete(group) == {group: GROUP_ID_NOT_FOUND}
+
+
+def test_a_client_that_may_not_describe_the_topics_deletes_the_description_with_the_group(place: Place) -> None:
+    group = place.new_group()
+    with place.stored(group, application(place.topic, "x")) as member, place.client("blind-deleter") as client:
+        assert client.describe(group, version=0).error_code == TOPIC_DENIED
+        assert client.delete(group) == {group: NON_EMPTY_GROUP}
+        assert [type(record) for record in place.records(group)] == [TopologyDescribed]
+        member.leave()
+        assert client.delete(group) == {group: 0}
+        assert [type(record) for record in place.records(group)] == [TopologyDescribed, TopologyDeleted]
+        assert member.client.describe(group).error_code == GROUP_ID_NOT_FOUND
 
 
 def test_in_a_batch_only_those_go_that_the_caller_may_delete(place: Place) -> None:
