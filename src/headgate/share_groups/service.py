@@ -196,8 +196,7 @@ class ShareGroupService:
         self._mover.start()
 
     async def _stop_leading(self) -> None:
-        await self._mover.stop()
-        await self._leader.on_lost()
+        await asyncio.gather(self._mover.stop(), self._leader.on_lost())
 
     def _warn_of_missing_pause(self) -> None:
         groups = sum(self._states.of(group).settings.breaker_enable for group in self._states.groups())

@@ -1,5 +1,6 @@
 """The life of the service: it opens when it can, logs why it cannot, and ends without losing what it counted."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.resources import resumed_events, share_group_facts
 from headgate.share_groups.service import ShareGroupService
-from tests.unit.proxy.stage import config, until
+from tests.unit.proxy.stage import config, turns, until
 from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
 from tests.unit.share_groups.scene import ACCEPT, REJECT, fetched, fetching, scene
 
@@ -212,3 +213,20 @@ async def test_pauses_and_resumes_are_logged_with_the_principal_and_the_reason(l
         {"event": "share group paused", "reason": "deploy", "by": "User:ops", **info},
         {"event": "share group resumed", "reason": "mended", "by": "User:other", **info},
     ]
+
+
+async def test_a_worker_that_lost_the_lead_stops_evaluating_before_it_has_read_the_spool_to_the_end() -> None:
+    """A read that has begun takes up to three seconds."""
+    async with scene() as on:
+        clients = on.service._mover._clients
+        assert clients is not None
+        is_closed = asyncio.Event()
+        clients.reader.close = is_closed.wait  # type: ignore[method-assign,assignment]
+        await on.service._start_leading()
+        assert on.service._leader.is_leading
+        stopping = asyncio.create_task(on.service._stop_leading())
+        await turns()
+        is_leading, is_stopped = on.service._leader.is_leading, stopping.done()
+        is_closed.set()
+        await stopping
+        assert (is_leading, is_stopped) == (False, False)
