@@ -106,7 +106,7 @@ class TopologyService:
         lost = 0 if store is None else store.lost_descriptions
         hanging = 0 if self._resources is None else self._resources.store.hanging
         return self.metrics.samples(
-            ready=self.is_ready, groups=len(self.groups), lost_descriptions=lost, hanging=hanging
+            ready=self.is_ready, groups=self.groups.counts(), lost_descriptions=lost, hanging=hanging
         )
 
     def problems(self) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from collections import Counter
 
 from headgate.proxy.features import MetricFamily
 from headgate.topologies.model.push_gate import Solicitation
+from headgate.topologies.model.streams_groups import GroupCounts
 
 FAMILIES = (
     MetricFamily(
@@ -13,6 +14,18 @@ FAMILIES = (
         merge="min",
     ),
     MetricFamily("headgate_topologies_groups", "gauge", "Streams groups known to this gateway", merge="min"),
+    MetricFamily(
+        "headgate_topologies_unconfirmed_groups",
+        "gauge",
+        "Streams groups whose stored description is unconfirmed or uncertain: a member has to push it",
+        merge="min",
+    ),
+    MetricFamily(
+        "headgate_topologies_failed_groups",
+        "gauge",
+        "Streams groups whose description failed permanently at their epoch: its members are not asked again",
+        merge="min",
+    ),
     MetricFamily(
         "headgate_topologies_heartbeats",
         "counter",
@@ -63,11 +76,13 @@ class TopologyMetrics:
         self.store_calls[call, "error" if failed else "success"] += 1
 
     def samples(
-        self, *, ready: bool, groups: int, lost_descriptions: int, hanging: int
+        self, *, ready: bool, groups: GroupCounts, lost_descriptions: int, hanging: int
     ) -> dict[tuple[str, tuple[str, ...]], float]:
         samples: dict[tuple[str, tuple[str, ...]], float] = {
             ("headgate_topologies_ready", ()): float(ready),
-            ("headgate_topologies_groups", ()): groups,
+            ("headgate_topologies_groups", ()): groups.known,
+            ("headgate_topologies_unconfirmed_groups", ()): groups.unconfirmed,
+            ("headgate_topologies_failed_groups", ()): groups.failed,
             ("headgate_topologies_lost_descriptions", ()): lost_descriptions,
             ("headgate_topologies_hanging_store_calls", ()): hanging,
             ("headgate_topologies_cleanup_cycles", ()): self.cleanup_cycles,

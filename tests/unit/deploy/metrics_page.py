@@ -17,6 +17,7 @@ from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
 from headgate.share_groups.model.spool_index import SpoolTotals
 from headgate.share_groups.share_metrics import ShareMeter
+from headgate.topologies.model.streams_groups import GroupCounts
 from headgate.topologies.topology_metrics import TopologyMetrics
 
 Labels = dict[str, set[str]]
@@ -47,7 +48,7 @@ async def _page() -> bytes:
     )
     meter = TopologyMetrics()
     meter.pushes[0] = 1
-    worker |= meter.samples(ready=True, groups=1, lost_descriptions=0, hanging=0)
+    worker |= meter.samples(ready=True, groups=GroupCounts(1, 0, 0), lost_descriptions=0, hanging=0)
     share = ShareMeter()
     for counter in (share.trips, share.write_timeouts, share.dead_letters, share.moved):
         counter["sg"] = 1

@@ -256,6 +256,11 @@ async def test_a_push_that_is_too_large_by_a_new_member_fails_for_good_and_hides
         assert await it.status(members=("a", "b")) == AVAILABLE
         assert await it.status(members=("b",)) == NOT_STORED
         assert it.service.must_delete("g")
+        samples = it.service.samples()
+        assert samples["headgate_topologies_unconfirmed_groups", ()] == 1
+        assert samples["headgate_topologies_failed_groups", ()] == 1
+        await it.service.delete("g")
+        assert it.service.groups.counts()[1:] == (0, 0)
 
 
 async def test_a_large_push_on_an_unproven_connection_must_be_sent_again() -> None:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from headgate.facts import TopologyEpochsSet
 from headgate.topologies.model import push_gate
@@ -59,6 +60,14 @@ class ClassicJoin(StrEnum):
     DELETE_FIRST = "delete_first"
 
 
+class GroupCounts(NamedTuple):
+    """How many groups are known, have an unconfirmed or uncertain description, and failed permanently."""
+
+    known: int
+    unconfirmed: int
+    failed: int
+
+
 class StreamsGroups:
     """The state machine of `[topologies]`, with its own `backoff` and `members`."""
 
@@ -69,9 +78,14 @@ class StreamsGroups:
         self._max_groups = max_groups
         self._kept: dict[str, GroupState] = {}
         self._droppable: OrderedDict[str, GroupState] = OrderedDict()  # oldest first
+        self._unconfirmed = 0
+        self._failed = 0
 
     def __len__(self) -> int:
         return len(self._kept) + len(self._droppable)
+
+    def counts(self) -> GroupCounts:
+        return GroupCounts(known=len(self), unconfirmed=self._unconfirmed, failed=self._failed)
 
     def state(self, group: str) -> GroupState:
         """The state of a group; an unknown one has the initial state."""
@@ -308,14 +322,22 @@ class StreamsGroups:
 
     # --- keeping states
 
+    def _count(self, state: GroupState, by: int) -> None:
+        self._unconfirmed += by * (state.stored_epoch == UNCERTAIN)
+        self._failed += by * (state.failed_epoch != NONE)
+
     def _apply(self, transition: Transition) -> TopologyEpochsSet | None:
         self._keep(transition.state)
         return transition.write
 
     def _keep(self, state: GroupState) -> None:
-        if state is self._kept.get(state.group):
+        before = self._kept.get(state.group)
+        if state is before:
             return
+        if before is not None:
+            self._count(before, -1)
         if state.must_be_kept:
+            self._count(state, 1)
             self._droppable.pop(state.group, None)
             self._kept[state.group] = state
             return
