@@ -62,7 +62,10 @@ class Bench:
         for name, value in named.items():
             self.read(GroupConfigSet(group=group, name=name, value=value, by="o", at=1))
 
-    def count(self, accepted: int, dead_lettered: int, *, group: str = "g", generation: int = 0, ago: int = 0) -> None:
+    def count(
+        self, accepted: int, dead_lettered: int, *, group: str = "g", generation: int = 0, ago: int = 0, others: int = 0
+    ) -> None:
+        """`others`: each of the dispositions that are in no rate."""
         fact = DispositionsCounted(
             at=0,
             group=group,
@@ -73,11 +76,11 @@ class Bench:
             second=int(self.clock.now) - ago,
             generation=generation,
             accepted=accepted,
-            released=0,
-            rejected=0,
-            over_limit=0,
+            released=others,
+            rejected=others,
+            over_limit=others,
             dead_lettered=dead_lettered,
-            write_timeouts=0,
+            write_timeouts=others,
             by_delivery_count=(),
         )
         self.leader.on_counted([fact])
@@ -128,6 +131,16 @@ async def test_a_window_over_its_threshold_trips_once_and_is_logged(bench: Bench
             "resume_at": None,
         }
     ]
+
+
+async def test_only_accepted_and_dead_lettered_records_are_in_the_rate(bench: Bench) -> None:
+    """Not those that were released, rejected or over their limit, and not those archived without their dead letter."""
+    bench.enable()
+    await bench.leader.on_gained()
+    bench.count(81, 19, others=1000)
+    assert bench.leader.totals("g") == (81, 19)
+    await bench.seconds()
+    assert bench.trips == []
 
 
 @pytest.mark.parametrize(("auto_resume", "resume_at"), [("false", None), ("true", 1_061_000)])

@@ -106,6 +106,8 @@ async def test_a_store_that_fails_is_tried_again_by_the_next_cycle() -> None:
         store.on_delete = None
         await cleanup.cycle()
         assert not it.service.must_delete("g")
+        calls = it.service.metrics.store_calls
+        assert (calls["delete", "error"], calls["delete", "success"]) == (2, 1)
 
 
 async def test_many_groups_are_asked_about_in_batches() -> None:
