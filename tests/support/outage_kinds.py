@@ -140,7 +140,15 @@ def stopped_and_too_few(scene: ShareScene, partitions: int) -> list[Outage]:
         start_broker(scene, _STOPPED)
 
     return [
-        Outage(kind=kind, dlq=dlq, begin=stop, end=start, replicas=replicas, is_control=dlq is elsewhere)
+        Outage(
+            kind=kind,
+            dlq=dlq,
+            begin=stop,
+            end=start,
+            replicas=replicas,
+            is_control=dlq is elsewhere,
+            stopped=_STOPPED,
+        )
         for kind, dlq in (
             ("broker stopped", alone),
             ("too few replicas in sync", in_sync),

@@ -41,6 +41,8 @@ class Outage:
     """A way in which a dead-letter topic fails. With `is_read_before` its letters do not outlive the outage.
 
     With `is_control` the topic itself does not fail: what commits of this group wait for is not the dead-letter topic.
+    `stopped` is the broker that stops: it does not keep the states of the group's records, because the commits of such
+    a group wait for its next share coordinator, with a gateway and without.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Outage:
     is_read_before: bool = False
     is_control: bool = False
     replicas: Sequence[Sequence[int]] | None = None  # of the primary topic
+    stopped: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,7 @@ class LoadedGroup:
         self._scene, self._partitions = scene, partitions
         self._topic = scene.new_topic(partitions=partitions, replicas=outage.replicas)
         self._topic_id = scene.topic_id(self._topic)
-        self._group = scene.new_group({DLQ_TOPIC: outage.dlq})
+        self._group = self._new_group()
         self._letters = _Letters(scene, outage.dlq)
         self._states: dict[Spot, int] = {}
         self._members = [
@@ -164,6 +167,17 @@ class LoadedGroup:
             for at, jvm in enumerate(jvms)
         ]
         self.load = Load(scene, self._topic, rate=rate * partitions, partitions=partitions)
+
+    def _new_group(self) -> str:
+        """A group whose states are not kept by the broker that stops."""
+        scene, stopped = self._scene, self.outage.stopped
+        while True:
+            group = scene.new_group({DLQ_TOPIC: self.outage.dlq})
+            if stopped is None:
+                return group
+            address = scene.cluster.bootstrap.split(",")[stopped]
+            if all(scene.share_coordinator(group, self._topic_id, one) != address for one in range(self._partitions)):
+                return group
 
     def is_busy(self) -> bool:
         return all(member.events("committed") for member in self._members) and self._lag() >= 0
