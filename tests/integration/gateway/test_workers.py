@@ -302,7 +302,8 @@ def test_a_stop_in_the_middle_of_a_replacement_leaves_no_process(own: GatewayPro
 def test_a_gateway_that_drains_is_not_ready_and_says_so(cluster: Cluster, own: GatewayProcess) -> None:
     with RawClient(own.address(0)) as client:
         client.api_versions()
-        client.send(FETCH, FETCH_VERSION, long_poll(new_topic(cluster), wait_ms=1500))
+        client.send(FETCH, FETCH_VERSION, long_poll(new_topic(cluster), wait_ms=6000))
+        until(lambda: own.metric("headgate_calls_total", api="Fetch") > 0)
         own.send_signal(signal.SIGTERM)
         until(lambda: own.problems() == {"gateway": "is draining"})
         client.receive(FETCH, FETCH_VERSION)
