@@ -121,7 +121,7 @@ def campaign(
         refused = crew.refusals()
         mend()
     rejected = load.rejected(rejects_percent)
-    with suppress(AssertionError):  # from the spool; what is missing then is told below
+    with suppress(AssertionError):  # from the spool; missing ones are reported below
         until(lambda: fate.archived <= {one.spot for one in scene.letters(dlq)})
     all_letters = scene.letters(dlq)
     over = {one.spot for one in all_letters if one.headers["__dlq.errors.message"].startswith("Offset delivery count")}

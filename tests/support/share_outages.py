@@ -230,7 +230,7 @@ class LoadedGroup:
         fate = self._scene.wait_for_end(self._group, self._topic, sent)
         for member in self._members:
             member.close()
-        with suppress(AssertionError):  # what is missing then is told below
+        with suppress(AssertionError):  # missing dead letters are reported below
             until(lambda: fate.archived <= set(self._letters.read()), letters_s)
         after_s = time.monotonic() - ended
         with suppress(AssertionError):

@@ -195,7 +195,7 @@ final class ShareMember {
         }
     }
 
-    /** How long the application waits for its commit is told, also of a commit that fails. */
+    /** Reports how long the application waited for its commit, also when the commit fails. */
     private void commitSync(int count) {
         long began = System.nanoTime();
         try {
