@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -203,6 +203,14 @@ class Ward:
         new = NewTopic(name, num_partitions=1, replication_factor=1)
         self.admin.create_topics([new])[name].result(WAIT_S)
         wait_until(lambda: name in self.admin.list_topics(timeout=WAIT_S).topics)
+
+    def create_offsets_topic(self) -> None:
+        """As every gateway does that has written a state: the broker creates it for the first consumer with a group."""
+        consumer = Consumer({**self.cluster.client_config(), "group.id": "headgate"})
+        try:
+            wait_until(lambda: "__consumer_offsets" in self.admin.list_topics(timeout=WAIT_S).topics)
+        finally:
+            consumer.close()
 
     def set_dlq_topics(self, **topics: str) -> None:
         """Groups have these dead-letter topics, as a gateway has written it down; the prefix is put before them."""
@@ -449,6 +457,7 @@ def minded(ward: Ward) -> Ward:
     ward.make_topics()
     ward.make_topic(f"{ward.dlq_prefix}orders")
     ward.set_dlq_topics(orders="orders")
+    ward.create_offsets_topic()
     return ward
 
 
