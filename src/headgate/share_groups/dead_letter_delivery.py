@@ -25,17 +25,17 @@ from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, offset_ranges
 from headgate.share_groups.model.dead_letter_records import DeadLetter, topic_id_text
 from headgate.share_groups.model.group_configs import GroupSettings
-from headgate.share_groups.model.spool_records import (
+from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
+from headgate.share_groups.share_metrics import ShareMeter
+from headgate.share_groups.spool.model.records import (
     LetterIdentity,
     SpooledLetter,
     SpoolLane,
     SpoolSequence,
     SpoolView,
 )
-from headgate.share_groups.model.spool_routes import SpoolRoutes
-from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
-from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.spool_writer import SpoolWriter
+from headgate.share_groups.spool.model.routes import SpoolRoutes
+from headgate.share_groups.spool.writer import SpoolWriter
 from headgate.wire.primitives import Buffer
 
 log = structlog.get_logger()

@@ -27,10 +27,10 @@ from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import TopicIdReader, client_settings, ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
-from headgate.share_groups.model.spool_index import SpoolIndex
-from headgate.share_groups.spool_mover import SpoolClients
-from headgate.share_groups.spool_readers import SpoolFollower, SpoolReader
-from headgate.share_groups.spool_writer import SpoolWriter
+from headgate.share_groups.spool.model.index import SpoolIndex
+from headgate.share_groups.spool.mover import SpoolClients
+from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
+from headgate.share_groups.spool.writer import SpoolWriter
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"
 DISPOSITIONS, EVENTS = "dispositions", "events"

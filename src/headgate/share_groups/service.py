@@ -39,7 +39,6 @@ from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
 from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
-from headgate.share_groups.model.spool_index import SpoolIndex
 from headgate.share_groups.resources import (
     STATE,
     TRIPS,
@@ -49,7 +48,8 @@ from headgate.share_groups.resources import (
     open_resources,
 )
 from headgate.share_groups.share_metrics import Samples, ShareMeter
-from headgate.share_groups.spool_mover import SpoolMover
+from headgate.share_groups.spool.model.index import SpoolIndex
+from headgate.share_groups.spool.mover import SpoolMover
 from headgate.share_groups.state_recovery import StateRecovery
 from headgate.wire.share_requests import ShareRequest
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from headgate.proxy.features import MetricFamily
 from headgate.proxy.metric_series import MOST_SERIES, OTHERS, short_label
-from headgate.share_groups.model.spool_index import SpoolTotals
+from headgate.share_groups.spool.model.index import SpoolTotals
 
 FAMILIES: Final = (
     MetricFamily(

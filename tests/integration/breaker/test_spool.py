@@ -2,7 +2,7 @@
 
 import time
 
-from headgate.share_groups.model.spool_records import SpooledLetter, SpoolTombstone, decode_spooled, spool_partition
+from headgate.share_groups.spool.model.records import SpooledLetter, SpoolTombstone, decode_spooled, spool_partition
 from tests.support.raw_client import RawClient
 from tests.support.share_member import REJECT, RawShareMember
 from tests.support.share_scene import COPY, DLQ_TOPIC, WRITE_TIMEOUT, ShareScene, done, until

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled
+from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled
 from tests.integration.breaker.test_spool import spooled
 from tests.support.cluster import Cluster
 from tests.support.raw_client import RawClient

@@ -12,8 +12,8 @@ from itertools import count
 import pytest
 
 from headgate.kafka.topics import ensure_topics
-from headgate.share_groups.model.spool_records import SpooledLetter
-from headgate.share_groups.spool_writer import SpoolWriter
+from headgate.share_groups.spool.model.records import SpooledLetter
+from headgate.share_groups.spool.writer import SpoolWriter
 from tests.integration.breaker.test_outages import LETTERS_S, WIDE
 from tests.support.cluster import start_test_cluster
 from tests.support.outage_kinds import start_broker, stopped_and_too_few

@@ -15,8 +15,8 @@ from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
-from headgate.share_groups.model.spool_index import SpoolTotals
 from headgate.share_groups.share_metrics import ShareMeter
+from headgate.share_groups.spool.model.index import SpoolTotals
 from headgate.topologies.model.streams_groups import GroupCounts
 from headgate.topologies.topology_metrics import TopologyMetrics
 

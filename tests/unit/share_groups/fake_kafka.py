@@ -19,11 +19,11 @@ from headgate.share_groups.dead_letter_writer import OnLate, WriteFailure, Write
 from headgate.share_groups.model.dead_letter_records import DeadLetter
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact
-from headgate.share_groups.model.spool_index import SpoolIndex, spool_record
-from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolTombstone
 from headgate.share_groups.resources import FactListeners, PartialDecisionError
-from headgate.share_groups.spool_mover import SpoolClients
-from headgate.share_groups.spool_writer import OnWritten
+from headgate.share_groups.spool.model.index import SpoolIndex, spool_record
+from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
+from headgate.share_groups.spool.mover import SpoolClients
+from headgate.share_groups.spool.writer import OnWritten
 
 
 def trip(resume_at: int | None = None) -> BreakerTripped:

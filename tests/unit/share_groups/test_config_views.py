@@ -15,7 +15,7 @@ from headgate.share_groups.model.group_configs import (
     RESUME,
     THRESHOLD_PERCENT,
 )
-from headgate.share_groups.model.spool_index import spool_record
+from headgate.share_groups.spool.model.index import spool_record
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import (
     ConfigResource,
@@ -32,7 +32,7 @@ from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, LIST_RESOURCES, Scene, scene
 from tests.unit.share_groups.scene import GROUP_RESOURCE as GROUP
 from tests.unit.share_groups.scene import TOPIC_RESOURCE as TOPIC
-from tests.unit.share_groups.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import letter
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3, 4])
 DEFAULT, STATIC, SET = 5, 4, 8

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from headgate.facts import GroupPaused
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, LIMIT, THRESHOLD_PERCENT
-from headgate.share_groups.model.spool_index import spool_record
-from headgate.share_groups.model.spool_records import SEQUENCES_A_MS
+from headgate.share_groups.spool.model.index import spool_record
+from headgate.share_groups.spool.model.records import SEQUENCES_A_MS
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
 from headgate.wire.messages.share import (
@@ -19,7 +19,7 @@ from headgate.wire.messages.share import (
 from tests.support.fake_upstream import body_of, request
 from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import DESCRIBE_CONFIGS, GROUP_RESOURCE, SHARE_DESCRIBE, Scene, scene
-from tests.unit.share_groups.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import letter
 
 VERSION, TAG = 1, 10001
 

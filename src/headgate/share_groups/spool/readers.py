@@ -17,8 +17,8 @@ from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB, SPOOL
 from headgate.kafka.consumer_thread import ConsumedRecord, record_of
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.topics import TopicIdReader, quiet
-from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, SpoolRecord, spool_record
-from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, SpoolRecord, spool_record
+from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled
 
 _LARGEST: Final = LARGEST_DEAD_LETTER + MIB
 _READ_S: Final = 3.0

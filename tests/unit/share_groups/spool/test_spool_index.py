@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.share_groups.model import spool_index
-from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, SpoolRecord, SpoolTotals, spool_record
-from headgate.share_groups.model.spool_records import (
+from headgate.share_groups.spool.model import index as spool_index
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, SpoolRecord, SpoolTotals, spool_record
+from headgate.share_groups.spool.model.records import (
     SEQUENCES_A_MS,
     SpooledLetter,
     SpoolLane,

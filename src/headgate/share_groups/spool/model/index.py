@@ -2,7 +2,7 @@
 
 It is what follows from the records of the topic alone: of each partition and identity the last record counts, and a
 tombstone removes it. So any two workers that have read the same records have the same index, in whatever order the
-partitions were read. The order of a lane is that of `sequence` (see `spool_records`).
+partitions were read. The order of a lane is that of `sequence` (see `records`).
 
 A dead letter takes about 150 bytes: its numbers are packed, its lane and target are shared.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from headgate.share_groups.model.spool_records import (
+from headgate.share_groups.spool.model.records import (
     SEQUENCES_A_MS,
     LetterIdentity,
     SpooledLetter,

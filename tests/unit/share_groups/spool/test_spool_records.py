@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.share_groups.model.dead_letter_records import topic_id_of, topic_id_text
-from headgate.share_groups.model.spool_records import (
+from headgate.share_groups.spool.model.records import (
     DEADLINE,
     PARKED,
     SEQUENCE,

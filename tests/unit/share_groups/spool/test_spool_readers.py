@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from headgate.share_groups import spool_readers
-from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, spool_record
-from headgate.share_groups.model.spool_records import SpooledLetter, encode_spooled
-from headgate.share_groups.spool_readers import SpoolFollower, SpoolReader
-from tests.unit.share_groups.test_spool_index import letter
+from headgate.share_groups.spool import readers
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
+from headgate.share_groups.spool.model.records import SpooledLetter, encode_spooled
+from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
+from tests.unit.share_groups.spool.test_spool_index import letter
 
 _EOF = KafkaError._PARTITION_EOF
 
@@ -101,7 +101,7 @@ class FakeConsumer:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
     found = FakeLog()
-    monkeypatch.setattr(spool_readers, "Consumer", found.consumer)
+    monkeypatch.setattr(readers, "Consumer", found.consumer)
     return found
 
 
@@ -136,7 +136,7 @@ async def test_places_whose_records_are_gone_are_left_out(log: FakeLog) -> None:
 async def test_a_partition_that_does_not_answer_is_unread_and_the_others_are_read(
     log: FakeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool_readers, "_READ_S", 0.05)
+    monkeypatch.setattr(readers, "_READ_S", 0.05)
     log.records = {number: {offset: letter(offset) for offset in range(3)} for number in (0, 1)}
     log.away = {1}
     assert await read(log, place(1), place(1, 1)) == ([(0, 1)], {1})

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from headgate.share_groups.dead_letter_writer import WriteFailureCause
-from headgate.share_groups.model.spool_records import SpooledLetter, decode_spooled, encode_identity, spool_partitions
-from headgate.share_groups.spool_writer import SpoolWriter
+from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled, encode_identity, spool_partitions
+from headgate.share_groups.spool.writer import SpoolWriter
 from tests.unit.proxy.stage import until
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}

@@ -28,12 +28,12 @@ from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFail
 from headgate.share_groups.model.dead_letter_ranges import offset_ranges
 from headgate.share_groups.model.dead_letter_records import COPY_PROBLEM
 from headgate.share_groups.model.group_state import ShareStates
-from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace
-from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolLane
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.spool_readers import SpoolReader
-from headgate.share_groups.spool_removals import SpoolRemovals
-from headgate.share_groups.spool_writer import SpoolWriter
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
+from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolLane
+from headgate.share_groups.spool.readers import SpoolReader
+from headgate.share_groups.spool.removals import SpoolRemovals
+from headgate.share_groups.spool.writer import SpoolWriter
 
 log = structlog.get_logger()
 

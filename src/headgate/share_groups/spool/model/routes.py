@@ -14,7 +14,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from headgate.share_groups.model.spool_records import MAX_GROUP_SPOOL_BYTES, SpooledLetter, SpoolLane, SpoolView
+from headgate.share_groups.spool.model.records import MAX_GROUP_SPOOL_BYTES, SpooledLetter, SpoolLane, SpoolView
 
 PROBE_S: Final = 1.0
 MAX_UNREAD: Final = 100_000

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from headgate.facts import GroupConfigSet
 from headgate.facts.observations import EventName
-from headgate.share_groups import spool_mover
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
@@ -20,14 +19,15 @@ from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_records import COPY_PROBLEM
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from headgate.share_groups.model.group_state import ShareStates
-from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace, spool_record
-from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter, SpoolTombstone
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.spool_mover import SpoolClients, SpoolMover
-from headgate.share_groups.spool_readers import ReadLetters
+from headgate.share_groups.spool import mover
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
+from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
+from headgate.share_groups.spool.mover import SpoolClients, SpoolMover
+from headgate.share_groups.spool.readers import ReadLetters
 from tests.unit.proxy.stage import turns
 from tests.unit.share_groups.fake_kafka import ManualClock
-from tests.unit.share_groups.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_index import letter
 
 DEADLINE = 1_030_000  # the clock begins at 1,000,000
 NO_TOPIC, UNREACHABLE, TOO_LARGE = (
@@ -570,7 +570,7 @@ async def test_large_parked_letters_do_not_keep_later_ones_from_being_tried() ->
 async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spool_mover, "_PARK_S", 0.001)
+    monkeypatch.setattr(mover, "_PARK_S", 0.001)
     async with bench() as on:
         on.spool.append(0, letter(1, deadline=DEADLINE, parked="too large"))
         on.spool.is_away = True

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from headgate.base.clock import Clock
-from headgate.share_groups.model.spool_index import SpoolIndex, SpoolPlace
-from headgate.share_groups.model.spool_records import LetterIdentity, SpooledLetter
-from headgate.share_groups.spool_writer import SpoolWriter
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
+from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter
+from headgate.share_groups.spool.writer import SpoolWriter
 
 _AGAIN_S: Final = 10.0
 _AT_ONCE: Final = 2_000

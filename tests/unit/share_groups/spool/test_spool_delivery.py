@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from structlog.typing import EventDict
 
-from headgate.share_groups.model import spool_routes
-from headgate.share_groups.model.spool_index import SpoolIndex, spool_record
-from headgate.share_groups.model.spool_records import (
+from headgate.share_groups.spool.model import routes as spool_routes
+from headgate.share_groups.spool.model.index import SpoolIndex, spool_record
+from headgate.share_groups.spool.model.records import (
     DEADLINE,
     MAX_GROUP_SPOOL_BYTES,
     TARGET,
@@ -27,8 +27,8 @@ from tests.unit.share_groups.scene import (
     fetching,
     scene,
 )
+from tests.unit.share_groups.spool.test_spool_index import letter
 from tests.unit.share_groups.test_copies_and_dead_letters import batch
-from tests.unit.share_groups.test_spool_index import letter
 
 AWAY = "the topic does not exist"
 

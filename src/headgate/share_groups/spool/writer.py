@@ -29,7 +29,7 @@ from headgate.facts.topics import SPOOL
 from headgate.kafka.topics import reason
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
-from headgate.share_groups.model.spool_records import (
+from headgate.share_groups.spool.model.records import (
     LetterIdentity,
     SpooledLetter,
     SpoolLane,
@@ -37,7 +37,7 @@ from headgate.share_groups.model.spool_records import (
     encode_spooled,
     spool_partitions,
 )
-from headgate.share_groups.spool_producer import SpoolProducer
+from headgate.share_groups.spool.producer import SpoolProducer
 
 ANSWER_S: Final = 0.2  # of one partition
 PATIENCE_S: Final = 3.0  # since the spool last answered
