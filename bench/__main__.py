@@ -1,7 +1,7 @@
 """`python -m bench`: Headgate beside its peers, into bench/RESULTS.md.
 
 A whole campaign replaces `bench/results/latest.json` and the page. One that is narrowed (`--only`, `--stage`) or
-hurried (`--quick`, less than three rounds) goes to `bench/results/partial.json` and standard output, so that the page
+hurried (`--quick`, less than five rounds) goes to `bench/results/partial.json` and standard output, so that the page
 is never half old.
 """
 
@@ -17,7 +17,7 @@ from bench import campaign, record, render
 from bench.scenarios import SCENARIOS
 from bench.stage import Pace
 
-ROUNDS = 3
+ROUNDS = 5
 WHOLE = Pace(rounds=ROUNDS, counted_s=2.5, warm_s=0.4)
 QUICK = Pace(rounds=1, counted_s=0.6, warm_s=0.2)
 _FILES = 16_384

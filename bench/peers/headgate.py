@@ -6,7 +6,7 @@ gateway without a watcher does less work than the targets mean, and the page has
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ class Headgate(Proxy):
     name = "headgate"
     title = "Headgate"
     workers: ClassVar[int] = 1
+    gateway: ClassVar[Mapping[str, object]] = {}  # more of its section
 
     def prepare(self) -> str:
         return f"Headgate {headgate.__version__}, {self.workers} worker{'s' * (self.workers > 1)}"
@@ -48,6 +49,7 @@ class Headgate(Proxy):
             "listen": self.bootstrap,
             "nodes": f"0-{len(self.nodes) - 1}",
             "workers": self.workers,
+            **self.gateway,
         }
         upstream: dict[str, object] = {"bootstrap": list(self.upstream.nodes)}
         if (tls := self.upstream.tls) is not None:

@@ -31,6 +31,7 @@ final class Client {
     private final byte[] head = new byte[Call.LOOKED_AT];
     private final long opened = System.nanoTime();
     private final boolean timesConnect;
+    boolean waits; // for its turn, when calls are paced
     private boolean connected;
     private int sent;
     private int answered;

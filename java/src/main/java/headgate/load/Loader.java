@@ -14,7 +14,7 @@ import java.util.List;
  * </pre>
  *
  * `call` is produce, fetch (`topic_id`, `max_bytes`), heartbeat, api_versions (with `reconnect=1`: connections a
- * second), `open` (idle connections that stay until the next line) or `close`. Each run prints one line of JSON, with
+ * second; with `rate` that many calls a second instead of as many as are answered), `open` (idle connections that stay until the next line) or `close`. Each run prints one line of JSON, with
  * CPU seconds of the processes in `pids`, of the loader itself and of the whole machine; a run that cannot be made
  * prints {"failed": "why"}.
  */

@@ -5,14 +5,17 @@ import java.net.InetSocketAddress;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.file.Path;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
 /**
  * One run on one thread: all connections are opened and used once, then calls go for `warm` seconds uncounted and for `seconds`
- * counted, then those in flight are waited for. With `reconnect=1` every connection makes one call and is replaced.
+ * counted, then those in flight are waited for. With `reconnect=1` every connection makes one call and is replaced. With
+ * `rate` that many calls begin in a second, on the connections in turn; without it each is repeated as it is answered.
  *
  * <p>Connection i goes to address i modulo their number, and so does its partition: partition p has node p as leader.
  */
@@ -34,6 +37,8 @@ final class Run implements AutoCloseable {
     private final int depth;
     private final int mostCalls;
     private final boolean reconnects;
+    private final double rate;
+    private final Deque<Client> waiting = new ArrayDeque<>();
     private final long warmNanos;
     private final long countedNanos;
     private int made;
@@ -52,6 +57,7 @@ final class Run implements AutoCloseable {
         depth = words.number("depth", 1);
         mostCalls = words.number("calls", Integer.MAX_VALUE);
         reconnects = words.number("reconnect", 0) == 1;
+        rate = words.real("rate", 0);
         warmNanos = (long) (words.real("warm", 0) * 1e9);
         countedNanos = (long) (words.real("seconds", 1) * 1e9);
     }
@@ -70,14 +76,20 @@ final class Run implements AutoCloseable {
         }
         long start = System.nanoTime();
         Phase phase = Phase.WARM;
+        long paced = 0;
         for (Client client : clients) {
             if (client.ready()) {
-                client.send();
+                next(client);
             }
         }
         while (phase != Phase.DRAINING || !isQuiet()) {
-            selector.select(10);
+            selector.select(rate > 0 ? 1 : 10);
             long now = System.nanoTime();
+            for (; rate > 0 && phase != Phase.DRAINING && !waiting.isEmpty() && paced < rate * (now - start) / 1e9; paced++) {
+                Client client = waiting.removeFirst();
+                client.waits = false;
+                client.send();
+            }
             if (phase == Phase.WARM && now - start >= warmNanos) {
                 phase = Phase.COUNTED;
                 meter.begin();
@@ -145,11 +157,21 @@ final class Run implements AutoCloseable {
                 clients.remove(client);
                 client = sending ? add() : null;
             }
-            if (sending && client.ready()) {
-                client.send();
+            if (sending && client.ready() && (rate == 0 || client.inFlight() == 0)) {
+                next(client);
             }
         }
         selected.clear();
+    }
+
+    /** At once, or in its turn when calls are paced; a paced connection has one call in flight. */
+    private void next(Client client) throws IOException {
+        if (rate == 0) {
+            client.send();
+        } else if (!client.waits) {
+            client.waits = true;
+            waiting.addLast(client);
+        }
     }
 
     private boolean isQuiet() {
