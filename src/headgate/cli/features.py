@@ -18,17 +18,20 @@ from headgate.share_groups.service import ShareGroupService
 from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
 from headgate.topologies.resources import open_resources
 from headgate.topologies.service import TopologyService
-from headgate.topologies.stores.loading import make_store
+from headgate.topologies.stores.loading import find_plugin
 
 # Of all features, also of those that the configuration does not enable: `/metrics` always shows the same families.
 FAMILIES: Final = (*TopologyFeature.families, *ShareGroupFeature.families, *ActivityFeature.families)
 
 
 def check_features(config: Config) -> None:
-    """Raise `UsageError` for a store plugin that no worker could load, before workers are started."""
+    """Raise `UsageError` for a store plugin that no worker could load, before workers are started.
+
+    The plugin is not created here: each worker creates it once, and closes it.
+    """
     store = config.topologies.store
     if config.topologies.owner == "gateway" and store.scheme == "plugin":
-        make_store(store)
+        find_plugin(store.target)
 
 
 def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Feature, ...]:

@@ -23,7 +23,7 @@ from headgate.cli.features import make_features
 from headgate.proxy.listeners import ConnectionLimits, Ports
 from headgate.proxy.server import Gateway
 from headgate.proxy.supervisor import Inheritance
-from headgate.proxy.worker_reports import encode_report
+from headgate.proxy.worker_reports import WorkerReport, encode_report
 
 log = structlog.get_logger()
 
@@ -78,13 +78,13 @@ async def send_reports(gateway: Gateway, reports: socket.socket, drained: asynci
     """Report to the supervisor, more often while there are problems, and once more when all connections have ended."""
     loop = asyncio.get_running_loop()
     problems: Mapping[str, str] = {"metrics": "cannot be collected"}
-    report = encode_report({}, problems)
+    report = encode_report(WorkerReport({}, problems))
     is_last = has_failed = False
     while not is_last:
         is_last = drained.is_set()
         try:
             problems = gateway.problems()
-            report = encode_report(gateway.snapshot(), problems)
+            report = encode_report(WorkerReport(gateway.snapshot(), problems, gateway.details()))
         except Exception:  # a worker without reports is ended as one that hangs, with all of its connections
             if not has_failed:
                 log.exception("metrics cannot be collected, the last ones are reported again")

@@ -42,6 +42,10 @@ class Feature:
         """Why a client that connects now may not be served; for `/readyz`."""
         return {}
 
+    def details(self) -> Mapping[str, str]:
+        """What an operator should know although clients are served; for `/readyz`, which stays ready."""
+        return {}
+
     def samples(self) -> Samples:
         """The current values of its metric families."""
         return {}

@@ -113,6 +113,10 @@ class Gateway:
             problems["gateway"] = "is draining"
         return problems
 
+    def details(self) -> Mapping[str, str]:
+        """What `/readyz` shows of features although clients are served."""
+        return {what: text for feature in self._features for what, text in feature.details().items()}
+
     def snapshot(self) -> Snapshot:
         """What has been counted so far; what `/metrics` shows."""
         tls = self._ends.listener_tls
@@ -129,7 +133,10 @@ class Gateway:
         return self._series.bound(samples)
 
     def _status_pages(self) -> StatusPages:
-        return StatusPages(lambda: self._page.render(self.snapshot(), ready=not self.problems()), self.problems)
+        return StatusPages(self._metrics_page, self.problems, self.details)
+
+    def _metrics_page(self) -> bytes:
+        return self._page.render(self.snapshot(), ready=not self.problems())
 
     # Ports.
 

@@ -1,6 +1,7 @@
 """The status pages: `/metrics`, `/healthz` and `/readyz`, over HTTP/1.1 with h11.
 
-`/healthz` says that the process runs; `/readyz` says whether a client that comes now is served, and if not, why.
+`/healthz` says that the process runs; `/readyz` says whether a client that comes now is served, and if not, why. Its
+details name what else an operator should know: they never change whether the process is ready.
 One connection is answered at a time, and each within a deadline: these pages are for one collector, not for the world.
 """
 
@@ -25,18 +26,20 @@ Page = tuple[int, str, bytes]  # status, content type, body
 
 
 class StatusPages:
-    """Serves the pages; `metrics` and `problems` are asked at each request."""
+    """Serves the pages; `metrics`, `problems` and `details` are asked at each request."""
 
     def __init__(
         self,
         metrics: Callable[[], bytes],
         problems: Callable[[], Mapping[str, str]],
+        details: Callable[[], Mapping[str, str]] = dict,
         *,
         deadline_s: float = _DEADLINE_SECONDS,
     ) -> None:
         self._deadline_s = deadline_s
         self._metrics = metrics
         self._problems = problems
+        self._details = details
         self._visits: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -64,8 +67,8 @@ class StatusPages:
                 return 200, "text/plain", b"ok\n"
             case "/readyz":
                 problems = self._problems()
-                body = json.dumps({"ready": not problems, "problems": dict(problems)}) + "\n"
-                return (503 if problems else 200), "application/json", body.encode()
+                report = {"ready": not problems, "problems": dict(problems), "details": dict(self._details())}
+                return (503 if problems else 200), "application/json", json.dumps(report).encode() + b"\n"
             case _:
                 return 404, "text/plain", b"there are /metrics, /healthz and /readyz\n"
 

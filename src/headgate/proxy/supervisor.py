@@ -78,6 +78,7 @@ class _Worker:
     has_reported: bool = False
     samples: Snapshot = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
     serves: asyncio.Event = field(default_factory=asyncio.Event)  # it has reported that nothing is wrong
     is_hung: bool = False  # it is being ended for its silence
     leaves: bool = False  # it was told to end: another has its place, or all end
@@ -89,7 +90,7 @@ class _Worker:
         self.has_reported = True
 
     def take(self, line: bytes) -> None:
-        self.samples, self.problems = decode_report(line)
+        self.samples, self.problems, self.details = decode_report(line)
         if not self.problems:
             self.serves.set()
 
@@ -160,8 +161,20 @@ class Supervisor:
                     problems[f"worker {index}"] = f"has not reported for {silent:.0f} s"
         return problems
 
+    def details(self) -> Mapping[str, str]:
+        """What the workers say that does not keep clients from being served, by worker."""
+        return {
+            f"worker {worker.index}: {what}": text
+            for worker in sorted(self.workers, key=lambda one: (one.index, one.caps_row))
+            if not worker.leaves
+            for what, text in worker.details.items()
+        }
+
     def snapshot(self) -> Snapshot:
         return self._series.bound(self._page.add([self._retired, *(worker.samples for worker in self.workers)]))
+
+    def _metrics_page(self) -> bytes:
+        return self._page.render(self.snapshot(), ready=not self.problems())
 
     async def run(self, stopped: asyncio.Event, replace: asyncio.Event) -> None:
         """Bind, start, watch; `replace` asks for new workers, `stopped` for the end."""
@@ -171,7 +184,7 @@ class Supervisor:
             self._listeners = bind_all(self._config.gateway)
             stack.callback(self._let_go)
             self._share_memory()
-            pages = StatusPages(lambda: self._page.render(self.snapshot(), ready=not self.problems()), self.problems)
+            pages = StatusPages(self._metrics_page, self.problems, self.details)
             await stack.enter_async_context(pages.serving(self._config.metrics.listen))
             async with asyncio.TaskGroup() as group:
                 places = [_Place(index) for index in range(self._config.gateway.workers)]

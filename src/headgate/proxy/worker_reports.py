@@ -1,4 +1,4 @@
-"""Reports of a worker to its supervisor: lines of JSON with its metrics and its problems, over a socket pair.
+"""Reports of a worker to its supervisor: lines of JSON with metrics, problems and details, over a socket pair.
 
 A report is bounded at both ends. A worker cuts one that would exceed `LARGEST_REPORT`; a supervisor skips a line that
 exceeds `LARGEST_LINE`. Neither ends the worker: clients do not lose their connections for the sake of metrics.
@@ -7,7 +7,7 @@ exceeds `LARGEST_LINE`. Neither ends the worker: clients do not lose their conne
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.proxy.metric_series import LEFT_OUT, OTHERS
 from headgate.proxy.metrics import Sample, Snapshot
@@ -16,24 +16,38 @@ LARGEST_REPORT: Final = 512 * 1024
 LARGEST_LINE: Final = 1024 * 1024
 _ROW_BYTES: Final = 40  # of a sample's value and punctuation
 _MOST_PROBLEMS: Final = 100
-_LONGEST_PROBLEM: Final = 1_000
+_MOST_DETAILS: Final = 20
+_LONGEST_TEXT: Final = 1_000
 
 
-def encode_report(samples: Snapshot, problems: Mapping[str, str], *, largest: int = LARGEST_REPORT) -> bytes:
-    """One report; series that do not fit are added up for each family, and counted."""
-    some = list(problems.items())[:_MOST_PROBLEMS]
-    shown = {what[:_LONGEST_PROBLEM]: text[:_LONGEST_PROBLEM] for what, text in some}
+class WorkerReport(NamedTuple):
+    """`problems` make the gateway not ready, `details` do not; both are shown by `/readyz`."""
+
+    samples: Snapshot
+    problems: Mapping[str, str]
+    details: Mapping[str, str] = {}
+
+
+def encode_report(report: WorkerReport, *, largest: int = LARGEST_REPORT) -> bytes:
+    """One line; series that do not fit are added up for each family, and counted."""
+    samples = report.samples
+    problems, details = _some(report.problems, _MOST_PROBLEMS), _some(report.details, _MOST_DETAILS)
     if sum(map(_size, samples)) > largest:  # an upper bound, and quicker than to encode it
-        samples = _cut(samples, largest - len(_encode({}, shown)))
-    return _encode(samples, shown)
+        samples = _cut(samples, largest - len(_encode(WorkerReport({}, problems, details))))
+    return _encode(WorkerReport(samples, problems, details))
 
 
-def decode_report(line: bytes) -> tuple[Snapshot, Mapping[str, str]]:
-    """The samples and the problems of a report; a `ValueError` if it is not one."""
+def _some(texts: Mapping[str, str], number: int) -> dict[str, str]:
+    some = list(texts.items())[:number]
+    return {what[:_LONGEST_TEXT]: text[:_LONGEST_TEXT] for what, text in some}
+
+
+def decode_report(line: bytes) -> WorkerReport:
+    """A report; a `ValueError` if it is not one."""
     try:
         report = json.loads(line)
         samples = {(name, tuple(labels)): value for name, labels, value in report["samples"]}
-        return samples, report["problems"]
+        return WorkerReport(samples, report["problems"], report.get("details", {}))
     except (KeyError, TypeError) as failure:
         raise ValueError(f"not a report: {failure!r}") from failure
 
@@ -66,9 +80,10 @@ def _size(sample: Sample) -> int:
     return size
 
 
-def _encode(samples: Snapshot, problems: Mapping[str, str]) -> bytes:
-    rows = [[name, labels, value] for (name, labels), value in samples.items()]
-    return json.dumps({"samples": rows, "problems": dict(problems)}).encode() + b"\n"
+def _encode(report: WorkerReport) -> bytes:
+    rows = [[name, labels, value] for (name, labels), value in report.samples.items()]
+    document = {"samples": rows, "problems": dict(report.problems), "details": dict(report.details)}
+    return json.dumps(document).encode() + b"\n"
 
 
 def _cut(samples: Snapshot, room: int) -> Snapshot:

@@ -110,3 +110,6 @@ class TopologyFeature(Feature):
 
     def problems(self) -> Mapping[str, str]:
         return self._service.problems()
+
+    def details(self) -> Mapping[str, str]:
+        return self._service.details()

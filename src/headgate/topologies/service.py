@@ -31,6 +31,7 @@ from headgate.topologies.model.push_rate import PushRate
 from headgate.topologies.model.streams_groups import ClassicJoin, StreamsGroups
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.store_calls import GroupLocks, SetResult, StoreFailure
+from headgate.topologies.store_health import store_details
 from headgate.topologies.stores.loading import bookkeeping_of
 from headgate.topologies.streams_api import describe_group
 from headgate.topologies.topology_metrics import TopologyMetrics
@@ -116,6 +117,12 @@ class TopologyService:
             return {}
         return {"topologies": "their topic lost records and is read again: descriptions are not known yet"}
 
+    def details(self) -> Mapping[str, str]:
+        """For `/readyz`: the health of the store, without which clients are served all the same."""
+        if not self.has_store:
+            return {}
+        return store_details(None if self._resources is None else self._resources.store, is_ready=self.is_ready)
+
     # --- opening and closing
 
     @asynccontextmanager
@@ -139,8 +146,9 @@ class TopologyService:
         async def attempt() -> None:
             async with AsyncExitStack() as opened:
                 self._resources = await self._opening(self.groups, opened)
-                stack.push_async_callback(opened.pop_all().aclose)
                 await self._record_early_joins()
+                # Last, so that an attempt that fails closes its store before the next one makes another.
+                stack.push_async_callback(opened.pop_all().aclose)
 
         await retry(attempt, pause_s=self._retry_s, on_problem=self._on_problem)
         log.info("topologies are available", store=self._config.topologies.store.scheme, groups=len(self.groups))

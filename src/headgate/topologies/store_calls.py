@@ -80,11 +80,17 @@ class StoreCalls:
         self._timeout_s = timeout_s
         self._max_hanging = max_hanging
         self._hanging: set[asyncio.Future[Any]] = set()
+        self.failures_in_a_row = 0  # a PermanentFailure is none: it is about one description
 
     @property
     def hanging(self) -> int:
         """Calls that were cancelled and have not ended."""
         return len(self._hanging)
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the store is called: not while too many calls hang."""
+        return len(self._hanging) < self._max_hanging
 
     async def set(self, pushed: PushedTopology) -> SetResult:
         match await self._call(lambda: self._store.set(pushed)):
@@ -113,8 +119,14 @@ class StoreCalls:
                 return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> _Returned[T] | _Failed:
+        result = await self._outcome(call)
+        has_failed = isinstance(result, _Failed) and (result.breaks_contract or not result.is_permanent)
+        self.failures_in_a_row = self.failures_in_a_row + 1 if has_failed else 0
+        return result
+
+    async def _outcome(self, call: Callable[[], Awaitable[T]]) -> _Returned[T] | _Failed:
         timed_out = _Failed(f"The topology store did not answer within {self._timeout_s * 1000:.0f} ms.")
-        if len(self._hanging) >= self._max_hanging:
+        if not self.is_called:
             return timed_out
         try:
             awaitable: object = call()

@@ -35,6 +35,9 @@ class _Gateway:
     def problems(self) -> Mapping[str, str]:
         return {"upstream": "is away"}  # reports come more often then
 
+    def details(self) -> Mapping[str, str]:
+        return {"topology store": "2 cancelled calls have not ended"}
+
     def snapshot(self) -> Snapshot:
         if self.broken:
             raise RuntimeError("dictionary changed size during iteration")
@@ -51,6 +54,7 @@ async def test_a_worker_whose_metrics_cannot_be_collected_reports_the_last_ones(
     reporting = asyncio.create_task(send_reports(cast("Any", gateway), inherited, drained))
     async with asyncio.timeout(60):
         before = decode_report(await reader.readline())
+        assert before.details == gateway.details()
         gateway.broken = True
         while (last := decode_report(await reader.readline())) != before:
             before = last
@@ -74,6 +78,6 @@ async def test_a_worker_whose_metrics_can_never_be_collected_says_so() -> None:
     gateway.broken = True
     drained.set()
     await send_reports(cast("Any", gateway), inherited, drained)
-    assert decode_report(await reader.readline()) == ({}, {"metrics": "cannot be collected"})
+    assert decode_report(await reader.readline()) == ({}, {"metrics": "cannot be collected"}, {})
     inherited.close()
     writer.close()

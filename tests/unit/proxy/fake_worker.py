@@ -5,6 +5,7 @@ of Headgate has to be imported: it starts in no time.
 
     serves      reports that nothing is wrong; ends when it is told to
     troubled    reports a problem
+    noticing    serves, and reports a detail
     silent      reports nothing
     broken      ends at once with code 2
     stubborn    serves, and does not end when it is told to
@@ -33,12 +34,13 @@ def main(file: Path) -> int:
     [reports] = [one for one in sockets if one.family == socket.AF_UNIX]
     listeners = [one for one in sockets if one.family == socket.AF_INET]
     problems = {"upstream": "is away"} if manner == "troubled" else {}
+    details = {"topology store": "2 cancelled calls have not ended"} if manner == "noticing" else {}
     reports.setblocking(False)
     calls = 0
     while not ended:
         calls += 1
         samples = [["headgate_connections", [], len(listeners)], ["headgate_connections_accepted", [], calls]]
-        line = json.dumps({"samples": samples, "problems": problems}) + "\n"
+        line = json.dumps({"samples": samples, "problems": problems, "details": details}) + "\n"
         try:
             if manner == "verbose":
                 _send_all(reports, line.replace("[[", "[" + '["headgate_other", [], 1], ' * 100_000 + "[").encode())

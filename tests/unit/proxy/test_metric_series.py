@@ -5,7 +5,7 @@ from headgate.proxy.metric_series import LEFT_OUT, LONGEST_LABEL, MOST_SERIES, O
 from headgate.proxy.metrics import MetricsPage
 from headgate.proxy.server import Gateway
 from headgate.proxy.supervisor import Supervisor
-from headgate.proxy.worker_reports import LARGEST_REPORT, encode_report
+from headgate.proxy.worker_reports import LARGEST_REPORT, WorkerReport, encode_report
 from headgate.share_groups.share_metrics import FAMILIES, ShareMeter
 from tests.unit.proxy.stage import config
 
@@ -110,7 +110,7 @@ async def test_the_series_of_a_gateways_features_are_bounded_and_so_is_its_repor
     snapshot = Gateway(config(1), features=[Loud()]).snapshot()
     assert sum(name == "headgate_some" for name, _ in snapshot) == MOST_SERIES + 1
     assert snapshot[LEFT_OUT] == 2_000
-    assert len(encode_report(snapshot, {})) <= LARGEST_REPORT
+    assert len(encode_report(WorkerReport(snapshot, {}))) <= LARGEST_REPORT
 
 
 async def test_the_series_of_a_supervisor_are_bounded_whatever_its_workers_report() -> None:

@@ -1,7 +1,7 @@
 """The status pages: true, readable for a collector, and of no use to a visitor who means harm."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -24,9 +24,11 @@ LISTEN = Address(GATEWAY_HOST, base_port() + 15)
 
 
 @asynccontextmanager
-async def pages(metrics: bytes = b"metrics\n", deadline_s: float = 5.0) -> AsyncIterator[dict[str, str]]:
+async def pages(
+    metrics: bytes = b"metrics\n", details: Mapping[str, str] = {}, deadline_s: float = 5.0
+) -> AsyncIterator[dict[str, str]]:
     problems: dict[str, str] = {}
-    async with StatusPages(lambda: metrics, lambda: problems, deadline_s=deadline_s).serving(LISTEN):
+    async with StatusPages(lambda: metrics, lambda: problems, lambda: details, deadline_s=deadline_s).serving(LISTEN):
         yield problems
 
 
@@ -57,11 +59,19 @@ async def test_readiness_names_every_reason() -> None:
     async with pages() as problems:
         head, _, body = (await visit(get("/readyz"))).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 ")
-        assert json.loads(body) == {"ready": True, "problems": {}}
+        assert json.loads(body) == {"ready": True, "problems": {}, "details": {}}
         problems |= {"upstream": 'no "connection"', "node 7": "has no port"}
         head, _, body = (await visit(get("/readyz?verbose"))).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
-        assert json.loads(body) == {"ready": False, "problems": problems}
+        assert json.loads(body) == {"ready": False, "problems": problems, "details": {}}
+
+
+async def test_details_do_not_change_readiness() -> None:
+    details = {"worker 0: topology store": "2 cancelled calls have not ended"}
+    async with pages(details=details):
+        head, _, body = (await visit(get("/readyz"))).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert json.loads(body) == {"ready": True, "problems": {}, "details": details}
 
 
 @pytest.mark.parametrize(

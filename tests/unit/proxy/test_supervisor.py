@@ -104,6 +104,13 @@ async def test_a_workers_problem_is_its_own(tmp_path: Path) -> None:
         assert bench.supervisor.problems() == {"worker 0": "does not serve yet", "upstream": "is away"}
 
 
+async def test_details_are_named_by_worker_and_leave_it_ready(tmp_path: Path) -> None:
+    async with supervised(tmp_path, "noticing", workers=2) as bench:
+        await bench.serves()
+        text = "2 cancelled calls have not ended"
+        assert bench.supervisor.details() == {f"worker {index}: topology store": text for index in range(2)}
+
+
 async def test_samples_are_added_up_over_workers(tmp_path: Path) -> None:
     async with supervised(tmp_path, workers=2) as bench:
         await bench.serves()

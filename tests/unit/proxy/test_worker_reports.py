@@ -9,7 +9,14 @@ import pytest
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metric_series import LEFT_OUT, OTHERS, SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
-from headgate.proxy.worker_reports import LARGEST_LINE, LARGEST_REPORT, decode_report, encode_report, read_reports
+from headgate.proxy.worker_reports import (
+    LARGEST_LINE,
+    LARGEST_REPORT,
+    WorkerReport,
+    decode_report,
+    encode_report,
+    read_reports,
+)
 from headgate.share_groups.share_metrics import FAMILIES, ShareMeter
 
 PAGE = MetricsPage(FAMILIES)
@@ -42,8 +49,8 @@ def totals(samples: Snapshot) -> dict[str, float]:
 
 def test_a_small_report_is_whole() -> None:
     samples = snapshot(groups=10, name="orders", topics=3)
-    problems = {"upstream": "is away"}
-    assert decode_report(encode_report(samples, problems)) == (samples, problems)
+    problems, details = {"upstream": "is away"}, {"topology store": "2 cancelled calls have not ended"}
+    assert decode_report(encode_report(WorkerReport(samples, problems, details))) == (samples, problems, details)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +65,9 @@ def test_a_small_report_is_whole() -> None:
 )
 def test_a_report_with_many_long_names_is_cut_and_adds_up(groups: int, name: str, topics: int) -> None:
     samples = snapshot(groups=groups, name=name, topics=topics)
-    line = encode_report(samples, {})
+    line = encode_report(WorkerReport(samples, {}))
     assert len(line) <= LARGEST_REPORT
-    reported, problems = decode_report(line)
+    reported, problems, _ = decode_report(line)
     assert not problems
     shown, counted = totals(reported), totals(samples)
     assert shown.keys() == counted.keys()
@@ -75,7 +82,7 @@ def test_a_family_with_many_series_does_not_cut_the_others() -> None:
     samples: Snapshot = {("one", (f"{number:0200}",)): 1.0 for number in range(100)}
     samples |= {("other", (name,)): 1.0 for name in "abc"}
     samples[LEFT_OUT] = 0
-    reported, _ = decode_report(encode_report(samples, {}, largest=5_000))
+    reported, _, _ = decode_report(encode_report(WorkerReport(samples, {}), largest=5_000))
     assert sum(name == "other" for name, _ in reported) == 3
     assert 10 < sum(name == "one" for name, _ in reported) < 25
     assert next(labels for name, labels in reported if name == "one") == (f"{0:0200}",)
@@ -90,19 +97,25 @@ def test_reports_of_any_content_are_within_the_bound() -> None:
             )
             for number in range(chance.randrange(400))
         }
-        line = encode_report(samples, {}, largest=8_000)
+        line = encode_report(WorkerReport(samples, {}), largest=8_000)
         assert len(line) <= 8_000
         reported = totals(decode_report(line)[0])
         reported.pop(LEFT_OUT[0], None)
         assert reported == totals(samples)
 
 
-def test_problems_are_bounded_and_never_all_gone() -> None:
-    problems = {f"node {number}": "n" * 100_000 for number in range(10_000)}
-    line = encode_report({LEFT_OUT: 0}, problems)
+def test_problems_and_details_are_bounded_and_never_all_gone() -> None:
+    many = {f"node {number}": "n" * 100_000 for number in range(10_000)}
+    line = encode_report(WorkerReport({LEFT_OUT: 0}, many, many))
     assert len(line) < LARGEST_REPORT
-    _, shown = decode_report(line)
-    assert 0 < len(shown) <= 100
+    _, problems, details = decode_report(line)
+    assert 0 < len(problems) <= 100
+    assert 0 < len(details) <= 100
+
+
+def test_a_report_without_details_is_read() -> None:
+    """A worker of another version, while workers are replaced."""
+    assert decode_report(b'{"samples": [], "problems": {}}').details == {}
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"{}", b'{"samples": [1], "problems": {}}', b'{"samples": []}'])
@@ -141,4 +154,4 @@ async def test_lines_that_are_too_large_are_skipped_and_the_next_ones_are_read()
 
 def test_a_supervisor_reads_every_report_that_a_worker_makes() -> None:
     assert LARGEST_REPORT < LARGEST_LINE
-    json.loads(encode_report(snapshot(groups=1000, name="x" * 40_000, topics=1000), {}))
+    json.loads(encode_report(WorkerReport(snapshot(groups=1000, name="x" * 40_000, topics=1000), {})))

@@ -52,8 +52,8 @@ def make_store(store: Store, make_kafka_store: Callable[[], KafkaStore] | None =
             return load_plugin(store.target)
 
 
-def load_plugin(target: str) -> TopologyStore:
-    """An instance of `package.module:Class`; every failure is a `UsageError` with the remedy."""
+def find_plugin(target: str) -> Callable[[], TopologyStore]:
+    """The class `package.module:Class`, not created; every failure is a `UsageError` with the remedy."""
     module_name, _, class_name = target.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -72,7 +72,22 @@ def load_plugin(target: str) -> TopologyStore:
             "headgate.plugin.TopologyStore"
         )
     try:
-        return cast("TopologyStore", found())
+        inspect.signature(found).bind()
+    except TypeError as failure:
+        raise UsageError(
+            f"topologies.store: the constructor of {target} needs arguments ({failure}): it takes no arguments, and "
+            "settings come with configure"
+        ) from None
+    except ValueError:
+        pass  # a class without a signature, for instance of a C extension
+    return cast("Callable[[], TopologyStore]", found)
+
+
+def load_plugin(target: str) -> TopologyStore:
+    """An instance of `package.module:Class`; every failure is a `UsageError` with the remedy."""
+    plugin = find_plugin(target)
+    try:
+        return plugin()
     except Exception as failure:
         raise UsageError(
             f"topologies.store: {target} cannot be created ({type(failure).__name__}: {failure}): its constructor "
