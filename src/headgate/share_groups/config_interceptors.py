@@ -313,7 +313,7 @@ class DescribeConfigsInterceptor(
             configs = tuple(self._limit(group, state, one) if one.name == LIMIT else one for one in configs)
         own = [_described(one, state, asked) for one in OWN.values() if names is None or one.name in names]
         if names is not None and PARKED in names:
-            own.append(_parked(self._service.spool_index.parked_counts(group)))
+            own.append(_parked(self._service.parked_counts(group)))
         return replace(result, configs=(*configs, *own))
 
     def _limit(self, group: str, state: ShareGroupState, brokers: DescribedConfig) -> DescribedConfig:
@@ -394,8 +394,7 @@ class ListConfigResourcesInterceptor(
         known = {one.resource_name for one in message.config_resources if one.resource_type == GROUP}
         added = tuple(
             ConfigResource(resource_name=group, resource_type=GROUP)
-            for group in dict.fromkeys((*service.groups(), *service.spool_index.groups()))
+            for group in service.listed_groups()
             if group not in known and service.selects(group)
-            if service.state(group).values or service.spool_index.parked_counts(group)
         )
         return replace(message, config_resources=(*message.config_resources, *added)) if added else None

@@ -111,24 +111,21 @@ class ShareGroupHeartbeatInterceptor(DecodingInterceptor[ShareGroupHeartbeatRequ
         group = message.group_id
         if message.member_epoch != 0 or not self._service.selects(group):
             return Forward()
-        if not self._service.is_opening and not self._may_be_refused(group):
+        if not self._service.is_opening and not self._service.may_be_refused(group):
             return Forward()
         version = request.api_version
         return Hold(self._check(group, version, session), _START_S, _refused(TRY_AGAIN, TRY_AGAIN.text, version))
 
-    def _may_be_refused(self, group: str) -> bool:
-        return self._service.is_ready and self._service.group_start.may_be_refused(group)
-
     async def _check(self, group: str, version: ApiVersion, session: Session) -> Outcome[None]:
         if self._service.is_opening:
             await self._service.wait_until_open(_OPENING_S)
-        if not self._may_be_refused(group):
+        if not self._service.may_be_refused(group):
             return Forward()
         try:
             code = await self._rights.ask(session, GroupRight.READ, group, deadline=_PROBE_S)
             if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return Forward()
-            refusal = await self._service.group_start.refusal(group)
+            refusal = await self._service.start_refusal(group)
             if refusal is None:
                 return Forward()
             text = await self._shown(refusal, session)

@@ -1,15 +1,12 @@
-"""The share groups of one worker: their state, their life cycle, and the actions of operators.
+"""The share groups of one worker: their life cycle, their state, and all that interceptors ask of them.
 
 Records flow whatever fails here, with two exceptions: a group stays paused until the reason of its pause ends, and
 after a start, and after a topic lost records, nothing is acquired until it is known which groups are paused, for half a
 minute at most.
-
-Actions are written as facts and hold when they were read back. The interceptors check the caller's ACLs before.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeVar
 
@@ -20,25 +17,18 @@ from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.base.tasks import TaskSet, retry
 from headgate.config.model import Config
-from headgate.facts import (
-    BreakerResumed,
-    EventHappened,
-    GroupConfigSet,
-    GroupConfigUnset,
-    GroupPaused,
-    GroupPauseEnded,
-)
 from headgate.proxy.rights import Rights
 from headgate.share_groups.acknowledgements import MAX_HOLD_S, AcknowledgementTracker
 from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits, GroupConfigClient
 from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
-from headgate.share_groups.fact_outbox import SHARE_GROUP, FactOutbox
-from headgate.share_groups.group_start import GroupStart
-from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume
+from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.group_start import GroupStart, StartRefusal
+from headgate.share_groups.model.breaker_status import BreakerStatus
 from headgate.share_groups.model.dispositions import AckType
-from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, ConfigRules
+from headgate.share_groups.model.group_configs import ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
+from headgate.share_groups.operator_actions import OperatorActions
 from headgate.share_groups.resources import (
     STATE,
     TRIPS,
@@ -59,7 +49,6 @@ MAX_OPENING_S: Final = 30.0
 MAX_GROUP_NAME: Final = 1024  # groups with longer names are not managed
 _RETRY_S: Final = 2.0
 _LOAD_LIMITS_S: Final = 60.0
-_MAX_RESUMES: Final = 10_000
 T = TypeVar("T")
 
 
@@ -96,7 +85,6 @@ class ShareGroupService:
         self._problem = "not opened yet"
         self._resumed: dict[str, asyncio.Event] = {}  # of groups whose members wait
         self._managed: set[bytes] = set()  # names of groups, as they are encoded in requests
-        self._last_resumes: OrderedDict[str, LastResume] = OrderedDict()
         self._states = ShareStates()
         self._recovery = StateRecovery(self._states, self._clock)
         self._outbox = FactOutbox(self._clock)
@@ -107,7 +95,7 @@ class ShareGroupService:
         self.rights = Rights(self._clock)
         client = group_configs or GroupConfigClient(config.upstream)
         self._limits = DeliveryLimits(client, self._throttle)
-        self.group_start = GroupStart(
+        self._group_start = GroupStart(
             client,
             states=self._states,
             outbox=self._outbox,
@@ -115,9 +103,12 @@ class ShareGroupService:
             throttle=self._throttle,
             pause_enable=config.share_groups.pause_enable,
         )
-        self.spool_index = SpoolIndex()
+        self._actions = OperatorActions(
+            self._open_or_raise, states=self._states, limits=self._limits, outbox=self._outbox, clock=self._clock
+        )
+        self._spool_index = SpoolIndex()
         self._dead_letters = DeadLetterDelivery(
-            view=self.spool_index,
+            view=self._spool_index,
             is_replayed=lambda: self._mover.is_replayed,
             hold_max_s=config.share_groups.hold_max_ms / 1000,
             outbox=self._outbox,
@@ -143,7 +134,7 @@ class ShareGroupService:
             pause_enable=config.share_groups.pause_enable,
         )
         self._mover = SpoolMover(
-            index=self.spool_index,
+            index=self._spool_index,
             states=self._states,
             clock=self._clock,
             meter=self.meter,
@@ -187,7 +178,7 @@ class ShareGroupService:
         self._tasks.spawn(self._leader.run())
         self._tasks.spawn(self._leader.maintain())
         self._tasks.spawn(self._recovery.run(resources.writer.write, lambda: self._leader.is_leading))
-        self._mover.open(resources.follow_spool(self.spool_index, self._mover.wake))
+        self._mover.open(resources.follow_spool(self._spool_index, self._mover.wake))
         self._tasks.spawn(self._mover.run())
         resources.start_leadership(self._start_leading, self._stop_leading)
 
@@ -209,7 +200,7 @@ class ShareGroupService:
             on_lost=self._on_lost,
             on_replayed=self._on_replayed,
             on_counted=self._leader.on_counted,
-            on_happened=self._on_happened,
+            on_happened=self._actions.on_happened,
         )
         try:
             async with AsyncExitStack() as attempt:
@@ -275,7 +266,7 @@ class ShareGroupService:
             unwritten=self._recovery.lost_facts,
             shared=((topic, len(groups)) for topic, groups in topics.items() if len(groups) > 1),
             ignored=self._leader.ignored(),
-            spooled=((group, self.spool_index.totals(group)) for group in self.spool_index.groups()),
+            spooled=((group, self._spool_index.totals(group)) for group in self._spool_index.groups()),
             now_ms=self._clock.epoch_ms(),
         )
 
@@ -331,17 +322,6 @@ class ShareGroupService:
         self._leader.on_trips_read()
         self._recovery.forget()
 
-    def _on_happened(self, facts: Sequence[EventHappened]) -> None:
-        """Why groups were resumed last: not part of the state (KIP-1316), so read from the events as far as they go."""
-        for fact in facts:
-            if fact.event == "resumed" and fact.subject_kind == SHARE_GROUP:
-                reason = fact.detail.value().get("reason")
-                text = reason if isinstance(reason, str) else None
-                self._last_resumes[fact.subject] = LastResume(reason=text, by=fact.by, at=fact.at)
-                self._last_resumes.move_to_end(fact.subject)
-                if len(self._last_resumes) > _MAX_RESUMES:
-                    self._last_resumes.popitem(last=False)
-
     # --- questions of the interceptors
 
     def selects(self, group: str) -> bool:
@@ -351,8 +331,22 @@ class ShareGroupService:
     def state(self, group: str) -> ShareGroupState:
         return self._states.of(group)
 
-    def groups(self) -> Iterable[str]:
-        return self._states.groups()
+    def listed_groups(self) -> Iterable[str]:
+        """The groups that have configs of Headgate or parked dead letters."""
+        known = dict.fromkeys((*self._states.groups(), *self._spool_index.groups()))
+        return (one for one in known if self._states.of(one).values or self.parked_counts(one))
+
+    def parked_counts(self, group: str) -> Mapping[str, Mapping[str, int]]:
+        """The parked dead letters of the group: their number by topic and reason."""
+        return self._spool_index.parked_counts(group)
+
+    def may_be_refused(self, group: str) -> bool:
+        """Whether `start_refusal` has to be asked; for most groups it has not."""
+        return self.is_ready and self._group_start.may_be_refused(group)
+
+    async def start_refusal(self, group: str) -> StartRefusal | None:
+        """Why the members of the group may not join now; None when they may."""
+        return await self._group_start.refusal(group)
 
     def manages(self, group: str) -> bool:
         """Whether the group is selected and has a config of Headgate, a pause or a trip."""
@@ -390,57 +384,14 @@ class ShareGroupService:
     # --- actions and views of operators
 
     async def set_configs(self, group: str, changes: Mapping[str, str | None], by: str) -> None:
-        """Write the changes and return when they were read back; None restores a default.
-
-        `ClusterError` when it is not known whether they were written.
-        """
-        resources = self._open_or_raise()
-        before = self._states.of(group)
-        wanted = dict(changes)
-        had_topic = before.settings.dlq_topic is not None
-        gets_topic = wanted.get(DLQ_TOPIC) is not None and not had_topic
-        loses_topic = DLQ_TOPIC in wanted and wanted[DLQ_TOPIC] is None and had_topic
-        if gets_topic and wanted.get(LIMIT) is None:
-            kept = await self._limits.user_limit(group)
-            if kept is not None:
-                wanted[LIMIT] = kept
-        now_ms = self._clock.epoch_ms()
-        facts: list[ShareGroupFact] = []
-        for name, value in wanted.items():
-            if value is not None:
-                facts.append(GroupConfigSet(group=group, name=name, value=value, by=by, at=now_ms))
-            elif name in before.values and not (loses_topic and name == LIMIT):
-                facts.append(GroupConfigUnset(group=group, name=name))
-        if facts:
-            await resources.decide(*facts)
-            self._outbox.put_event("config_changed", group, {"changes": dict(changes)}, by=by)
-        if gets_topic or (had_topic and not loses_topic and LIMIT in wanted):
-            await self._limits.raise_limit(group)  # AlterConfigs has reset the broker's value
-        elif loses_topic:
-            after = self._states.of(group)
-            is_deleted = LIMIT in wanted and wanted[LIMIT] is None
-            is_restored = await self._limits.restore(group, None if is_deleted else after.settings.limit)
-            if is_restored and LIMIT in after.values:
-                await resources.decide(GroupConfigUnset(group=group, name=LIMIT))
+        """Returns when the changes were read back; None restores a default."""
+        await self._actions.set_configs(group, changes, by)
 
     async def pause(self, group: str, reason: str, by: str) -> None:
-        at = self._clock.epoch_ms()
-        await self._open_or_raise().decide(GroupPaused(group=group, reason=reason, by=by, at=at))
-        log.info("share group paused", group=group, reason=reason, by=by)
-        self._outbox.put_event("paused", group, {"reason": reason}, by=by)
+        await self._actions.pause(group, reason, by)
 
     async def resume(self, group: str, reason: str, by: str) -> None:
-        """End every pause of the group, also the breaker's."""
-        state = self._states.of(group)
-        facts: list[ShareGroupFact] = []
-        if state.pause is not None:
-            facts.append(GroupPauseEnded(group=group))
-        if state.is_tripped:
-            facts.append(BreakerResumed(group=group, generation=state.generation, at=self._clock.epoch_ms()))
-        if facts:
-            await self._open_or_raise().decide(*facts)
-        log.info("share group resumed", group=group, reason=reason, by=by)
-        self._outbox.put_event("resumed", group, {"reason": reason, "generation": state.generation}, by=by)
+        await self._actions.resume(group, reason, by)
 
     def _open_or_raise(self) -> ShareGroupResources:
         if self._resources is None or not self._opened.is_set():
@@ -453,7 +404,7 @@ class ShareGroupService:
         delivered, dlq_written = self._leader.totals(group)
         total = delivered + dlq_written
         trip = state.trip if state.is_tripped and self.rules.pause_enable else None
-        spooled = self.spool_index.totals(group) if self._mover.is_replayed else None
+        spooled = self._spool_index.totals(group) if self._mover.is_replayed else None
         return BreakerStatus(
             group=group,
             # Without the pause a breaker has no effect, and records flow whatever the state is.
@@ -468,7 +419,7 @@ class ShareGroupService:
             threshold_percent=settings.threshold_percent,
             min_messages=settings.min_messages,
             auto_resume_at=None if trip is None else trip.resume_at,
-            last_resume=self._last_resumes.get(group),
+            last_resume=self._actions.last_resume(group),
             dlq_topic=settings.dlq_topic,
             limit=self._limits.effective(state),
             limit_unprotected=self._limits.is_unprotected(group, state),

@@ -229,7 +229,7 @@ class Scene:
 
     def follow_spool(self) -> None:
         """The service reads what is in the spool now."""
-        self.spool.follow(self.service.spool_index)
+        self.spool.follow(self.kafka.spool_index)
 
     async def other_client(self) -> "Scene":
         """Another connection to the same gateway."""
