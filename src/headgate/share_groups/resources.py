@@ -28,8 +28,8 @@ from headgate.kafka.topics import TopicIdReader, client_settings, ends, find_ori
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.spool.model.index import SpoolIndex
-from headgate.share_groups.spool.mover import SpoolClients
 from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
+from headgate.share_groups.spool.transfer import SpoolClients
 from headgate.share_groups.spool.writer import SpoolWriter
 
 STATE, TRIPS, LEADER = "state", "trips", "leader"

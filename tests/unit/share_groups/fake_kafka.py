@@ -22,7 +22,7 @@ from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.resources import FactListeners, PartialDecisionError
 from headgate.share_groups.spool.model.index import SpoolIndex, spool_record
 from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
-from headgate.share_groups.spool.mover import SpoolClients
+from headgate.share_groups.spool.transfer import SpoolClients
 from headgate.share_groups.spool.writer import OnWritten
 
 

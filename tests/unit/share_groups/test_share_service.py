@@ -218,10 +218,9 @@ async def test_pauses_and_resumes_are_logged_with_the_principal_and_the_reason(l
 async def test_a_worker_that_lost_the_lead_stops_evaluating_before_it_has_read_the_spool_to_the_end() -> None:
     """A read that has begun takes up to three seconds."""
     async with scene() as on:
-        clients = on.service._mover._clients
-        assert clients is not None
+        reader = on.service._mover._transfer.opened.reader
         is_closed = asyncio.Event()
-        clients.reader.close = is_closed.wait  # type: ignore[method-assign,assignment]
+        reader.close = is_closed.wait  # type: ignore[method-assign,assignment]
         await on.service._start_leading()
         assert on.service._leader.is_leading
         stopping = asyncio.create_task(on.service._stop_leading())

@@ -20,11 +20,12 @@ from headgate.share_groups.model.dead_letter_records import COPY_PROBLEM
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
-from headgate.share_groups.spool import mover
+from headgate.share_groups.spool import parking
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
 from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
-from headgate.share_groups.spool.mover import SpoolClients, SpoolMover
+from headgate.share_groups.spool.mover import SpoolMover
 from headgate.share_groups.spool.readers import ReadLetters
+from headgate.share_groups.spool.transfer import SpoolClients
 from tests.unit.proxy.stage import turns
 from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.spool.test_spool_index import letter
@@ -167,10 +168,10 @@ class Bench:
 
     def another(self, index: SpoolIndex) -> SpoolMover:
         mover = SpoolMover(index=index, states=self.states, clock=self.clock, meter=self.meter, reports=self.reports)
-        replayed = asyncio.Event()
-        replayed.set()
+        self.replayed = asyncio.Event()
+        self.replayed.set()
         clients: Any = {"letters": self.topics, "spool": self.spool, "reader": self.spool}
-        mover.open(SpoolClients(**clients, replayed=replayed))
+        mover.open(SpoolClients(**clients, replayed=self.replayed))
         self.spool.on_change = mover.wake
         return mover
 
@@ -478,13 +479,11 @@ async def test_a_spool_that_is_read_again_does_not_report_its_deadlines_again() 
         on.spooled(1)
         await on.tick(31)
         await on.tick(60)
-        assert on.mover._clients is not None
-        replayed = on.mover._clients.replayed
-        replayed.clear()
+        on.replayed.clear()
         on.index.clear()
         await on.tick()
         on.spool.feed(on.index)
-        replayed.set()
+        on.replayed.set()
         await on.tick(1)
         assert [one["offsets"] for one in on.events("write_timeout")] == [[[1, 1]]]
 
@@ -570,7 +569,7 @@ async def test_large_parked_letters_do_not_keep_later_ones_from_being_tried() ->
 async def test_parked_letters_that_cannot_be_removed_from_the_spool_are_not_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mover, "_PARK_S", 0.001)
+    monkeypatch.setattr(parking, "_PARK_S", 0.001)
     async with bench() as on:
         on.spool.append(0, letter(1, deadline=DEADLINE, parked="too large"))
         on.spool.is_away = True

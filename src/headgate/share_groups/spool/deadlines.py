@@ -1,0 +1,71 @@
+"""Reports dead letters that were not moved to their topic by their deadline, and their late arrival; for the leader.
+
+A dead letter is reported once as missing, and as late only after that.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from headgate.share_groups.dead_letter_reports import DeadLetterReports
+from headgate.share_groups.model.dead_letter_ranges import offset_ranges
+from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
+from headgate.share_groups.spool.model.records import SpooledLetter, SpoolLane
+from headgate.share_groups.spool.removals import SpoolRemovals
+
+_REPORT_AGAIN_MS: Final = 15_000  # deadlines before a term: the last leader may not have reported them
+_WAITS: Final = "it waits in the spool"
+
+
+class SpoolDeadlines:
+    """`begin_term` precedes the reports of a leader, and of a spool that is read again."""
+
+    def __init__(self, *, index: SpoolIndex, removals: SpoolRemovals, reports: DeadLetterReports) -> None:
+        self._index = index
+        self._removals = removals
+        self._reports = reports
+        self._is_new_term = True
+        self._reported_s = 0  # deadlines before this second are reported
+        self._problems: dict[str, str] = {}  # the last failure of each topic
+
+    def begin_term(self) -> None:
+        self._is_new_term = True
+
+    def clear(self) -> None:
+        self._problems.clear()
+
+    def set_problem(self, target: str, problem: str | None) -> None:
+        """Why dead letters of this topic wait; None when it is not known."""
+        if problem is None:
+            self._problems.pop(target, None)
+        else:
+            self._problems[target] = problem
+
+    def drop_reported(self, now_ms: int) -> None:
+        """Leave out the deadlines that the leader, or the last one, has reported."""
+        self._index.drop_expired(now_ms - _REPORT_AGAIN_MS)
+
+    async def report(self, now_ms: int) -> None:
+        """Report all deadlines up to now that are not reported yet."""
+        if self._is_new_term:
+            self.drop_reported(now_ms)
+        self._is_new_term = False
+        while (expired := self._index.take_expired(now_ms)) is not None:
+            self._report(expired)
+            await asyncio.sleep(0)
+        self._reported_s = now_ms // 1000
+
+    def _report(self, places: Sequence[SpoolPlace]) -> None:
+        expired: dict[tuple[SpoolLane, str], list[int]] = {}
+        for one in places:
+            if not self._removals.covers(one):
+                expired.setdefault((one.lane, one.target), []).append(one.offset)
+        for (lane, target), offsets in expired.items():
+            reason = self._problems.get(target, _WAITS)
+            ranges = offset_ranges(sorted(offsets))
+            self._reports.add_failed(lane, ranges, dlq_topic=target, reason=reason, is_spooled=True)
+
+    def on_moved(self, letter: SpooledLetter) -> None:
+        """It is in its topic; only what was reported as missing arrives late."""
+        if letter.deadline // 1000 < self._reported_s:
+            self._reports.add_late(letter.identity)
