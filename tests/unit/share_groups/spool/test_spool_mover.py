@@ -25,7 +25,7 @@ from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spoo
 from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
 from headgate.share_groups.spool.mover import SpoolMover
 from headgate.share_groups.spool.readers import ReadLetters
-from headgate.share_groups.spool.transfer import SpoolClients
+from headgate.share_groups.spool.transfer import SpoolClients, SpoolTransfer
 from tests.unit.proxy.stage import turns
 from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.spool.test_spool_index import letter
@@ -588,11 +588,11 @@ async def test_the_groups_are_searched_once_for_all_letters_of_a_topic_that_is_g
     async with bench() as on:
         searches: list[str] = []
 
-        def is_configured(_: SpoolMover, target: str) -> bool:
+        def is_configured(_: SpoolTransfer, target: str) -> bool:
             searches.append(target)
             return True
 
-        monkeypatch.setattr(SpoolMover, "_is_configured", is_configured)
+        monkeypatch.setattr(SpoolTransfer, "is_configured", is_configured)
         on.topics.problems["dlq.g"] = NO_TOPIC
         on.spooled(*range(200))
         await on.tick()
