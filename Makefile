@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q
 MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help system system-run setup run test check format unit contract integration pipeline bench soak soak-pipeline mutants lock clean
+.PHONY: help system system-run setup run test check format unit contract integration pipeline bench soak soak-pipeline mutants goldens lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -78,6 +78,9 @@ soak-pipeline: setup    ## the pipeline on a full disk and on a Spark cluster, a
 
 mutants: setup  ## 96 mutants of rules, each killed by its tests
 	$(BIN)/python scripts/mutants
+
+goldens: setup  ## make the golden topologies anew with the real Kafka Streams
+	java -cp 'java/lib/headgate-goldens.jar:java/lib/broker/*' headgate.goldens.Main tests/fixtures/topologies/generated
 
 lock:           ## make the lock file anew from pyproject.toml
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -q -o requirements.lock

@@ -21,7 +21,8 @@ from headgate.cli import logs
 from headgate.config import Config, load
 from headgate.config.values import Store
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
-from headgate.topologies.model.topology_text import Unreadable, parse, render
+from headgate.topologies.model.topology_parser import Unreadable, parse
+from headgate.topologies.model.topology_text import render
 from headgate.topologies.resources import open_resources
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.sqlite_store import is_in_use
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit code 0 with the topology on standard output; findings about it go to standard error."""
     read = parse(_text(args.file))
     if isinstance(read, Unreadable):
-        raise HeadgateError(f"{args.file}, line {read.line}: {read.text}")
+        raise HeadgateError(f"{args.file}, line {read.line}, column {read.column}: {read.text}")
     for finding in islice(findings(read), _MOST_FINDINGS):
         print(f"headgate: {finding.text}", file=sys.stderr)
     print(_json(read) if args.json else render(read), end="\n" if args.json else "")

@@ -40,7 +40,7 @@ def test_a_line_that_is_not_understood_is_named(
     assert main(["topology", "parse", "-"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == "headgate: -, line 2: nodes stand below a 'Sub-topology: ID'\n"
+    assert said.err == "headgate: -, line 2, column 3: nodes stand below a 'Sub-topology: ID'\n"
 
 
 def test_a_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

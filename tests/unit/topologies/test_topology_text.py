@@ -1,10 +1,7 @@
 """Topologies as text: the shipped tool's form to the letter, and real `Topology.describe()` texts read back."""
 
-import time
-
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import given
 
 from headgate.facts.topology import (
     Description,
@@ -15,14 +12,8 @@ from headgate.facts.topology import (
     Subtopology,
     content_hash,
 )
-from headgate.topologies.model.topology_text import (
-    Unreadable,
-    fetch_failed_text,
-    java_sorted,
-    not_stored_text,
-    parse,
-    render,
-)
+from headgate.topologies.model.topology_parser import parse
+from headgate.topologies.model.topology_text import fetch_failed_text, java_sorted, not_stored_text, render
 from tests.unit.topologies import topologies
 from tests.unit.topologies.topologies import FIXTURES, GOLDEN, golden
 
@@ -103,64 +94,6 @@ def test_the_tools_words_when_there_is_nothing_to_print() -> None:
     )
 
 
-KIP_EXAMPLE = """\
-Topologies:
-   Sub-topology: 0
-     Source:  KSTREAM-SOURCE-0000000000 (topics: [input-topic])
-       --> my-processor
-     Processor: my-processor (stores: [my-store])
-       <-- KSTREAM-SOURCE-0000000000
-       --> KSTREAM-SINK-0000000002
-     Sink: KSTREAM-SINK-0000000002 (topic: output-topic)
-       <-- my-processor
-"""
-
-
-def test_the_kips_own_example_with_its_other_indents_and_order_is_read() -> None:
-    assert parse(KIP_EXAMPLE) == Description(
-        subtopologies=(
-            Subtopology(
-                id="0",
-                nodes=(
-                    SourceNode(name="KSTREAM-SOURCE-0000000000", topics=("input-topic",), successors=("my-processor",)),
-                    ProcessorNode(name="my-processor", stores=("my-store",), successors=("KSTREAM-SINK-0000000002",)),
-                    SinkNode(name="KSTREAM-SINK-0000000002", topic="output-topic"),
-                ),
-            ),
-        )
-    )
-
-
-def test_line_ends_of_another_system_are_read() -> None:
-    assert parse(KIP_EXAMPLE.replace("\n", "\r\n")) == parse(KIP_EXAMPLE)
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ("", 1, "there is no topology in it"),
-        ("\n\n", 1, "there is no topology in it"),
-        ("Topology:\n", 1, "begins with"),
-        ("Topologies:\n  Source: a (topics: [t])", 2, "below a 'Sub-topology"),
-        ("Topologies:\n Sub-topology: 0\n  --> a", 3, "below its node"),
-        ("Topologies:\n Sub-topology: 0\n  Filter: a (stores: [])", 3, "expected a Source"),
-        ("Topologies:\n Sub-topology: 0\n  Source: a (topics: [t]", 3, "expected a Source"),
-        ("Topologies:\n Sub-topology: 0\n  Source: a (stores: [t])", 3, "a Source has (topics: ...)"),
-        ("Topologies:\n Sub-topology: 0\n  Processor: a (stores: s)", 3, "in brackets"),
-        (
-            "Topologies:\n Sub-topology: 0 for global store (will not generate tasks)\n  Sink: a (topic: t)",
-            2,
-            "one source and one processor",
-        ),
-    ],
-)
-def test_a_text_that_is_no_topology_says_where_and_why(text: str, line: int, words: str) -> None:
-    read = parse(text)
-    assert isinstance(read, Unreadable)
-    assert read.line == line
-    assert words in read.text
-
-
 def canonical(description: Description) -> Description:
     """As a text can say it: a pattern has no topics beside it, and a sink feeds nobody."""
 
@@ -187,24 +120,3 @@ def test_plain_names_survive_the_text(description: Description) -> None:
     read = parse(render(description))
     assert isinstance(read, Description), read
     assert content_hash(read) == content_hash(description)
-
-
-@given(st.text() | topologies.descriptions().map(render))
-@example("Topologies:\nSub-topology: 0\nSource: (topics: )")
-def test_no_text_whatever_raises(text: str) -> None:
-    assert isinstance(parse(text), Description | Unreadable)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Source:" + " " * 300_000 + ")",
-        "Source: a" + " (topics: [t]" * 30_000,
-        "--> " + "a, " * 100_000,
-        "Sink: " + "(topic: " * 40_000 + ")",
-    ],
-)
-def test_a_hostile_line_costs_no_more_than_its_length(line: str) -> None:
-    begun = time.process_time()
-    parse(f"Topologies:\nSub-topology: 0\nProcessor: x, y (stores: [])\n{line}")
-    assert time.process_time() - begun < 2

@@ -18,6 +18,7 @@ from headgate.facts.topology import (
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "topologies"
 GOLDEN = sorted(path.stem for path in FIXTURES.glob("*.json"))
+GENERATED = sorted(path.stem for path in (FIXTURES / "generated").glob("*.json"))
 
 ODD = ["", " ", "none", "null", "a, b", "\0", "\n", "é", "😀", "\ue000", "\udc80", ")", "(topics: [x])", "x" * 2000]
 hostile = st.text(max_size=6) | st.sampled_from(ODD)
@@ -45,7 +46,15 @@ def node_from_json(raw: Any) -> Any:
 
 
 def golden(name: str) -> Description:
-    return from_json(json.loads((FIXTURES / f"{name}.json").read_text("utf-8")))
+    return read_golden(FIXTURES / f"{name}.json")
+
+
+def generated(name: str) -> Description:
+    return read_golden(FIXTURES / "generated" / f"{name}.json")
+
+
+def read_golden(path: Path) -> Description:
+    return from_json(json.loads(path.read_text("utf-8")))
 
 
 def nodes(names: st.SearchStrategy[str]) -> st.SearchStrategy[Node]:
