@@ -73,6 +73,7 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
                 max_bytes=config.topologies.max_bytes,
                 describe=describe,
                 cleanup_interval_s=config.topologies.cleanup_interval_ms / 1000,
+                worker=worker,
             )
             return (feature,)
 

@@ -1,8 +1,9 @@
-"""`headgate topology`: topology descriptions as text, and the deletion of a stored one.
+"""`headgate topology`: topology descriptions as text, the status of a stored one, and its deletion.
 
 `parse` checks a `Topology.describe()` text and prints it as Headgate reads it. `forget` deletes the stored description
 of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
 While a gateway has the file of `sqlite:` open, the description stays in it until the next push, and is not shown.
+`status` is in `topology_status`.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
-from headgate.cli import logs
+from headgate.cli import logs, topology_status
 from headgate.config import Config, load
 from headgate.config.values import Store
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
@@ -34,7 +35,9 @@ _PATIENCE_S, _QUIET_S = 60.0, 2.0
 
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("topology", help="check and delete topology descriptions of Streams applications")
+    parser = subparsers.add_parser(
+        "topology", help="check, examine and delete topology descriptions of Streams applications"
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     reading = actions.add_parser("parse", help="check the text that Topology.describe() returns")
     reading.add_argument("file", metavar="FILE", help="the file with the text, - for standard input")
@@ -45,6 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     forgetting.add_argument("--config", type=Path, required=True, metavar="FILE", help="the gateway's TOML file")
     forgetting.add_argument("--json", action="store_true", help="print one JSON object")
     forgetting.set_defaults(run=forget)
+    topology_status.add_action(actions)
 
 
 def forget(args: argparse.Namespace) -> int:

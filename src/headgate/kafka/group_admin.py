@@ -252,19 +252,20 @@ async def describe_group(
 
 async def _describe(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, DescribedStreamsGroup | GroupError]:
     request = StreamsGroupDescribeRequest(group_ids=tuple(groups))
-    return await _described(link, request, lowest=0, otherwise=_NO_STREAMS_GROUPS)
+    return await describe_with_request(link, request, lowest=0, otherwise=_NO_STREAMS_GROUPS)
 
 
 async def _describe_with_topology(
     link: BrokerConnection, groups: Sequence[str]
 ) -> Mapping[str, DescribedStreamsGroup | GroupError]:
     request = StreamsGroupDescribeRequest(group_ids=tuple(groups), include_topology_description=True)
-    return await _described(link, request, lowest=1, otherwise=NO_TOPOLOGIES)
+    return await describe_with_request(link, request, lowest=1, otherwise=NO_TOPOLOGIES)
 
 
-async def _described(
+async def describe_with_request(
     link: BrokerConnection, request: StreamsGroupDescribeRequest, *, lowest: int, otherwise: str
 ) -> Mapping[str, DescribedStreamsGroup | GroupError]:
+    """Send the request; `UnsupportedError` with the text `otherwise` to a server without version `lowest`."""
     try:
         answer = await link.ask(request, lowest=lowest, highest=1)
     except UnsupportedError:

@@ -1,7 +1,8 @@
 """StreamsGroupDescribe: version 1 is converted for a broker of version 0, and descriptions are added to its response.
 
 Invariant: the broker's own fields of a group stay as they are, its errors too. A description is added only when the
-client requested it and the group has no error. The broker has checked DESCRIBE, on the client's own connection.
+client requested it and the group has no error. The broker has checked DESCRIBE, on the client's own connection. The
+same holds for the status of the description, which only a request with the tag of `headgate topology status` gets.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
+from headgate.topologies.group_statuses import GroupStatuses
+from headgate.topologies.model.group_status import STATUS_TAG
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import broker_version, outline
 from headgate.topologies.wire_descriptions import to_wire
@@ -46,10 +49,11 @@ _MAX_CHARACTERS: Final = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _DescribeContext:
-    """The client's version, and whether it requested descriptions."""
+    """The client's version, and whether it requested descriptions and their status."""
 
     version: int
     include_descriptions: bool
+    include_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +73,26 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
     max_bytes = 256 * 1024  # of group names
     max_response_bytes = 64 * 1024 * 1024  # of the broker's own
 
-    def __init__(self, service: TopologyService, clock: Clock) -> None:
+    def __init__(self, service: TopologyService, clock: Clock, statuses: GroupStatuses) -> None:
         self._service = service
         self._clock = clock
+        self._statuses = statuses
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DescribeContext]:
         version = request.api_version
         if version == 0:
             return Forward()
         message = decode(StreamsGroupDescribeRequest, version, request.body)
-        context = _DescribeContext(version, message.include_topology_description)
+        others = _without_status(message.unknown_tags)
+        include_status = len(others) != len(message.unknown_tags)
+        context = _DescribeContext(version, message.include_topology_description, include_status)
         to_broker = broker_version(session.broker_versions(), ApiKey.STREAMS_GROUP_DESCRIBE, version)
-        body = encode(replace(message, include_topology_description=False), to_broker)
+        body = encode(replace(message, include_topology_description=False, unknown_tags=others), to_broker)
         return Rewritten(body, context=context, api_version=to_broker)
 
     def on_response(self, response: ResponseFrame, context: _DescribeContext, session: Session) -> OnResponse:  # noqa: ARG002
-        if not context.include_descriptions and len(response.body) <= SMALL_BYTES:
+        is_plain = not context.include_descriptions and not context.include_status
+        if is_plain and len(response.body) <= SMALL_BYTES:
             message = decode(StreamsGroupDescribeResponse, response.api_version, response.body)
             return Rewritten(encode(message, context.version))
         return Hold(self._respond(response, context), _TIMEOUT_S + _MARGIN_S)
@@ -93,7 +101,16 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
         message = await run_off_loop(lambda: decode(StreamsGroupDescribeResponse, response.api_version, response.body))
         if context.include_descriptions:
             message = replace(message, groups=await self._with_descriptions(message.groups))
+        if context.include_status:
+            message = replace(message, groups=tuple(map(self._with_status, message.groups)))
         return Rewritten(await run_off_loop(lambda: encode(message, context.version)))
+
+    def _with_status(self, group: DescribedStreamsGroup) -> DescribedStreamsGroup:
+        """A group with an error gets none: the broker has not found that the client may describe it."""
+        if group.error_code:
+            return group
+        status = self._statuses.status(group.group_id).encode()
+        return replace(group, unknown_tags=(*_without_status(group.unknown_tags), (STATUS_TAG, status)))
 
     async def _with_descriptions(self, groups: Sequence[DescribedStreamsGroup]) -> tuple[DescribedStreamsGroup, ...]:
         """The groups with their descriptions: each looked up once, some at a time, up to the size of a response."""
@@ -129,6 +146,10 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
                 return _AddedDescription(TopologyStatus.NOT_STORED)
             case _:
                 return _AddedDescription(TopologyStatus.ERROR)
+
+
+def _without_status(tags: tuple[tuple[int, bytes], ...]) -> tuple[tuple[int, bytes], ...]:
+    return tuple(tag for tag in tags if tag[0] != STATUS_TAG)
 
 
 def _available(description: Description) -> _AddedDescription:

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from headgate.base.clock import SystemClock
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import HeadgateError
 from headgate.kafka.group_admin import GroupOutline
 from headgate.proxy.features import Feature
@@ -20,6 +20,7 @@ from headgate.proxy.interceptor import Interceptor, Versions
 from headgate.proxy.rights import Rights
 from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
 from headgate.topologies.describe_interceptor import DescribeInterceptor
+from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S, HeartbeatInterceptor
 from headgate.topologies.push_interceptor import PushInterceptor
 from headgate.topologies.service import TopologyService
@@ -85,14 +86,17 @@ class TopologyFeature(Feature):
         describe: DescribeGroups | None = None,
         cleanup_interval_s: float = 600.0,
         write_timeout_s: float = WRITE_TIMEOUT_S,
+        worker: int = 0,
+        clock: Clock | None = None,
     ) -> None:
         self._service = service
-        clock = SystemClock()
+        clock = clock or SystemClock()
+        statuses = GroupStatuses(service, clock, worker=worker)
         rights = Rights(clock)
         self.interceptors = (
             HeartbeatInterceptor(service, write_timeout_s=write_timeout_s),
-            PushInterceptor(service, rights, max_bytes=max_bytes),
-            DescribeInterceptor(service, clock),
+            PushInterceptor(service, rights, statuses, max_bytes=max_bytes),
+            DescribeInterceptor(service, clock, statuses),
             DeleteGroupsInterceptor(service, rights),
             ClassicJoinInterceptor(service, rights),
         )

@@ -13,6 +13,7 @@ from headgate.facts.topology import Description, content_hash
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
+from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.model import push_gate
 from headgate.topologies.model.group_state import NONE
 from headgate.topologies.model.push_gate import Push, PushRejection
@@ -39,8 +40,9 @@ class PushInterceptor(Interceptor[None]):
     fail_closed = True
     truncated_bytes = _TRUNCATED_BYTES
 
-    def __init__(self, service: TopologyService, rights: Rights, *, max_bytes: int) -> None:
+    def __init__(self, service: TopologyService, rights: Rights, statuses: GroupStatuses, *, max_bytes: int) -> None:
         self._service = service
+        self._statuses = statuses
         self._rights = rights
         self.max_bytes = max_bytes
 
@@ -51,12 +53,15 @@ class PushInterceptor(Interceptor[None]):
 
     async def _respond(self, push: Push, request: RequestFrame, session: Session) -> bytes:
         rejection = await self._check(push, session)
-        if rejection is None:
+        is_checked = rejection is None
+        if is_checked:
             rejection = await (
                 self._on_truncated(push, request) if request.is_truncated else self._store(push, request.body)
             )
         code, text = (0, "") if rejection is None else (rejection.error_code, rejection.text)
         self._service.metrics.pushes[code] += 1
+        if is_checked:
+            self._statuses.record_push(push, code)
         response = StreamsGroupTopologyDescriptionUpdateResponse(
             throttle_time_ms=session.throttle_ms, error_code=code, error_message=text or None
         )

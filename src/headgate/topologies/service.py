@@ -107,7 +107,11 @@ class TopologyService:
         lost = 0 if store is None else store.lost_descriptions
         hanging = 0 if self._resources is None else self._resources.store.hanging
         return self.metrics.samples(
-            ready=self.is_ready, groups=self.groups.counts(), lost_descriptions=lost, hanging=hanging
+            ready=self.is_ready,
+            groups=self.groups.counts(),
+            backing_off=self.groups.backoff.active_count(self._clock.monotonic()),
+            lost_descriptions=lost,
+            hanging=hanging,
         )
 
     def problems(self) -> Mapping[str, str]:

@@ -27,6 +27,11 @@ FAMILIES = (
         merge="min",
     ),
     MetricFamily(
+        "headgate_topologies_backing_off_groups",
+        "gauge",
+        "Streams groups whose members are not asked for their topology until a back-off ends",
+    ),
+    MetricFamily(
         "headgate_topologies_heartbeats",
         "counter",
         "Heartbeats of Streams members: ask when the member was asked for its topology, else the reason why not",
@@ -76,13 +81,14 @@ class TopologyMetrics:
         self.store_calls[call, "error" if failed else "success"] += 1
 
     def samples(
-        self, *, ready: bool, groups: GroupCounts, lost_descriptions: int, hanging: int
+        self, *, ready: bool, groups: GroupCounts, backing_off: int, lost_descriptions: int, hanging: int
     ) -> dict[tuple[str, tuple[str, ...]], float]:
         samples: dict[tuple[str, tuple[str, ...]], float] = {
             ("headgate_topologies_ready", ()): float(ready),
             ("headgate_topologies_groups", ()): groups.known,
             ("headgate_topologies_unconfirmed_groups", ()): groups.unconfirmed,
             ("headgate_topologies_failed_groups", ()): groups.failed,
+            ("headgate_topologies_backing_off_groups", ()): backing_off,
             ("headgate_topologies_lost_descriptions", ()): lost_descriptions,
             ("headgate_topologies_hanging_store_calls", ()): hanging,
             ("headgate_topologies_cleanup_cycles", ()): self.cleanup_cycles,

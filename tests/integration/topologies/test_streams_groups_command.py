@@ -3,12 +3,14 @@
 import asyncio
 import json
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -397,3 +399,45 @@ def test_a_topology_that_is_forgotten_is_gone_and_asked_for_again(
         assert json.loads(capsys.readouterr().out) == {"group": group, "forgotten": False}
         assert member.push(golden("filter")).error_code == 0
         assert main(describe) == 0
+
+
+def test_the_status_of_a_topology_follows_its_group(groups: Groups, gateway: GatewayProcess, capsys: Capture) -> None:
+    group, description = f"status-{uuid.uuid4().hex[:8]}", golden("wordcount")
+    command = ["topology", "status", group, "--bootstrap-server", gateway.bootstrap]
+
+    def status() -> dict[str, Any]:
+        assert main([*command, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    with joined(gateway.bootstrap, group, groups.topic, version=1) as member:
+        asked = status()
+        assert (asked["status"], asked["version"], asked["last_push"]) == ("NOT_STORED", None, None)
+        assert (asked["backoff"]["epoch"], asked["backoff"]["attempts"] >= 1) == (0, True)
+        assert abs(asked["backoff"]["until"] - time.time() * 1000) < 3_600_000  # the longest window
+        assert main(command) == 0
+        assert "NOT_STORED" in capsys.readouterr().out
+        # A member that is slower than the window is asked again.
+        until(lambda: member.beat().error_code == 0 and gateway.metric("headgate_topologies_backing_off_groups") >= 1)
+        assert member.push(description).error_code == 0
+        stored = status()
+        assert (stored["group"], stored["status"], stored["topology_epoch"]) == (group, "AVAILABLE", 0)
+        assert stored["version"].split("/")[1:] == ["0", content_hash(description).removeprefix("sha256:")[:12]]
+        assert stored["pushed_by"] == stored["last_push"]["member"] == member.member
+        assert (stored["unconfirmed"], stored["failed_epoch"], stored["backoff"]) == (False, None, None)
+        assert stored["last_push"]["error_code"] == 0
+        other = Member(client=member.client, group=group, topic=groups.topic)
+        assert other.join().error_code == 0
+        assert status()["unconfirmed"] is True
+        other.leave()
+
+
+def test_the_status_of_what_is_not_there_is_one_sentence(
+    groups: Groups, gateway: GatewayProcess, capsys: Capture
+) -> None:
+    assert main(["topology", "status", "nobody-s", "--bootstrap-server", gateway.bootstrap]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "headgate: streams group 'nobody-s' cannot be described: Group nobody-s not found.\n"
+    assert main(["topology", "status", groups.stable, "--bootstrap-server", groups.cluster.bootstrap]) == 1
+    assert "the server does not support topology descriptions" in capsys.readouterr().err

@@ -48,7 +48,7 @@ async def _page() -> bytes:
     )
     meter = TopologyMetrics()
     meter.pushes[0] = 1
-    worker |= meter.samples(ready=True, groups=GroupCounts(1, 0, 0), lost_descriptions=0, hanging=0)
+    worker |= meter.samples(ready=True, groups=GroupCounts(1, 0, 0), lost_descriptions=0, backing_off=0, hanging=0)
     share = ShareMeter()
     for counter in (share.trips, share.write_timeouts, share.dead_letters, share.moved):
         counter["sg"] = 1

@@ -1,6 +1,7 @@
 """The heartbeat gate, the back-off of solicitations against a plain oracle, and the checks of a push."""
 
 import itertools
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.topologies.model.push_gate import (
+    CLASSIC_JOIN_EPOCH,
     INITIAL_BACKOFF_S,
     JITTER,
     MAX_BACKOFF_S,
@@ -201,6 +203,16 @@ def test_memory_is_bounded_and_the_one_armed_longest_ago_goes() -> None:
     assert backoff.window("b") is None
 
 
+def test_a_window_that_is_dropped_or_of_a_classic_join_is_not_counted() -> None:
+    backoff = PushBackoff(max_groups=2)
+    for group in ("a", "b", "c"):
+        backoff.arm_if_not_active(group, 0, NOW, 1.0)
+    assert backoff.active_count(NOW) == 2
+    backoff.arm_if_not_active("d", CLASSIC_JOIN_EPOCH, NOW, 1.0)
+    assert backoff.active_count(NOW) == 1
+    assert backoff.active_count(NOW + INITIAL_BACKOFF_S) == 0
+
+
 @dataclass
 class Plain:
     """The oracle: every arm since the last clear or epoch change, and nothing else remembered."""
@@ -269,6 +281,11 @@ class Against(RuleBasedStateMachine):
         for group, plain in self.plain.items():
             for epoch in range(3):
                 assert self.backoff.is_active(group, epoch, self.now) == plain.active(epoch, self.now)
+
+    @invariant()
+    def as_many_are_active(self) -> None:
+        ends = [math.ceil(plain.until()) for plain in self.plain.values() if plain.arms]
+        assert self.backoff.active_count(self.now) == sum(self.now < end for end in ends)
 
 
 TestAgainstAPlainOracle = Against.TestCase

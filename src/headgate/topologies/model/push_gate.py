@@ -9,7 +9,8 @@ checked before them, by the broker itself, and the node types after them (`wire_
 push arms the back-off, or any client could silence a group.
 """
 
-from collections import OrderedDict
+import math
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -155,6 +156,32 @@ def backoff_s(attempts: int, jitter: float) -> float:
     return min(min(INITIAL_BACKOFF_S * 2.0 ** min(attempts, _ATTEMPTS_TO_MAX), MAX_BACKOFF_S) * jitter, MAX_BACKOFF_S)
 
 
+class _WindowEnds:
+    """Counts the windows that have not ended, without looking at each: it is asked twice a second.
+
+    They are counted by the second in which they end, of which there are as many as the longest window has.
+    """
+
+    __slots__ = ("_active", "_by_second", "_past")
+
+    def __init__(self) -> None:
+        self._by_second: Counter[int] = Counter()
+        self._active = 0
+        self._past = -math.inf
+
+    def add(self, window: BackoffWindow, by: int) -> None:
+        second = math.ceil(window.until)
+        if window.epoch != CLASSIC_JOIN_EPOCH and second > self._past:
+            self._by_second[second] += by
+            self._active += by
+
+    def count(self, now: float) -> int:
+        for second in [one for one in self._by_second if one <= now]:
+            self._active -= self._by_second.pop(second)
+        self._past = max(self._past, now)
+        return self._active
+
+
 class PushBackoff:
     """The back-off windows of all groups of one worker: 30 s, doubling up to 1 h.
 
@@ -162,17 +189,22 @@ class PushBackoff:
     afresh. Times are seconds of the caller's clock.
     """
 
-    __slots__ = ("_max_groups", "_windows")
+    __slots__ = ("_ends", "_max_groups", "_windows")
 
     def __init__(self, *, max_groups: int = MAX_GROUPS) -> None:
         self._max_groups = max_groups
         self._windows: OrderedDict[str, BackoffWindow] = OrderedDict()
+        self._ends = _WindowEnds()
 
     def __len__(self) -> int:
         return len(self._windows)
 
     def window(self, group: str) -> BackoffWindow | None:
         return self._windows.get(group)
+
+    def active_count(self, now: float) -> int:
+        """The groups of which no member is solicited now, to the second."""
+        return self._ends.count(now)
 
     def is_active(self, group: str, epoch: int, now: float) -> bool:
         """Whether a window of exactly this epoch has not ended."""
@@ -196,18 +228,20 @@ class PushBackoff:
         """After a success or a permanent failure at this epoch; a late one leaves another epoch's window alone."""
         window = self._windows.get(group)
         if window is not None and window.epoch == epoch:
-            del self._windows[group]
+            self.clear_group(group)
 
     def clear_group(self, group: str) -> None:
-        self._windows.pop(group, None)
+        if (window := self._windows.pop(group, None)) is not None:
+            self._ends.add(window, -1)
 
     def _arm(self, group: str, epoch: int, now: float, jitter: float) -> None:
         window = self._windows.get(group)
         attempts = window.attempts + 1 if window is not None and window.epoch == epoch else 0
-        self._windows[group] = BackoffWindow(epoch, attempts, now + backoff_s(attempts, jitter))
-        self._windows.move_to_end(group)
+        self.clear_group(group)  # the new one is the last
+        self._windows[group] = armed = BackoffWindow(epoch, attempts, now + backoff_s(attempts, jitter))
+        self._ends.add(armed, 1)
         if len(self._windows) > self._max_groups:
-            self._windows.popitem(last=False)
+            self._ends.add(self._windows.popitem(last=False)[1], -1)
 
 
 @dataclass(frozen=True, slots=True)
