@@ -42,8 +42,10 @@ from headgate.facts import Fact
 from headgate.facts import encode as encode_fact
 from headgate.kafka.connections import Dialler
 from headgate.proxy.connection import Connection
+from headgate.proxy.listeners import ConnectionLimits
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
+from headgate.share_groups.feature import ReservedNames
 from headgate.wire import frames
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
@@ -61,7 +63,9 @@ from headgate.wire.messages.data import (
     ProduceTopicResponse,
 )
 from headgate.wire.messages.data import ProduceTopic as ToTopic
+from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from headgate.wire.records import WireRecord
+from headgate.wire.schema import Message
 from tests.support.gateway import running_gateway
 from tests.support.ports import port_block
 from tests.support.record_batches import write_batch
@@ -231,12 +235,15 @@ async def alone(rounds: int = 15) -> list[str]:
     for way in ("off", "on"):
         principals = Principals()
         watching = (PrincipalsFeature(principals), ActivityFeature(Config(), principals))
-        gateway = Gateway(Config(), features=watching if way == "on" else ())
+        limits = ConnectionLimits(Config().gateway)
+        limits.admit(_End.host)
+        reserved = ReservedNames(Config().facts.prefix)  # every gateway has it, and looks at these requests first
+        gateway = Gateway(Config(), features=(reserved, *watching) if way == "on" else (reserved,), caps=limits)
         ends: list[Any] = [_End(), _End()]
-        connections[way] = Connection(
-            gateway, *ends, node_id=NodeId(0), versions={ApiKey.PRODUCE: (3, 13), ApiKey.FETCH: (4, 17)}
-        )
-    cases = [
+        carried: dict[int, tuple[int, int]] = {ApiKey.PRODUCE: (3, 13), ApiKey.FETCH: (4, 17), ApiKey.HEARTBEAT: (0, 4)}
+        connections[way] = Connection(gateway, *ends, node_id=NodeId(0), versions=carried)
+    beat = HeartbeatRequest(group_id="bench-group", generation_id=3, member_id="bench-member")
+    cases: list[tuple[str, bytes, ApiKey, int, Message]] = [
         ("Produce, one topic, by id", produce([("t", ids[0])], 1024), ApiKey.PRODUCE, 13, _took(ids[:1])),
         (
             "Produce, one topic, by name",
@@ -246,6 +253,7 @@ async def alone(rounds: int = 15) -> list[str]:
             _took([b"a-name"]),
         ),
         ("Fetch, one topic", fetch([("t", ids[0])], 1024), ApiKey.FETCH, 17, _brought(ids[:1])),
+        ("Heartbeat", request(ApiKey.HEARTBEAT, 4, encode(beat, 4)), ApiKey.HEARTBEAT, 4, HeartbeatResponse()),
         (f"Produce, {MANY} topics", produce([("t", one) for one in ids], 100), ApiKey.PRODUCE, 13, _took(ids)),
         (f"Fetch, {MANY} topics", fetch([("t", one) for one in ids], 100), ApiKey.FETCH, 17, _brought(ids)),
     ]

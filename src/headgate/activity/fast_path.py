@@ -1,9 +1,10 @@
-"""The fast path of Produce and Fetch: requests like those that were parsed before are only compared and added up.
+"""The fast paths of Produce, Fetch and heartbeats: requests like those parsed before are only compared and added up.
 
 A Produce is recognized by its first bytes, from the client id up to the first topic. With one topic the count of
 bytes is exact, and every 1024th request is parsed, to sample its records. A Fetch is recognized by the one topic in
 its response. Of requests with several topics most are skipped, and their bytes are divided among the topics of the
-next one that is parsed: at least one a second, and one in four times as many as there are topics.
+next one that is parsed: at least one a second, and one in four times as many as there are topics. A heartbeat is
+recognized by all of its bytes behind the correlation id, and one a minute is parsed.
 
 Invariant: this runs for every request, and everything that it keeps is bounded.
 """
@@ -13,7 +14,7 @@ from struct import Struct
 from typing import Final
 
 from headgate.activity.model.intervals import Interval
-from headgate.proxy.interceptor import FastPath
+from headgate.proxy.interceptor import UNWATCHED, FastPath
 from headgate.wire.topic_use import TopicLayout
 
 _CLIENT_ID_AT: Final = 12  # in a request: after size, key, version and correlation id
@@ -23,6 +24,9 @@ _SKIPPED_PER_TOPIC: Final = 4
 _MOST_SKIPPED: Final = 512
 _MOST_MULTI_TOPIC: Final = 4  # prefixes of one connection
 _MOST_TOPICS: Final = 256  # of one connection
+_LONGEST_HEARTBEAT: Final = 512  # bytes: those with topic subscriptions may be longer, and are rare
+_MOST_HEARTBEATS: Final = 16  # of one connection and version
+_HEARTBEAT_S: Final = 60.0
 _PARTITION_BYTES: Final = 40  # about the size of a partition without records in a Fetch response
 _I32: Final = Struct(">i").unpack_from
 _I16: Final = Struct(">h").unpack_from
@@ -77,21 +81,19 @@ class _MultiTopicRequests(FastPath):
         size, self._skipped = self._skipped, 0
         return size
 
-    def skip(self, length: int) -> "_MultiTopicRequests | None":
+    def skip(self, length: int) -> FastPath | None:
         """Skip a request; None if it has to be parsed."""
         if not self._left or self._now() > self._until:
             return None
         self._left -= 1
         self._skipped += length
-        return self
-
-    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
-        """The response is skipped."""
+        return UNWATCHED
 
 
 class ProduceFastPath(FastPath):
     """The Produce requests of one connection."""
 
+    covers_prefilter = True  # the transactional id is compared, and acks
     __slots__ = ("_multi", "_now", "_prefix_size", "_single", "_touch", "version")
 
     def __init__(self, version: int, touch: Touch, now: Now) -> None:
@@ -228,3 +230,35 @@ class FetchFastPath(_MultiTopicRequests):
         if len(self._known) >= _MOST_TOPICS:
             self._known.clear()
         self._known[topic] = interval
+
+
+class HeartbeatFastPath(FastPath):
+    """The heartbeats of one connection in one version, while the broker's acceptance of them is known.
+
+    A member repeats the same bytes until its epoch, its subscription or its assignment changes. For a minute after the
+    broker has accepted them, they and their responses tell nothing new, not even an error: it is no use of the group.
+    """
+
+    covers_prefilter = True  # all bytes of the request are compared
+    __slots__ = ("_known", "_now")
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self._known: dict[bytes, float] = {}  # until when these bytes need not be parsed
+
+    def on_request(self, view: memoryview, pos: int, end: int, length: int) -> FastPath | None:
+        behind = pos + 4 + length
+        if length > _LONGEST_HEARTBEAT or behind > end:
+            return None
+        until = self._known.get(view[pos + _CLIENT_ID_AT : behind].tobytes())
+        return None if until is None or self._now() > until else UNWATCHED
+
+    def learn(self, repeated: bytes) -> None:
+        """The broker has accepted a heartbeat with these bytes behind its correlation id."""
+        if _CLIENT_ID_AT - 4 + len(repeated) > _LONGEST_HEARTBEAT:
+            return
+        known = self._known
+        known.pop(repeated, None)
+        if len(known) >= _MOST_HEARTBEATS:
+            del known[next(iter(known))]
+        known[repeated] = self._now() + _HEARTBEAT_S

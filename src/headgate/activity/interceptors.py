@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.activity.fast_path import FetchFastPath, ProduceFastPath
+from headgate.activity.fast_path import FetchFastPath, HeartbeatFastPath, ProduceFastPath
 from headgate.activity.model.identity import GroupKind, GroupRef
 from headgate.activity.model.intervals import Interval
 from headgate.activity.usage_tracker import LONGEST_NAME, ConnectionUsage, UsageTracker
 from headgate.base.errors import WireError
-from headgate.base.ids import ApiKey
+from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import Forward, Interceptor, RequestFrame, Session
 from headgate.wire.apis import has_flexible_request, has_flexible_response
 from headgate.wire.frames import ErrorCodeReader
@@ -32,6 +32,8 @@ _GROUP_KINDS: Final[dict[int, GroupKind]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: "share_group",
     ApiKey.STREAMS_GROUP_HEARTBEAT: "streams",
 }
+_FAST_KEYS: Final = frozenset((ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT))
+_CLIENT_ID_AT: Final = 8  # behind api key, version and correlation id
 # The version from which ThrottleTimeMs precedes the error code.
 _THROTTLE_FROM: Final[dict[int, int]] = {ApiKey.JOIN_GROUP: 2, ApiKey.HEARTBEAT: 1}
 
@@ -107,7 +109,7 @@ class TopicUsageInterceptor(Interceptor[ParsedProduce | ParsedFetch]):
         if start.transactional_id is not None:
             transactional_id = start.transactional_id.decode(errors="replace")[:LONGEST_NAME]
         client_id = _encoded_client_id(request.client_id, flexible=layout.flexible)
-        can_learn = client_id is not None and request.is_answered
+        can_learn = client_id is not None and request.is_answered and not request.is_opened
         produce = ParsedProduce(
             usage,
             layout,
@@ -193,6 +195,9 @@ class Heartbeat:
     client_id: str | None
     group: GroupRef
     error_code: ErrorCodeReader
+    api_key: ApiKey
+    api_version: ApiVersion
+    repeated: bytes | None  # what the next request like it has in common with it; None: it is parsed too
 
 
 class GroupMembershipInterceptor(Interceptor[Heartbeat]):
@@ -200,21 +205,43 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
 
     stream_keys = frozenset(map(ApiKey, _GROUP_KINDS))
 
-    def __init__(self, tracker: UsageTracker) -> None:
+    def __init__(self, tracker: UsageTracker, now: Callable[[], float] = time.monotonic) -> None:
         self._tracker = tracker
+        self._now = now
+        # By connection, api key and version.
+        self._fast_paths: dict[int, dict[tuple[ApiKey, ApiVersion], HeartbeatFastPath]] = {}
 
     def on_request(self, request: RequestFrame, session: Session) -> Forward[Heartbeat]:  # noqa: ARG002
         key, version = request.api_key, request.api_version
-        name = _first_string(request.body, flexible=has_flexible_request(key, version))
+        is_flexible = has_flexible_request(key, version)
+        name = _first_string(request.body, flexible=is_flexible)
         if not name:
             return Forward()
         skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
         error_code = ErrorCodeReader(flexible=has_flexible_response(key, version), skipped=skipped)
-        return Forward(Heartbeat(request.client_id, GroupRef(_GROUP_KINDS[key], name), error_code))
+        repeated = None
+        if key in _FAST_KEYS and not request.is_opened:
+            repeated = _repeated_bytes(request, flexible=is_flexible)
+        return Forward(
+            Heartbeat(request.client_id, GroupRef(_GROUP_KINDS[key], name), error_code, key, version, repeated)
+        )
 
     def on_chunk(self, view: memoryview, context: Heartbeat, session: Session) -> None:
         if context.error_code.feed(view) == 0:
             self._tracker.on_membership(session, context.client_id, context.group)
+            if context.repeated is not None:
+                self._learn(context, context.repeated, session)
+
+    def on_close(self, session: Session) -> None:
+        self._fast_paths.pop(session.number, None)
+
+    def _learn(self, heartbeat: Heartbeat, repeated: bytes, session: Session) -> None:
+        fast_paths = self._fast_paths.setdefault(session.number, {})
+        which = (heartbeat.api_key, heartbeat.api_version)
+        if which not in fast_paths:
+            fast_paths[which] = HeartbeatFastPath(self._now)
+            session.use_fast_path(*which, fast_paths[which])
+        fast_paths[which].learn(repeated)
 
 
 def _first_string(body: Buffer, *, flexible: bool) -> str | None:
@@ -241,3 +268,11 @@ def _encoded_client_id(client_id: str | None, *, flexible: bool) -> bytes | None
         return b"\xff\xff" + tags
     text = client_id.encode(errors="replace")
     return len(text).to_bytes(2, "big") + text + tags if len(text) <= LONGEST_NAME else None
+
+
+def _repeated_bytes(request: RequestFrame, *, flexible: bool) -> bytes | None:
+    """All that follows the correlation id, without tagged fields in the header; None if not all of it was received."""
+    client_id = _encoded_client_id(request.client_id, flexible=flexible)
+    if client_id is None or _CLIENT_ID_AT + len(client_id) + len(request.body) != request.size:
+        return None
+    return client_id + bytes(request.body)

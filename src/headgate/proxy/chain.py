@@ -166,6 +166,7 @@ class RequestChain:
                     body=body,
                     size=was.size,
                     is_truncated=was.is_truncated,
+                    is_opened=True,
                 )
             case Answer():
                 self.answer = outcome

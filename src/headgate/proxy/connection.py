@@ -103,8 +103,10 @@ class Connection:
         self.is_proved = True
         self.max_gathered_bytes = self.max_frame_bytes
         self.mark_proof_requested()
-        if self.requests.is_awaiting_proof:
-            self._loop.call_soon(self.requests.open_proved)  # not in the middle of the response that is the proof
+        if self.requests.opened.is_awaiting_proof:
+            self._loop.call_soon(
+                self.requests.opened.open_proved
+            )  # not in the middle of the response that is the proof
 
     def request_proof(self, *, by_probe: bool) -> None:
         """The broker gets what it answers only to authenticated clients: the client's next request, or a probe."""
@@ -147,7 +149,8 @@ class Connection:
 
     def use_fast_path(self, api_key: ApiKey, api_version: ApiVersion, fast_path: FastPath) -> None:
         route = self.routes.route(api_key, api_version)
-        if len(route.watchers) == 1:
+        is_opened = route.interceptors and not (route.prefilter and fast_path.covers_prefilter)
+        if len(route.watchers) == 1 and not is_opened:
             self.fast_paths[route] = fast_path
 
     def broker_versions(self) -> Versions:

@@ -13,7 +13,7 @@ the stream. `fail_closed` turns that around.
 import enum
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from headgate.base.ids import ApiKey, ApiVersion, ClusterId, CorrelationId, NodeId
 from headgate.wire.primitives import Buffer
@@ -54,7 +54,8 @@ class RequestFrame:
 
     For `stream_keys` the body is only what has arrived so far, perhaps nothing, and valid only during `on_request`.
     `size` is the announced size of the frame. `is_truncated`: the request was too large to be gathered, and `body` is
-    its beginning (see `Interceptor.truncated_bytes`). `is_answered` is False for a Produce with acks=0.
+    its beginning (see `Interceptor.truncated_bytes`). `is_answered` is False for a Produce with acks=0. `is_opened`:
+    interceptors were shown it, and have to see the next one like it too, so that no fast path may learn from it.
     """
 
     api_key: ApiKey
@@ -65,6 +66,7 @@ class RequestFrame:
     size: int = 0
     is_truncated: bool = False
     is_answered: bool = True
+    is_opened: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +118,30 @@ class Hold(Generic[C]):
 class FastPath:
     """Recognises requests that a stream interceptor has seen before, so that no `RequestFrame` is made of them.
 
-    Set for a connection by `Session.use_fast_path` and called for every request of that version, so that it may only
-    compare and add. `end` is where the received bytes end, inside the frame or behind it.
+    Set for a connection by `Session.use_fast_path` and called for every request of that version once the connection is
+    proved, so that it may only compare and add. `end` is where the received bytes end, inside the frame or behind it. A
+    Produce request may be recognized only if it has a response (acks).
     """
 
     __slots__ = ()
 
+    # True: it recognizes only requests whose first fields are those of one that passed unopened, so that a prefilter,
+    # which sees no more than these, would let them pass too and is not asked again.
+    covers_prefilter: bool = False
+
     def on_request(self, view: memoryview, pos: int, end: int, length: int) -> "FastPath | None":
-        """The request of `length` bytes whose frame begins at `pos`: what sees its response; None: not recognised."""
+        """The request of `length` bytes whose frame begins at `pos`: what sees its response; None: not recognized.
+
+        `UNWATCHED` if the request is recognized and nothing needs to see its response.
+        """
         raise NotImplementedError
 
     def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:
         """The response whose frame begins at `pos`; a context if `on_chunk` shall see all of its bytes."""
         raise NotImplementedError
 
+
+UNWATCHED: Final = FastPath()
 
 # Whether to open the request whose body begins at the first position; the second is where the received bytes end.
 Prefilter = Callable[[Buffer, int, int], bool]
@@ -181,7 +193,11 @@ class Session(Protocol):
         """
 
     def use_fast_path(self, api_key: ApiKey, api_version: ApiVersion, fast_path: FastPath) -> None:
-        """Use this fast path from now on; without effect if several interceptors watch the api."""
+        """Use this fast path from now on.
+
+        Without effect if several interceptors watch the api, or if interceptors open its requests by something that the
+        fast path does not compare (`FastPath.covers_prefilter`).
+        """
 
     def broker_versions(self) -> Versions:
         """The versions that this connection's broker supports, as far as they are known."""

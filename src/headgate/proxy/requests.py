@@ -1,27 +1,19 @@
-"""From the client to the broker: requests are counted, passed, or opened for the interceptors.
+"""From the client to the broker: requests are counted, passed, or gathered for the interceptors.
 
 Start reading at `on_bytes`: it walks the headers in the received bytes and sends on, in one send, all requests that no
-interceptor opens. While an opened request is held or answered by an interceptor, the requests behind it wait, as in a
-broker, which handles one request of a connection at a time.
+interceptor opens. A request that a fast path recognizes is not looked at further. One that an interceptor opens is
+gathered and goes to `opened_requests`; while it is held or answered, the requests behind it wait, as in a broker, which
+handles one request of a connection at a time.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.proxy.chain import (
-    MOST_BEFORE_OPENED,
-    MOST_PENDING,
-    Contexts,
-    Opened,
-    Purpose,
-    RequestChain,
-    Watched,
-    watch,
-)
+from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING, Contexts, Purpose, Watched, watch
 from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
-from headgate.proxy.interceptor import CloseCause, Hold, RequestFrame
+from headgate.proxy.interceptor import UNWATCHED, CloseCause, RequestFrame
+from headgate.proxy.opened_requests import LARGEST_UNPROVED, OpenedRequests
 from headgate.proxy.own_requests import OwnRequests
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
@@ -35,8 +27,6 @@ _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _NO_KEY: Final = -1
 _CALLS_WAIT: Final = HANDSHAKE_KEYS | {_NO_KEY}  # behind these the client is not through with authentication
-# Before proof, nothing larger is opened: decoding is work for the event loop that anyone could cause.
-LARGEST_UNPROVED: Final = 1024
 _LARGEST_UNPROVED_HANDSHAKE: Final = 4096  # it cannot wait for the proof; Kafka's own have a hundred bytes
 
 
@@ -44,11 +34,9 @@ class RequestStream:
     """The client's side of a connection; the owner of its link."""
 
     __slots__ = (
-        "_awaiting_proof",
         "_connection",
         "_gathered",
         "_keep",
-        "_last_key",
         "_needed",
         "_own_waiting",
         "_passing",
@@ -56,8 +44,9 @@ class RequestStream:
         "_passing_is_pending",
         "_route",
         "_share",
-        "blocked",
+        "last_key",
         "most_pending",
+        "opened",
         "own",
         "reserved",
     )
@@ -73,9 +62,8 @@ class RequestStream:
         self._route: Route | None = None  # of the request that is gathered: the versions may change while it comes
         self.own = OwnRequests(connection)
         self._own_waiting = self.own.waiting
-        self._last_key = _NO_KEY
-        self._awaiting_proof: tuple[Route, bytes] | None = None  # an opened request, or nothing of a large one
-        self.blocked = False  # a request is held, or an interceptor answers it
+        self.last_key = _NO_KEY
+        self.opened = OpenedRequests(connection)
         self._share: BudgetShare | None = None  # of the budget for gathered requests
         self.reserved = 0  # bytes of it that it holds
         self.most_pending = MOST_PENDING  # the next request waits while this many are pending
@@ -83,7 +71,12 @@ class RequestStream:
     @property
     def between_requests(self) -> bool:
         """True when no request is partly sent, so that a request of the gateway may be sent."""
-        return not self._passing and self._gathered is None and not self.blocked
+        return not self._passing and self._gathered is None and not self.opened.blocked
+
+    @property
+    def blocked(self) -> bool:
+        """A request is held, or an interceptor answers it: the requests behind it wait."""
+        return self.opened.blocked
 
     @property
     def is_waiting(self) -> bool:
@@ -93,7 +86,7 @@ class RequestStream:
     @property
     def has_request(self) -> bool:
         """True when a request has been received whole."""
-        return self._last_key != _NO_KEY and not (self._passing and self._passing_is_first)
+        return self.last_key != _NO_KEY and not (self._passing and self._passing_is_first)
 
     @property
     def is_passing(self) -> bool:
@@ -141,8 +134,9 @@ class RequestStream:
         connection = self._connection
         table = connection.table
         pending = connection.pending
-        fast_paths = connection.fast_paths
+        opened = self.opened
         is_proved = connection.is_proved
+        fast_paths = connection.fast_paths if is_proved else None
         pos = begin = 0
         if self._passing:
             if self._passing >= size:
@@ -155,7 +149,7 @@ class RequestStream:
             pos = begin = self._gather(view, size)
             if connection.closed is not None:
                 return size
-        while size - pos >= frames.REQUEST_START.size and not self.blocked and not connection.draining:
+        while size - pos >= frames.REQUEST_START.size and not opened.blocked and not connection.draining:
             length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(view, pos)
             if length < frames.SMALLEST_REQUEST:
                 raise WireError(f"a request of {length} bytes")
@@ -167,6 +161,23 @@ class RequestStream:
                 route = connection.routes.api_versions()
             end = pos + 4 + length
             most = connection.max_frame_bytes
+            if fast_paths and length <= most and len(pending) < MOST_PENDING:
+                fast_path = fast_paths.get(route)
+                if fast_path is not None:
+                    try:
+                        recognized = fast_path.on_request(view, pos, size, length)
+                    except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
+                        connection.chain_meter.failed(route.watchers[0], "fast path of a request", failure)
+                        recognized = None
+                    if recognized is not None:
+                        pending.append((route, correlation_id, None if recognized is UNWATCHED else recognized))
+                        route.calls += 1
+                        pos = end
+                        if end > size:
+                            self._begin_passing(end - size, is_pending=True)
+                            pos = size
+                        self.last_key = key
+                        continue
             is_opened = False
             if route.interceptors:
                 is_opened = True
@@ -188,7 +199,7 @@ class RequestStream:
             is_truncated = length > most
             can_wait = is_truncated and is_opened and route.awaits_proof and not is_proved
             if can_wait and length <= min(route.max_bytes, connection.max_frame_bytes):
-                self._await_proof(route, view[begin:pos])
+                opened.await_proof(route, view[begin:pos])
                 return pos
             if is_truncated and (route.truncated_bytes is None or length > connection.max_frame_bytes):
                 connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name} of {length} bytes")
@@ -214,7 +225,7 @@ class RequestStream:
                         return size
                 else:
                     pos = begin = end
-                    self._open(route, bytes(view[end - length - 4 : end]))
+                    opened.open(route, bytes(view[end - length - 4 : end]))
                 if connection.closed is not None:
                     return size
                 table = connection.table  # an ApiVersions response may have changed it
@@ -236,13 +247,7 @@ class RequestStream:
                     begin = pos
                 connection.request_proof(by_probe=end > size or not is_answered)
             purpose: Purpose = None
-            fast_path = fast_paths.get(route) if fast_paths else None
-            if fast_path is not None:
-                try:
-                    purpose = fast_path.on_request(view, pos, size, length)
-                except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
-                    connection.chain_meter.failed(route.watchers[0], "fast path of a request", failure)
-            if purpose is None and route.watchers:
+            if route.watchers:
                 if pos + frames.REQUEST_START.size + client_id_size > size < end:
                     break  # the client id has not been received whole
                 watchers = self._watch(route, view[pos : min(end, size)], is_answered=is_answered)
@@ -251,15 +256,19 @@ class RequestStream:
                 pending.append((route, correlation_id, purpose))
             route.calls += 1
             pos = end
-            if pos > size:
-                self._passing = pos - size
-                self._passing_is_pending = is_answered
-                self._passing_is_first = self._last_key == _NO_KEY
+            if end > size:
+                self._begin_passing(end - size, is_pending=is_answered)
                 pos = size
-            self._last_key = key
+            self.last_key = key
         if pos > begin:
             connection.upstream.write(view[begin:pos])
         return pos
+
+    def _begin_passing(self, left: int, *, is_pending: bool) -> None:
+        """The request passes, and so many bytes of it have not been received."""
+        self._passing = left
+        self._passing_is_pending = is_pending
+        self._passing_is_first = self.last_key == _NO_KEY
 
     def _wait_for_answers(self, most: int) -> None:
         """Leave the next request with the link until fewer calls are pending."""
@@ -282,7 +291,7 @@ class RequestStream:
 
     def settle(self) -> None:
         """Give back what is reserved when the requests have been sent on or answered."""
-        if self._gathered is None and not self.blocked and not self._connection.upstream.backlog:
+        if self._gathered is None and not self.opened.blocked and not self._connection.upstream.backlog:
             assert self._share is not None
             reserved, self.reserved = self.reserved, 0
             self._share.give_back(reserved)
@@ -297,7 +306,7 @@ class RequestStream:
         if not self._needed:
             self._gathered = None
             assert self._route is not None
-            self._open(self._route, bytes(gathered))
+            self.opened.open(self._route, bytes(gathered))
         return taken
 
     def _watch(self, route: Route, frame: Buffer, *, is_answered: bool) -> Contexts:
@@ -319,161 +328,15 @@ class RequestStream:
         )
         return watch(route.watchers, request, self._connection, self._connection.chain_meter)
 
-    # Opened requests.
-
-    def _open(self, route: Route, frame: bytes) -> None:
-        connection = self._connection
-        if len(frame) - 4 > LARGEST_UNPROVED and not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
-            self._awaiting_proof = (route, frame)
-            self._block()
-            return
-        length, key, version, _, _ = frames.REQUEST_START.unpack_from(frame, 0)
-        header, body_at = frames.request_header(frame, flexible=route.flexible_request)
-        request = RequestFrame(
-            api_key=route.api_key,
-            api_version=ApiVersion(version),
-            correlation_id=CorrelationId(header.correlation_id),
-            client_id=None if header.client_id is None else header.client_id.decode(errors="backslashreplace"),
-            body=memoryview(frame)[body_at:],
-            size=length,
-            is_truncated=len(frame) < 4 + length,
-        )
-        route.calls += 1
-        route.opened_calls += 1
-        self._last_key = key
-        chain = RequestChain(route.interceptors, request, connection.chain_meter)
-        watchers: Contexts = []
-        if route.watchers:
-            watchers = watch(route.watchers, request, connection, connection.chain_meter)
-        opened = _OpenedRequest(route, request, header, frame, watchers)
-        hold = chain.run(connection)
-        if hold is None and chain.answer is None:
-            self._forward(chain, opened)
-            return
-        self._block()
-        awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
-        connection.spawn(self._decide(chain, hold, opened), awaited)
-
-    def _await_proof(self, route: Route, before: memoryview) -> None:
-        """Send what was received before the next request; that one stays with the link until the proof."""
-        if before:
-            self._connection.upstream.write(before)
-        self._connection.request_proof(by_probe=True)
-        self._awaiting_proof = (route, b"")
-        self._block()
-
-    def _block(self) -> None:
-        """Let the requests behind this one wait."""
-        self.blocked = True
-        self._connection.is_flowing = False
-        self._connection.client.hold_input()
-
-    @property
-    def is_awaiting_proof(self) -> bool:
-        return self._awaiting_proof is not None
-
-    def open_proved(self) -> None:
-        """Open the request that waited for the proof, and go on with those behind it."""
-        awaiting, self._awaiting_proof = self._awaiting_proof, None
-        if awaiting is not None and self._connection.closed is None:
-            self.blocked = False
-            route, frame = awaiting
-            try:
-                if frame:
-                    self._open(route, frame)
-            except WireError as problem:
-                self._connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
-            except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
-                self._connection.close_on_bug(failure)
-            self._connection.request_decided()
-
-    async def _decide(self, chain: RequestChain, hold: Hold[Any] | None, opened: "_OpenedRequest") -> None:
-        """Finish a held or answered request, then continue with the requests behind it."""
-        connection = self._connection
-        while hold is not None:
-            await chain.wait(hold)
-            hold = chain.run(connection)
-        body: bytes | None = None
-        if chain.answer is not None:
-            try:
-                body = await chain.answer_body(chain.answer)
-            except WireError as problem:  # an interceptor that fails closed could not read the request
-                connection.close(CloseCause.BAD_REQUEST, detail=str(problem))
-                return
-        if connection.closed is not None:
-            return  # an interceptor may have swallowed that it was cancelled
-        if body is None:
-            self._forward(chain, opened)
-        elif _is_answered(opened.route, opened.frame):
-            connection.responses.respond(opened.route, opened.header.correlation_id, body, chain.contexts)
-        self.blocked = False
-        connection.request_decided()
-
-    def _forward(self, chain: RequestChain, opened: "_OpenedRequest") -> None:
-        """Send an opened request to the broker: unchanged, or rebuilt from what the interceptors returned."""
-        connection = self._connection
-        request, header = chain.request, opened.header
-        route, frame = opened.route, opened.frame
-        if request.is_truncated:
-            connection.close(CloseCause.FRAME_TOO_LARGE, detail=f"{route.name}, which no interceptor answers")
-            return
-        if not connection.carries(request.api_key, request.api_version):
-            text = f"{route.name} version {request.api_version}, which only an interceptor has"
-            connection.close(CloseCause.UNSUPPORTED_CALL, detail=text)
-            return
-        if request is not opened.request:
-            route = connection.routes.route(request.api_key, request.api_version)
-            tags = b"" if not route.flexible_request else header.tags or b"\x00"
-            start = frames.RequestHeader(
-                api_key=request.api_key,
-                api_version=request.api_version,
-                correlation_id=header.correlation_id,
-                client_id=header.client_id,
-                tags=tags,
-            )
-            frame = frames.frame(start.encode(), request.body)
-        is_answered = _is_answered(route, frame)
-        if not connection.is_proof_requested and request.api_key not in HANDSHAKE_KEYS:
-            connection.request_proof(by_probe=not is_answered)
-        if is_answered:
-            purpose: Purpose = None
-            if chain.contexts:
-                purpose = Opened(opened.route, chain.contexts, opened.watchers)
-            elif opened.watchers:
-                purpose = Watched(opened.watchers)
-            connection.pending.append((route, header.correlation_id, purpose))
-        connection.upstream.write(frame)
-
     # Requests of the gateway itself.
 
     @property
     def admits_own(self) -> bool:
         """Whether a request of the gateway may be sent: none of the client is partly sent, or authenticates it."""
-        return not self._passing and self._last_key not in _CALLS_WAIT
+        return not self._passing and self.last_key not in _CALLS_WAIT
 
     def abandon(self, reason: ClusterError) -> None:
         """The upstream connection has ended."""
         self.own.abandon(reason)
         if self._share is not None:
             self._share.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenedRequest:
-    """A request as it came from the client."""
-
-    route: Route
-    request: RequestFrame
-    header: frames.RequestHeader
-    frame: bytes
-    watchers: Contexts
-
-
-def _is_answered(route: Route, frame: bytes) -> bool:
-    """False for Produce with acks=0, the one request that has no response."""
-    if route.api_key != _PRODUCE:
-        return True
-    acks = frames.produce_acks(frame, 0, len(frame), flexible=route.flexible_request)
-    if acks is None:
-        raise WireError("a Produce request that ends before its acks")
-    return acks != 0

@@ -184,6 +184,8 @@ class ResponseStream:
             if purpose is not None and type(purpose) is not Watched:
                 self._emit(view[begin:pos])
                 pos = begin = self._begin_gathering(view, pos, end, size)
+            elif route.tail_program is None and purpose is None and end <= size:
+                pos = end
             elif route.tail_program is None:
                 self._show(view[pos : min(end, size)])
                 self._passing = max(0, end - size)

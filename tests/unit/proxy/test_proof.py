@@ -7,7 +7,7 @@ import pytest
 from structlog.typing import EventDict
 
 from headgate.proxy.interceptor import Answer, Forward
-from headgate.proxy.requests import LARGEST_UNPROVED
+from headgate.proxy.opened_requests import LARGEST_UNPROVED
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import SaslHandshakeRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
