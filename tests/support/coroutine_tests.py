@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import uvloop
 
-_CLOSING_S = 2.0  # librdkafka closes and opens its own on threads, also those of a client that an earlier test had
+_CLOSING_S = 20.0  # librdkafka closes and opens its own on threads, also those of a client that an earlier test had
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -299,7 +299,8 @@ def test_a_stop_in_the_middle_of_a_replacement_leaves_no_process(own: GatewayPro
     assert all(map(is_free, range(own.setup.port, own.setup.port + 5)))
 
 
-def test_a_gateway_that_drains_is_not_ready_and_says_so(cluster: Cluster, own: GatewayProcess) -> None:
+def test_a_gateway_that_drains_is_not_ready_and_says_so(cluster: Cluster, start: Start) -> None:
+    own = start(cluster.bootstrap, gateway__drain_ms=60_000, **TWO)
     with RawClient(own.address(0)) as client:
         client.api_versions()
         client.send(FETCH, FETCH_VERSION, long_poll(new_topic(cluster), wait_ms=6000))
