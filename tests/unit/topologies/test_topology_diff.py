@@ -270,9 +270,10 @@ def test_an_operator_between_any_two_nodes_is_one_node_added_or_removed(name: st
         operator = operators[count % len(operators)]
         after = with_operator(renumbered(before, 5), operator, number, at, successor)
         forth, back = diff(before, after), diff(after, before)
-        assert [one.name for one in forth.added] == [one.name for one in back.removed] == [operator]
+        assert (len(forth.added), len(forth.removed), len(back.added), len(back.removed)) == (1, 0, 0, 1)
+        for one in (*forth.added, *back.removed):  # of two equal neighbours it may be either
+            assert one.name[:-10] == operator[:-10]
         for found in (forth, back):
-            assert len(found.added) + len(found.removed) == 1
             assert not found.renamed
             assert not found.moved
             assert "successors" not in {change.field for change in found.changed}
