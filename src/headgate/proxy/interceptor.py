@@ -48,6 +48,18 @@ class CloseCause(enum.Enum):
     INTERNAL = "internal"
 
 
+class Oversize(enum.Enum):
+    """What becomes of a request that is larger than `max_bytes`, or than a connection may gather before it is proved.
+
+    Of several interceptors of a request, all have to permit that it passes, and all that it waits.
+    """
+
+    CLOSE = enum.auto()  # the connection is closed
+    PASS_UNPROVED = enum.auto()  # up to `max_bytes` it passes unopened; for features that lose nothing by that
+    AWAIT_PROOF = enum.auto()  # up to `max_bytes` it waits for the proof; often the first request of its connection
+    AWAIT_PROOF_OR_PASS = enum.auto()  # the same, and over `max_bytes` it passes unopened
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFrame:
     """A client's request; `body` is what follows the header.
@@ -216,12 +228,6 @@ class Interceptor(Generic[C]):
     # Larger requests and responses close the connection: decoding them whole would block the event loop.
     max_bytes: int = 2**31 - 1
     max_response_bytes: int | None = None  # None: as `max_bytes`
-    # True: before the connection is proved, a request that is too large to be gathered then, and not too large for
-    # `max_bytes`, passes unopened instead of closing the connection. For features that lose nothing by that.
-    passes_unproved: bool = False
-    # True: before the connection is proved, a request that is too large to be gathered then, and not too large for
-    # `max_bytes`, waits until it is. For requests that are often the first of their connection.
-    awaits_proof: bool = False
     # If set, a request that is too large to be gathered is shown up to this size and the rest is read and discarded.
     # It must be answered, because it cannot pass.
     truncated_bytes: int | None = None
@@ -230,9 +236,9 @@ class Interceptor(Generic[C]):
         """A cheap test of a request's first bytes, if most requests are irrelevant: False lets one pass unopened."""
         return None
 
-    def passes_large(self, api_version: ApiVersion) -> bool:  # noqa: ARG002
-        """Whether a request of this version over `max_bytes` passes unopened instead of closing the connection."""
-        return False
+    def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
+        """What becomes of a request of this version that is too large to be gathered."""
+        return Oversize.CLOSE
 
     def added_versions(self, broker: Versions) -> Versions:  # noqa: ARG002
         """Versions that clients may use although this broker lacks them: the interceptor implements them."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.interceptor import Interceptor, Prefilter, Versions
+from headgate.proxy.interceptor import Interceptor, Oversize, Prefilter, Versions
 from headgate.wire import splice
 from headgate.wire.apis import APIS, has_flexible_request, has_flexible_response
 from headgate.wire.messages.data import FetchResponse, ProduceResponse
@@ -71,9 +71,10 @@ class Route:
             default=Interceptor.max_bytes,
         )
         self.prefilter = _any_of([one.prefilter(api_version) for one in self.interceptors])
-        self.passes_unproved = all(one.passes_unproved for one in self.interceptors)
-        self.awaits_proof = all(one.awaits_proof for one in self.interceptors)
-        self.passes_large = all(one.passes_large(api_version) for one in self.interceptors)
+        oversize = {one.oversize(api_version) for one in self.interceptors}
+        self.passes_unproved = oversize == {Oversize.PASS_UNPROVED}
+        self.awaits_proof = oversize <= {Oversize.AWAIT_PROOF, Oversize.AWAIT_PROOF_OR_PASS}
+        self.passes_large = oversize == {Oversize.AWAIT_PROOF_OR_PASS}
         self.truncated_bytes = min(
             (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
         )

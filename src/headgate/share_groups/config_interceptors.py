@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from headgate.base.errors import ClusterError
-from headgate.base.ids import ApiKey
+from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.decoding import DECODE_SECONDS, SMALL_BYTES, DecodingInterceptor, run_off_loop
 from headgate.proxy.interceptor import (
     Answer,
@@ -17,6 +17,7 @@ from headgate.proxy.interceptor import (
     Interceptor,
     OnRequest,
     Outcome,
+    Oversize,
     RequestFrame,
     Session,
 )
@@ -88,7 +89,6 @@ class AlterConfigsInterceptor(Interceptor[None]):
     # Once the broker has applied its part, the original request must not reach it.
     fail_closed = True
     max_bytes = 16 * 1024 * 1024  # the configs of some ten thousand topics
-    passes_unproved = True
 
     def __init__(
         self, service: ShareGroupService, principal_of: Callable[[Session], str | None], *, dlq_auto_create: bool
@@ -96,6 +96,9 @@ class AlterConfigsInterceptor(Interceptor[None]):
         self._service = service
         self._principal_of = principal_of
         self._dlq_auto_create = dlq_auto_create
+
+    def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
+        return Oversize.PASS_UNPROVED
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
         if request.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS and _OWN_NAME.search(request.body) is None:
@@ -267,11 +270,13 @@ class DescribeConfigsInterceptor(
 
     request_class = DescribeConfigsRequest
     max_bytes = 16 * 1024 * 1024
-    passes_unproved = True
     max_response_bytes = 64 * 1024 * 1024
 
     def __init__(self, service: ShareGroupService) -> None:
         self._service = service
+
+    def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
+        return Oversize.PASS_UNPROVED
 
     def is_relevant(self, request: RequestFrame) -> bool:  # noqa: ARG002
         return self._service.is_ready

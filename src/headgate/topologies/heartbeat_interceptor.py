@@ -19,6 +19,7 @@ from headgate.proxy.interceptor import (
     Interceptor,
     OnRequest,
     OnResponse,
+    Oversize,
     Prefilter,
     RequestFrame,
     ResponseFrame,
@@ -54,7 +55,6 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
     # A response of version 0 must not reach a client that sent version 1.
     fail_closed = True
     max_bytes = 4 * 1024 * 1024  # a join with a thousand sub-topologies of long names has an eighth of it
-    awaits_proof = True  # a join is the first request of a connection to the coordinator
     max_response_bytes = 8 * 1024 * 1024
 
     def __init__(self, service: TopologyService, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> None:
@@ -70,9 +70,12 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
     def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
         return group_requests.is_join if api_version == 0 else None
 
-    def passes_large(self, api_version: ApiVersion) -> bool:
-        """Version 0 needs no conversion; a new member whose join is so large makes nothing unconfirmed."""
-        return api_version == 0
+    def oversize(self, api_version: ApiVersion) -> Oversize:
+        """A join is the first request of a connection to the coordinator, so it waits for the proof.
+
+        Version 0 needs no conversion; a new member whose join is over `max_bytes` makes nothing unconfirmed.
+        """
+        return Oversize.AWAIT_PROOF_OR_PASS if api_version == 0 else Oversize.AWAIT_PROOF
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[MemberHeartbeat]:
         version = request.api_version

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from headgate.base.ids import ApiVersion
 from headgate.proxy.gather_budget import FREE_BYTES, GatherBudget
-from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold, Session
+from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold, Oversize, Session
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from tests.support.fake_upstream import Broker, Client, FakeUpstream, answer, request
 from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after, at_once
@@ -321,3 +322,32 @@ async def test_requests_behind_one_that_ends_the_connection_reserve_nothing() ->
         await client.send(refused[50:] + large_heartbeat(2)[:100])
         await on.ends_with(CloseCause.UNSUPPORTED_CALL)
         await settled(budget)
+
+
+# Requests that are too large to be gathered before proof.
+
+
+class _PassingUnproved(Scripted):
+    max_bytes = 700_000
+
+    def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
+        return Oversize.PASS_UNPROVED
+
+
+async def test_a_request_that_may_pass_before_proof_passes_unopened_up_to_its_limit() -> None:
+    interceptor = _PassingUnproved()
+    async with stage(interceptor) as on:
+        client, broker = await on.pair(proved=False)
+        sent = large_heartbeat(1, 600_000)
+        sending = asyncio.create_task(client.send(sent))
+        asked = await broker.request()
+        if asked.key == METADATA.api_key:  # the probe in front of it
+            await broker.send(asked.answer(on.upstream.metadata()))
+            asked = await broker.request()
+        assert asked.frame == sent
+        await sending
+        assert interceptor.events == []
+        other, _ = await on.pair(proved=False)
+        await other.send(large_heartbeat(1, 800_000)[:1000])
+        assert await other.rest() == b""
+        assert on.ended == {CloseCause.FRAME_TOO_LARGE.value: 1}

@@ -1,8 +1,11 @@
 """Which calls have a route to a broker, and how each is treated."""
 
+import pytest
+
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.cluster import _shared
-from headgate.proxy.routes import _MOST_TABLES, Routes
+from headgate.proxy.interceptor import Interceptor, Oversize
+from headgate.proxy.routes import _MOST_TABLES, Route, Routes
 from headgate.wire.apis import APIS
 from tests.support.fake_upstream import BROKER_VERSIONS
 from tests.unit.proxy.scripted import Scripted
@@ -73,3 +76,37 @@ def test_the_bootstrap_port_carries_what_every_broker_has() -> None:
     assert _shared([newer]) == newer
     assert _shared([{12: (0, 1)}, {12: (2, 3)}]) == {}
     assert _shared([]) == {}
+
+
+class _Oversized(Interceptor[None]):
+    api_keys = frozenset((ApiKey.HEARTBEAT,))
+
+    def __init__(self, choice: Oversize) -> None:
+        self._choice = choice
+
+    def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
+        return self._choice
+
+
+@pytest.mark.parametrize(
+    ("choices", "passes_unproved", "awaits_proof", "passes_large"),
+    [
+        ([Oversize.CLOSE], False, False, False),
+        ([Oversize.PASS_UNPROVED], True, False, False),
+        ([Oversize.AWAIT_PROOF], False, True, False),
+        ([Oversize.AWAIT_PROOF_OR_PASS], False, True, True),
+        ([Oversize.AWAIT_PROOF, Oversize.AWAIT_PROOF_OR_PASS], False, True, False),
+        ([Oversize.PASS_UNPROVED, Oversize.AWAIT_PROOF], False, False, False),
+        ([Oversize.PASS_UNPROVED, Oversize.CLOSE], False, False, False),
+        ([Oversize.AWAIT_PROOF_OR_PASS, Oversize.CLOSE], False, False, False),
+    ],
+)
+def test_all_interceptors_of_a_request_permit_what_becomes_of_one_that_is_too_large(
+    choices: list[Oversize], passes_unproved: bool, awaits_proof: bool, passes_large: bool
+) -> None:
+    route = Route(ApiKey.HEARTBEAT, ApiVersion(4), [_Oversized(choice) for choice in choices])
+    assert (route.passes_unproved, route.awaits_proof, route.passes_large) == (
+        passes_unproved,
+        awaits_proof,
+        passes_large,
+    )
