@@ -7,9 +7,10 @@ that it does not name is not acknowledged.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -57,7 +58,7 @@ _MAY_NOT_READ: Final = "the client is not known to hold the record, nor to have 
 _PENDING: Final = "it was still being written when its member acknowledged for the last time"
 _FAILED: Final = "writing the dead letters failed unexpectedly"
 _TOO_MANY: Final = f"more than {MAX_OFFSETS} records were rejected at once"
-_KINDS: Final = {
+_KINDS: Final[Mapping[int, DispositionKind]] = {
     AckType.ACCEPT: DispositionKind.ACCEPTED,
     AckType.RELEASE: DispositionKind.RELEASED,
     AckType.REJECT: DispositionKind.REJECTED,
@@ -173,15 +174,16 @@ class AcknowledgementTracker:
                     one.unlisted.append((first, last))
                     continue
                 for known in joined(self._ledger.lookup(one.held, first, last)):
-                    is_unknown = known.delivery_count is None
-                    end = min(known.last, known.first + (min(left, left_unknown) if is_unknown else left) - 1)
-                    if end >= known.first:
-                        one.rejected.append(dead_letter_range(one.key, known._replace(last=end)))
-                        left -= end - known.first + 1
-                        left_unknown -= end - known.first + 1 if is_unknown else 0
-                    if end < known.last:
-                        rest = dead_letter_range(one.key, known._replace(first=max(end + 1, known.first)))
-                        one.unwritten.append((rest, _TOO_MANY_UNKNOWN if is_unknown else _TOO_MANY))
+                    some = dead_letter_range(one.key, known)
+                    room = min(left, left_unknown) if is_unknown(some) else left
+                    if some.size > room:
+                        rest = some._replace(first=some.first + room)
+                        one.unwritten.append((rest, _TOO_MANY_UNKNOWN if is_unknown(some) else _TOO_MANY))
+                        some = some._replace(last=some.first + room - 1)
+                    if some.size > 0:
+                        one.rejected.append(some)
+                        left -= some.size
+                        left_unknown -= some.size if is_unknown(some) else 0
         if left_unknown < before:
             second = int(self._clock.monotonic())
             self._unknown_offsets[session] = (second, MAX_UNKNOWN_OFFSETS - left_unknown)
@@ -195,9 +197,8 @@ class AcknowledgementTracker:
         """How long the request may wait for its dead letters: after that one of its locks may have ended."""
         locks = [deferred.until for one in request.partitions.values() for deferred in one.deferred]
         for one in request.partitions.values():
-            for first, last, _ in one.runs if self._ledger.has_any(one.held) else ():
-                known = self._ledger.lookup(one.held, first, last)
-                locks += (held.locked_until - _LOCK_MARGIN_S for held in known if held.locked_until is not None)
+            known = chain.from_iterable(self._ledger.overlapping(one.held, some) for some in one.ascending_runs)
+            locks += {held.locked_until - _LOCK_MARGIN_S for held in known if held.locked_until is not None}
         return self._hold_s(locks)
 
     def _hold_s(self, ends: Iterable[float]) -> float:
@@ -304,27 +305,25 @@ class AcknowledgementTracker:
         for first, last in one.unlisted:
             found_ranges = (dead_letter_range(key, known) for known in joined(ledger.lookup(held, first, last)))
             one.unwritten.extend((some, _TOO_MANY_UNKNOWN if is_unknown(some) else _TOO_MANY) for some in found_ranges)
-        for first, last, ack in one.runs:
-            if ack is AckType.RENEW:
-                continue
-            kind = _KINDS.get(ack)
-            if kind is not None:
-                for known in ledger.lookup(held, first, last):
-                    generation = UNKNOWN_GENERATION if known.generation is None else known.generation
-                    count(key, generation, second, kind, known.last - known.first + 1, known.delivery_count)
-            ledger.settle(held, first, last)
+        for runs in one.ascending_runs:
+            ended = [run for run in runs if run[2] is not AckType.RENEW]
+            for (ack, delivery_count, generation), number in ledger.take(held, ended).items():
+                kind = _KINDS.get(ack)
+                if kind is not None:
+                    count(key, generation or UNKNOWN_GENERATION, second, kind, number, delivery_count)
         for deferred in one.deferred:
-            some = deferred.range
-            count(key, some.generation, second, DispositionKind.OVER_LIMIT, some.count, some.delivery_count)
+            over = deferred.range
+            count(key, over.generation, second, DispositionKind.OVER_LIMIT, over.size, over.delivery_count)
+        written: Counter[tuple[int, int | None]] = Counter()
         for some, outcome in (*one.outcomes, *((some, some.failed(why)) for some, why in one.unwritten)):
-            self._dead_letters.report_failed(settings, some, outcome)
-            for kind, found in (
-                (DispositionKind.DEAD_LETTERED, outcome.written),
-                (DispositionKind.WRITE_TIMEOUT, outcome.failed),
-            ):
-                number = record_count(found)
-                if number:
-                    count(key, some.generation, second, kind, number, some.delivery_count)
+            written[some.generation, some.delivery_count] += record_count(outcome.written)
+            if outcome.failed:
+                self._dead_letters.report_failed(settings, some, outcome)
+                number = record_count(outcome.failed)
+                count(key, some.generation, second, DispositionKind.WRITE_TIMEOUT, number, some.delivery_count)
+        for (generation, delivery_count), number in written.items():
+            if number:
+                count(key, generation, second, DispositionKind.DEAD_LETTERED, number, delivery_count)
 
     def withdraw(self, request: RequestAcks, why: Mapping[str, object]) -> None:
         """Declare all dead letters of the request void: their records were not archived, or that is not known."""
@@ -419,7 +418,7 @@ class AcknowledgementTracker:
         self, over_limit: Sequence[DeadLetterRange], settings: GroupSettings, until: float, session: Session
     ) -> None:
         """Write the dead letters of one response; their REJECTs are added to the member's next request."""
-        self._meter.stripped += sum(one.count for one in over_limit)
+        self._meter.stripped += sum(one.size for one in over_limit)
         if until <= self._clock.monotonic():
             return  # too late already: the broker delivers the records again
         writing = self._tasks.spawn(self._dead_letters.write(settings, over_limit, session, self._hold_s([until])))

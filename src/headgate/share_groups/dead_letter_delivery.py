@@ -7,7 +7,7 @@ was archived is known when the broker has answered.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -23,7 +23,7 @@ from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, offset_ranges
-from headgate.share_groups.model.dead_letter_records import DeadLetter, topic_id_text
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource, topic_id_text
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
 from headgate.share_groups.share_metrics import ShareMeter
@@ -155,45 +155,57 @@ class DeadLetterDelivery:
         assert topic is not None
         until = self._clock.monotonic() + deadline_s
         one = _Delivery(settings, topic, session, until, self._hold_max_s, [{} for _ in ranges])
-        at_once = _COPY_BATCH if settings.copy_record else _BATCH
         reserve_s = min(_MAX_RESERVE_S, deadline_s / 2)
         ready: list[Numbered] = []
         size = 0  # of the copies among them
-        for index, some in enumerate(ranges):
-            for begin in range(some.first, some.last + 1, at_once):
-                offsets = range(begin, min(begin + at_once, some.last + 1))
-                began = self._clock.monotonic()
-                try:
-                    async with asyncio.timeout(max(0.0, self._left_s(one) - reserve_s)):
-                        copies = await self._look_up(one, some, offsets)
-                except TimeoutError:
-                    one.names.setdefault(some.key[2], topic_id_text(some.key[2]))
-                    copies = dict.fromkeys(offsets, _LATE_COPY) if settings.copy_record else {}
-                is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
-                name = one.names[some.key[2]]
-                ready += (
-                    (index, self._dead_letter(some, name, offset, copies.get(offset, _NO_COPY))) for offset in offsets
-                )
-                size += sum(len(copy.key or b"") + len(copy.value or b"") for copy in copies.values())
-                if len(ready) >= _BATCH or size >= _BATCH_BYTES or is_slow:
-                    await self._write_some(one, ready)
-                    ready, size = [], 0
+        for chunk in self._chunks(ranges, copies=settings.copy_record):
+            began = self._clock.monotonic()
+            try:
+                async with asyncio.timeout(max(0.0, self._left_s(one) - reserve_s)):
+                    copies = await self._look_up(one, chunk)
+            except TimeoutError:
+                one.names.setdefault(chunk.topic_id, topic_id_text(chunk.topic_id))
+                copies = dict.fromkeys(chunk.offsets, _LATE_COPY) if settings.copy_record else {}
+            is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
+            ready += self._dead_letters(one, chunk, copies)
+            size += sum(len(copy.key or b"") + len(copy.value or b"") for copy in copies.values())
+            if len(ready) >= _BATCH or size >= _BATCH_BYTES or is_slow:
+                await self._write_some(one, ready)
+                ready, size = [], 0
         await self._write_some(one, ready)
         return [self._outcome(some, lost) for some, lost in zip(ranges, one.failed, strict=True)]
 
-    async def _look_up(self, one: _Delivery, some: DeadLetterRange, offsets: range) -> Mapping[int, RecordCopy]:
+    def _chunks(self, ranges: Sequence[DeadLetterRange], *, copies: bool) -> "Iterator[_Chunk]":
+        """The offsets that are looked up together: of one partition, and with copies only if their records are here."""
+        at_once = _COPY_BATCH if copies else _BATCH
+        chunk: _Chunk | None = None
+        for index, some in enumerate(ranges):
+            is_joined = not copies or (some.delivery_count is not None and self._records.has(some))
+            first = some.first
+            while first <= some.last:
+                if chunk is None or not chunk.takes(some, at_once, is_joined=is_joined):
+                    if chunk is not None:
+                        yield chunk
+                    chunk = _Chunk(some, is_joined)
+                last = min(some.last, first + at_once - len(chunk.offsets) - 1)
+                chunk.parts.append((index, some, range(first, last + 1)))
+                chunk.offsets.extend(range(first, last + 1))
+                first = last + 1
+        if chunk is not None:
+            yield chunk
+
+    async def _look_up(self, one: _Delivery, chunk: "_Chunk") -> Mapping[int, RecordCopy]:
         """The topic's name, into `names`, and copies of the records if the group wants them."""
-        group, _, topic_id, partition = some.key
-        is_held = some.delivery_count is not None
+        topic_id, is_held = chunk.topic_id, chunk.is_held
         if topic_id not in one.names:
             one.names[topic_id] = await self._records.topic_name(topic_id, one.session, is_held=is_held)
         if not one.settings.copy_record:
             return {}
         return await self._records.copies(
-            group,
+            chunk.group,
             topic_id,
-            partition,
-            offsets,
+            chunk.partition,
+            chunk.offsets,
             one.session,
             max_message_bytes=await self._max_message_bytes(one),
             is_held=is_held,
@@ -228,15 +240,18 @@ class DeadLetterDelivery:
             for index, letter in some:
                 one.failed[index][letter.offset] = _NOT_OPEN
             return
-        direct: list[Numbered] = []
+        direct: Sequence[Numbered] = ()
         now = self._clock.monotonic()
         # A spool that cannot be read must not keep dead letters from their topics.
         is_known = self._is_replayed() or now - self._opened_at > _MAX_REPLAY_S
         if is_known and self._routes.may_try(one.topic, now):
-            await self._until_drained(one, {_lane(letter) for _, letter in some})
-            direct = [numbered for numbered in some if not self._routes.has_letters(_lane(numbered[1]))]
-        tried = {letter.identity for _, letter in direct}
-        left = [_Unwritten(*numbered) for numbered in some if numbered[1].identity not in tried]
+            sources = {letter.source for _, letter in some}
+            await self._until_drained(one, {_lane(source) for source in sources})
+            behind = {source for source in sources if self._routes.has_letters(_lane(source))}
+            direct = [numbered for numbered in some if numbered[1].source not in behind] if behind else some
+            left = [_Unwritten(*numbered) for numbered in some if numbered[1].source in behind] if behind else []
+        else:
+            left = [_Unwritten(*numbered) for numbered in some]
         fates: dict[LetterIdentity, _Fate] = {}
         left += await self._write_to_topic(one, self._writer, direct, fates)
         await self._write_to_spool(one, self._spool, left, fates)
@@ -328,7 +343,7 @@ class DeadLetterDelivery:
                 one.failed[index][letter.offset] = failure.text
 
     def _outcome(self, some: DeadLetterRange, failed: Mapping[int, str]) -> DeadLetterOutcome:
-        self._meter.count(self._meter.dead_letters, some.key[0], some.count - len(failed))
+        self._meter.count(self._meter.dead_letters, some.key[0], some.size - len(failed))
         if not failed:
             return DeadLetterOutcome(((some.first, some.last),), ())
         written = offset_ranges(offset for offset in range(some.first, some.last + 1) if offset not in failed)
@@ -344,7 +359,8 @@ class DeadLetterDelivery:
         is_spooled = fate is _Fate.SPOOLED
         if is_spooled:
             self._remove_later(letter.identity)
-        if fate is _Fate.LOST or (is_spooled and self._clock.epoch_ms() > letter.at + one.settings.write_timeout_ms):
+        deadline_ms = letter.source.at + one.settings.write_timeout_ms
+        if fate is _Fate.LOST or (is_spooled and self._clock.epoch_ms() > deadline_ms):
             self.reports.add_late(letter.identity)
 
     def _on_late_in_spool(
@@ -372,37 +388,83 @@ class DeadLetterDelivery:
     # --- records
 
     def _spooled(self, one: _Delivery, unwritten: "_Unwritten") -> SpooledLetter:
-        letter = unwritten.letter
+        letter, source = unwritten.letter, unwritten.letter.source
         return SpooledLetter(
-            group=letter.group,
-            topic_id=letter.topic_id,
-            partition=letter.partition,
+            group=source.group,
+            topic_id=source.topic_id,
+            partition=source.partition,
             offset=letter.offset,
             key=letter.key,
             value=letter.value,
             headers=tuple(letter.headers),
             target=one.topic,
-            deadline=letter.at + one.settings.write_timeout_ms,
+            deadline=source.at + one.settings.write_timeout_ms,
             sequence=self._sequence.next(self._clock.epoch_ms()),
             parked=unwritten.parked,
         )
 
-    def _dead_letter(self, some: DeadLetterRange, topic: str, offset: int, copy: RecordCopy) -> DeadLetter:
+    def _dead_letters(self, one: _Delivery, chunk: "_Chunk", copies: Mapping[int, RecordCopy]) -> list[Numbered]:
+        found: list[Numbered] = []
+        sources: dict[tuple[int | None, Cause], DeadLetterSource] = {}
+        for index, some, offsets in chunk.parts:
+            source = sources.get((some.delivery_count, some.cause))
+            if source is None:
+                source = sources[some.delivery_count, some.cause] = self._source(some, one.names[chunk.topic_id])
+            for offset in offsets:
+                copy = copies.get(offset, _NO_COPY)
+                found.append((index, DeadLetter(source, offset, copy.key, copy.value, copy.problem)))
+        return found
+
+    def _source(self, some: DeadLetterRange, topic: str) -> DeadLetterSource:
         group, member, topic_id, partition = some.key
-        return DeadLetter(
+        return DeadLetterSource(
             group=group,
             member=member,
             cluster=self._cluster,
             topic=topic,
             topic_id=topic_id,
             partition=partition,
-            offset=offset,
             delivery_count=some.delivery_count,
             cause=some.cause,
             at=self._clock.epoch_ms(),
-            key=copy.key,
-            value=copy.value,
-            copy_problem=copy.problem,
+        )
+
+
+class _Chunk:
+    """Offsets of one partition that are looked up together, as parts of ranges with their indexes.
+
+    A chunk that is not `is_joined` has offsets of one range only: its records may have to be fetched.
+    """
+
+    __slots__ = ("is_held", "is_joined", "key", "offsets", "parts")
+
+    def __init__(self, some: DeadLetterRange, is_joined: bool) -> None:
+        self.key = some.key
+        self.is_held = some.delivery_count is not None
+        self.is_joined = is_joined
+        self.parts: list[tuple[int, DeadLetterRange, range]] = []
+        self.offsets: list[int] = []
+
+    @property
+    def group(self) -> str:
+        return self.key[0]
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.key[2]
+
+    @property
+    def partition(self) -> int:
+        return self.key[3]
+
+    def takes(self, some: DeadLetterRange, most: int, *, is_joined: bool) -> bool:
+        """Whether offsets of this range can be added."""
+        return (
+            self.is_joined
+            and is_joined
+            and len(self.offsets) < most
+            and self.key == some.key
+            and self.is_held == (some.delivery_count is not None)
         )
 
 
@@ -415,5 +477,5 @@ class _Unwritten:
     parked: str | None = None
 
 
-def _lane(letter: DeadLetter) -> SpoolLane:
-    return SpoolLane(letter.group, letter.topic_id, letter.partition)
+def _lane(source: DeadLetterSource) -> SpoolLane:
+    return SpoolLane(source.group, source.topic_id, source.partition)

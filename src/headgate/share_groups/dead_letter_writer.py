@@ -35,7 +35,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 # A broker compares a whole batch with max.message.bytes, so batches are small; a topic with a lower limit gets its dead
 # letters one by one.
 _BATCH_BYTES = 64 * 1024
-_BATCH_OVERHEAD, _HEADER_BYTES = 128, 10
+_BATCH_OVERHEAD = 128
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _NO_TOPIC = frozenset(
     {
@@ -59,6 +59,8 @@ class WritableLetter(Protocol):
     def value(self) -> bytes | None: ...
     @property
     def headers(self) -> Sequence[Header]: ...
+    @property
+    def header_bytes(self) -> int: ...
 
 
 L = TypeVar("L", bound=WritableLetter)
@@ -253,7 +255,7 @@ class DeadLetterWriter:
                     one.topic,
                     key=letter.key,
                     value=letter.value,
-                    headers=[*one.headers],
+                    headers=[*letter.headers],
                     partition=partition_of(letter.partition, partitions),
                 )
             except BufferError:
@@ -307,15 +309,13 @@ class _Round:
 class _Writing:
     """One dead letter being written; `round` is that of its attempt in flight."""
 
-    __slots__ = ("failure", "headers", "is_released", "letter", "on_late", "round", "size", "topic")
+    __slots__ = ("failure", "is_released", "letter", "on_late", "round", "size", "topic")
 
     def __init__(self, topic: str, letter: WritableLetter) -> None:
         self.topic = topic
         self.letter = letter
-        self.headers = letter.headers
         # At least the size of a batch with this dead letter alone.
-        in_headers = sum(len(name) + len(text) + _HEADER_BYTES for name, text in self.headers)
-        self.size = _BATCH_OVERHEAD + in_headers + len(letter.key or b"") + len(letter.value or b"")
+        self.size = _BATCH_OVERHEAD + letter.header_bytes + len(letter.key or b"") + len(letter.value or b"")
         self.failure: WriteFailure | None = _NOT_IN_TIME
         self.round: _Round | None = None
         self.is_released = False

@@ -14,14 +14,15 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from headgate.base.errors import ClusterError, WireError
-from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
+from headgate.proxy.decoding import run_off_loop
 from headgate.proxy.interceptor import Session
 from headgate.proxy.rights import readable_topics
+from headgate.share_groups.model.dead_letter_ranges import DeadLetterRange
 from headgate.share_groups.model.dead_letter_records import topic_id_text
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.primitives import Buffer
-from headgate.wire.records import batches
+from headgate.wire.records import UnpackedBatch, batches, last_offset
 
 _METADATA_VERSION: Final = 12
 _FETCH_VERSION: Final = 13
@@ -30,6 +31,8 @@ MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
 _COMPRESSION: Final = 0x07  # bits of a batch's attributes
 TOO_LARGE: Final = "the record's batch is larger than the dead-letter topic takes"
 _OVERHEAD: Final = 300  # memory of a batch beside its bytes
+_POSITION: Final = 100  # memory of a record's position in its batch
+_FEW_RECORDS: Final = 1_000  # in a quarter of a millisecond their positions are known
 GONE: Final = "the record is not in the log any more"
 _MAX_NAMES: Final = 10_000
 _FETCH_BYTES: Final = 1024 * 1024
@@ -113,6 +116,15 @@ class RecordCopies:
                 found[bases[at - 1]] = None
         return tuple(kept.batches[topic_id, partition, base] for base in found)
 
+    def has(self, group: str, topic_id: bytes, partition: int, offset: int) -> bool:
+        """Whether the batch of this offset is kept."""
+        kept = self._groups.get(group)
+        bases = kept.bases.get((topic_id, partition)) if kept is not None else None
+        at = bisect_right(bases, offset) if bases else 0
+        if kept is None or bases is None or not at:
+            return False
+        return offset <= last_offset(kept.batches[topic_id, partition, bases[at - 1]])
+
     def _shrink(self) -> None:
         """To a little less than the bound, so that the largest group is not searched for each batch."""
         least = self._max_bytes - self._max_bytes // 64
@@ -128,33 +140,38 @@ class RecordCopies:
 
 @dataclass(frozen=True, slots=True)
 class UnpackedRecords:
-    """The records of some batches; `problem` is the reason why the others could not be read."""
+    """Some batches, unpacked; a record is read when it is asked for, and the others are jumped over.
 
-    found: Mapping[int, RecordCopy]
+    `problem` is the reason why a batch could not be read.
+    """
+
+    batches: Sequence[UnpackedBatch]
     problem: str | None
     size: int
 
     def copy_of(self, offset: int) -> RecordCopy | None:
-        copy = self.found.get(offset)
-        if copy is None and self.problem is not None:
-            return RecordCopy(problem=self.problem)
-        return copy
+        try:
+            found = next((one for batch in self.batches if (one := batch.read(offset)) is not None), None)
+        except WireError:
+            return RecordCopy(problem=TOO_LARGE)
+        if found is not None:
+            return RecordCopy(*found)
+        return None if self.problem is None else RecordCopy(problem=self.problem)
 
 
 def unpack(raw: bytes, max_bytes: int) -> UnpackedRecords:
-    """Every record of the batches; `problem` is set when a compressed one unpacks to more than `max_bytes`."""
-    found: dict[int, RecordCopy] = {}
+    """Every batch of these; `problem` is set when a compressed one unpacks to more than `max_bytes`."""
+    found: list[UnpackedBatch] = []
     size = 0
     for batch in batches(raw):
         if batch.is_control:
             continue
         try:
-            most = max_bytes if batch.attributes & _COMPRESSION else len(raw)
-            for record in batch.records(max_bytes=most):
-                found[record.offset] = RecordCopy(record.key, record.value)
-                size += _OVERHEAD + len(record.key or b"") + len(record.value or b"")
+            one = batch.unpack(max_bytes=max_bytes if batch.attributes & _COMPRESSION else len(raw))
         except WireError:
             return UnpackedRecords(found, TOO_LARGE, size)
+        found.append(one)
+        size += len(one.body) + _POSITION * batch.record_count
     return UnpackedRecords(found, None, size)
 
 
@@ -173,7 +190,9 @@ class UnpackCache:
         records = self._kept.get(key)
         if records is not None:
             return records
-        is_small = len(raw) <= SMALL_BYTES and not any(batch.attributes & _COMPRESSION for batch in batches(raw))
+        is_small = all(
+            batch.record_count <= _FEW_RECORDS and not batch.attributes & _COMPRESSION for batch in batches(raw)
+        )
         records = unpack(raw, max_bytes) if is_small else await run_off_loop(lambda: unpack(raw, max_bytes))
         if key not in self._kept:
             self._kept[key] = records
@@ -196,6 +215,11 @@ class RecordLookup:
 
     def keep(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         self._copies.keep(group, topic_id, partition, records)
+
+    def has(self, some: DeadLetterRange) -> bool:
+        """Whether the batches of the first and the last record of the range are kept."""
+        group, _, topic_id, partition = some.key
+        return all(self._copies.has(group, topic_id, partition, one) for one in {some.first, some.last})
 
     async def readable_topics(self, topic_ids: Collection[bytes], session: Session) -> Collection[bytes]:
         """Those of these topics on which the client has READ; `ClusterError` when the broker does not say."""
@@ -239,7 +263,7 @@ class RecordLookup:
         group: str,
         topic_id: bytes,
         partition: int,
-        offsets: range,
+        offsets: Sequence[int],
         session: Session,
         *,
         max_message_bytes: int | None,

@@ -3,6 +3,7 @@
 Data that `acknowledgements.py` fills in on the request's way to the broker and back.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -36,6 +37,18 @@ class PartitionAcknowledgements:
     unlisted: list[tuple[int, int]] = field(default_factory=list)
     outcomes: list[tuple[DeadLetterRange, DeadLetterOutcome]] = field(default_factory=list)
     is_added: bool = False
+
+    @property
+    def ascending_runs(self) -> list[list[AckRun]]:
+        """The runs in sequences that ascend: a single one, unless the client mixes up its offsets."""
+        found: list[list[AckRun]] = []
+        end: float = math.inf
+        for run in self.runs:
+            if run[0] <= end:
+                found.append([])
+            found[-1].append(run)
+            end = run[1]
+        return found
 
 
 @dataclass(slots=True, eq=False)
@@ -104,25 +117,18 @@ def fail_missing(request: RequestAcks, why: str) -> None:
 
 
 def dead_letter_range(key: PartitionKey, known: AcquiredRange) -> DeadLetterRange:
-    return DeadLetterRange(
-        key=key,
-        first=known.first,
-        last=known.last,
-        delivery_count=known.delivery_count,
-        generation=UNKNOWN_GENERATION if known.generation is None else known.generation,
-        cause=Cause.REJECTED,
-    )
+    first, last, delivery_count, generation, _ = known
+    return DeadLetterRange(key, first, last, delivery_count, generation or UNKNOWN_GENERATION, Cause.REJECTED)
 
 
-def joined(found: Sequence[AcquiredRange]) -> Iterable[AcquiredRange]:
+def joined(found: Sequence[AcquiredRange]) -> Sequence[AcquiredRange]:
     """Neighbours with the same history as one range: a broker acquires by batches, often of one record."""
-    last: AcquiredRange | None = None
-    for one in found:
-        if last is not None and last[2:4] == one[2:4]:
-            last = last._replace(last=one.last)
+    if len(found) <= 1:
+        return found
+    ranges = [found[0]]
+    for one in found[1:]:
+        if ranges[-1][2:4] == one[2:4]:
+            ranges[-1] = ranges[-1]._replace(last=one.last)
         else:
-            if last is not None:
-                yield last
-            last = one
-    if last is not None:
-        yield last
+            ranges.append(one)
+    return ranges

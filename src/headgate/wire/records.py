@@ -11,8 +11,9 @@ deltas to its first record; here they are whole.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -109,6 +110,38 @@ class Batch:
         if pos != len(body):
             raise WireError(f"record batch at offset {self.base_offset}: {len(body) - pos} bytes behind its records")
 
+    def unpack(self, *, max_bytes: int) -> "UnpackedBatch":
+        """The decompressed records, of at most `max_bytes`, and where each of them begins."""
+        body = decompress(self.compression, bytes(self.raw[HEADER_SIZE:]), max_bytes)
+        if self.record_count < 0 or self.record_count * LEAST_RECORD > len(body):
+            raise WireError(f"record batch with {self.record_count} records in {len(body)} bytes")
+        positions: list[int] = []
+        pos, end = 0, len(body)
+        try:
+            for _ in range(self.record_count):
+                positions.append(pos)
+                size = body[pos]
+                pos += 1
+                if size > 0x7F:
+                    byte = body[pos]
+                    if byte > 0x7F:
+                        size, pos = _read_varint(body, pos - 1)
+                        size *= 2
+                    else:
+                        size = size & 0x7F | byte << 7
+                        pos += 1
+                pos += size >> 1
+                if size & 1 or size < 0 or pos > end:
+                    raise WireError(f"record of {size >> 1} bytes at {positions[-1]} of {end}")
+            if pos != end:
+                raise WireError(f"record batch at offset {self.base_offset}: {end - pos} bytes behind its records")
+            if self.record_count == self.last_offset_delta + 1:
+                return UnpackedBatch(self.base_offset, body, positions)
+            # Compaction has removed records: only the records themselves have their offsets.
+            return UnpackedBatch(self.base_offset, body, {_record_head(body, one)[0]: one for one in positions})
+        except IndexError:
+            raise WireError(f"record batch at offset {self.base_offset} ends inside a record") from None
+
     def _record(self, body: bytes, pos: int) -> tuple[WireRecord, int]:
         size, pos = _read_varint(body, pos)
         end = pos + size
@@ -135,6 +168,48 @@ class Batch:
             offset=self.base_offset + offset_delta, timestamp=timestamp, key=key, value=value, headers=tuple(headers)
         )
         return record, pos
+
+
+class UnpackedBatch(NamedTuple):
+    """The records of a batch; `positions` are where they begin, by the difference of their offset to the first."""
+
+    base_offset: int
+    body: bytes
+    positions: Sequence[int] | Mapping[int, int]
+
+    def read(self, offset: int) -> tuple[bytes | None, bytes | None] | None:
+        """The key and the value of one record; None when it is not in the batch."""
+        delta = offset - self.base_offset
+        try:
+            pos = self.positions[delta] if delta >= 0 else None
+        except LookupError:
+            return None
+        if pos is None:
+            return None
+        try:
+            found, pos, end = _record_head(self.body, pos)
+            key, pos = _read_bytes(self.body, pos, end)
+            value, _ = _read_bytes(self.body, pos, end)
+        except IndexError:
+            raise WireError(f"record at offset {offset} ends inside a field") from None
+        if found != delta:
+            raise WireError(f"record at offset {self.base_offset + found} in the place of {offset}")
+        return key, value
+
+
+def _record_head(body: bytes, pos: int) -> tuple[int, int, int]:
+    """The offset delta of the record at this position, where its key begins, and where it ends."""
+    size, pos = _read_varint(body, pos)
+    end = pos + size
+    _, pos = _read_varint(body, pos + 1)  # the time, behind the attributes
+    delta, pos = _read_varint(body, pos)
+    return delta, pos, end
+
+
+def last_offset(raw: Buffer) -> int:
+    """Of the first batch, by its header alone."""
+    header = _HEADER.unpack_from(raw, 0)
+    return int(header[0] + header[6])
 
 
 def batches(data: Buffer) -> Iterator[Batch]:

@@ -37,7 +37,7 @@ from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import Origin, Settings, ensure_topics
 from headgate.share_groups.broker_configs import ConfigRefusedError, GroupConfigClient
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause
-from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.resources import FencedError, TripWriter
 from tests.integration.breaker.leading import trip
@@ -49,19 +49,18 @@ ORIGIN = Origin(cluster="test", writer="gw/0", boot="b1")
 
 
 def letter(offset: int = 0, *, partition: int = 0, value: bytes | None = None) -> DeadLetter:
-    return DeadLetter(
+    source = DeadLetterSource(
         group="sg",
         member="m-1",
         cluster="test",
         topic="orders",
         topic_id=bytes(16),
         partition=partition,
-        offset=offset,
         delivery_count=2,
         cause=Cause.REJECTED,
         at=1,
-        value=value,
     )
+    return DeadLetter(source, offset, value=value)
 
 
 class Topics:

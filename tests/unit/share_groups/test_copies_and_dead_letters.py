@@ -115,7 +115,7 @@ async def test_a_member_that_does_not_hold_a_record_gets_no_copy_of_it() -> None
         await on.broker.send(asked.answer())
         await on.goes_on_acknowledging(acknowledged({0: 121}))
         held, letter = on.dead_letters.written
-        assert (held.value, held.topic) == (b"secret", "secret-topic")
+        assert (held.value, held.source.topic) == (b"secret", "secret-topic")
         assert letter.value is None
         assert letter.copy_problem is not None
 

@@ -9,22 +9,22 @@ from unittest.mock import Mock
 
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause, _Writing
-from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource
 from tests.unit.share_groups.fake_kafka import ManualClock
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
-LETTER = DeadLetter(
+SOURCE = DeadLetterSource(
     group="sg",
     member="m",
     cluster="c",
     topic="orders",
     topic_id=bytes(16),
     partition=0,
-    offset=1,
     delivery_count=1,
     cause=Cause.REJECTED,
     at=1,
 )
+LETTER = DeadLetter(SOURCE, offset=1)
 
 
 @asynccontextmanager

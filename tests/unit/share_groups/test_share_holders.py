@@ -23,7 +23,7 @@ FETCH_RECORDS = 1
 
 
 def counts(on: Scene) -> list[int | None]:
-    return [one.delivery_count for one in on.dead_letters.written]
+    return [one.source.delivery_count for one in on.dead_letters.written]
 
 
 async def test_a_client_that_names_a_member_of_another_principal_finds_nothing_of_that_members() -> None:
@@ -37,7 +37,7 @@ async def test_a_client_that_names_a_member_of_another_principal_finds_nothing_o
         assert asked.key == FETCH_RECORDS, "a copy only by the client's own Fetch"
         await on.broker.send(asked.answer())
         await on.goes_on_acknowledging(acknowledged({0: 121}))
-        assert [(one.delivery_count, one.value) for one in on.dead_letters.written] == [(None, None)]
+        assert [(one.source.delivery_count, one.value) for one in on.dead_letters.written] == [(None, None)]
         assert on.service.acknowledgements.acquired_ranges == 1, "the member itself still holds it"
 
 
@@ -91,7 +91,7 @@ async def test_what_is_known_in_the_same_request_does_not_need_that_right() -> N
         await on.names_topic(operations=DESCRIBE_ONLY)
         await on.names_topic()
         await on.goes_on_acknowledging(acknowledged({0: 0}))
-        assert [(one.offset, one.delivery_count) for one in on.dead_letters.written] == [(10, 2)]
+        assert [(one.offset, one.source.delivery_count) for one in on.dead_letters.written] == [(10, 2)]
 
 
 async def test_dead_letters_of_what_was_never_seen_are_bounded_in_a_request_and_in_a_second() -> None:

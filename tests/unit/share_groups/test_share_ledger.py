@@ -1,6 +1,7 @@
 """What is known of acquired offsets, beside a dictionary that has every offset by itself."""
 
 import os
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -143,7 +144,7 @@ class Locks(RuleBasedStateMachine):
         self.ledger.acquire(key, first, first + length - 1, count, generation)
         self.truth.setdefault(key, {}).update(dict.fromkeys(range(first, first + length), (count, generation)))
         # What was acquired last is there, unless a single partition has more than all may have.
-        if self.most >= 10:
+        if len(self.ledger) < self.most:
             assert self.ledger.lookup(key, first, first + length - 1) == [
                 AcquiredRange(first, first + length - 1, count, generation)
             ]
@@ -153,6 +154,28 @@ class Locks(RuleBasedStateMachine):
         self.ledger.settle(key, first, first + length - 1)
         for offset in range(first, first + length):
             self.truth.get(key, {}).pop(offset, None)
+
+    @rule(key=KEYS, edges=st.lists(st.integers(0, 45), min_size=2, max_size=12, unique=True), joins=st.booleans())
+    def take(self, key: HeldKey, edges: list[int], joins: bool) -> None:
+        """Ascending ranges with gaps between them, or without; every other one has another tag."""
+        edges = sorted(edges)
+        pairs = pairwise(edges) if joins else zip(edges[::2], edges[1::2], strict=False)
+        ranges = [(first, end - 1, number % 2) for number, (first, end) in enumerate(pairs)]
+        truth = self.truth.get(key, {})
+        overlapping = [
+            held
+            for held in self.ledger.lookup(key, 0, 60)
+            if held.delivery_count is not None and any(a <= held.last and b >= held.first for a, b, _ in ranges)
+        ]
+        assert list(self.ledger.overlapping(key, ranges)) == overlapping
+        known: Counter[tuple[int, int | None, int | None]] = Counter()
+        for first, last, tag in ranges:
+            for held in self.ledger.lookup(key, first, last):
+                known[tag, held.delivery_count, held.generation] += held.last - held.first + 1
+        assert self.ledger.take(key, ranges) == known
+        for first, last, _ in ranges:
+            for offset in range(first, last + 1):
+                truth.pop(offset, None)
 
     @precondition(lambda self: any(self.truth.values()))
     @rule(data=st.data())

@@ -40,7 +40,7 @@ async def test_a_reject_goes_on_when_its_dead_letter_is_written_and_not_before()
         asked, answer = await on.goes_on_acknowledging(acknowledged({0: 0}))
         assert acks_of(asked) == {0: [(10, 12, (ACCEPT, REJECT, REJECT))]}
         assert answer.responses[0].partitions[0].error_code == 0
-        assert [(one.offset, one.delivery_count) for one in on.dead_letters.written] == [(11, 1), (12, 1)]
+        assert [(one.offset, one.source.delivery_count) for one in on.dead_letters.written] == [(11, 1), (12, 1)]
         assert on.counted() == {"accepted": 1, "rejected": 2, "dead_lettered": 2}
 
 
@@ -184,14 +184,14 @@ async def test_release_gap_and_renewal_are_in_no_rate_and_only_a_renewal_keeps_w
         await on.fetch(fetching(acks), fetched({}, codes={0: 0}))
         assert on.counted() == {"released": 1}
         await on.rejects({0: [(10, 13, [REJECT])]})
-        assert [one.delivery_count for one in on.dead_letters.written] == [None, None, 1, 1]
+        assert [one.source.delivery_count for one in on.dead_letters.written] == [None, None, 1, 1]
 
 
 async def test_a_reject_of_what_was_never_seen_is_dead_lettered_with_an_unknown_count() -> None:
     async with scene() as on:
         on.configure()
         await on.rejects({0: [(10, 10, [REJECT])]})
-        assert [one.delivery_count for one in on.dead_letters.written] == [None]
+        assert [one.source.delivery_count for one in on.dead_letters.written] == [None]
         assert on.counted() == {"rejected": 1, "dead_lettered": 1}
 
 

@@ -1,7 +1,7 @@
 """Ranges of offsets that become dead letters, and what became of them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headgate.share_groups.model.dead_letter_records import Cause
 from headgate.share_groups.model.delivery_ledger import PartitionKey
@@ -9,11 +9,10 @@ from headgate.share_groups.model.delivery_ledger import PartitionKey
 OffsetRanges = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterRange:
+class DeadLetterRange(NamedTuple):
     """Offsets of one partition that become dead letters; `delivery_count` is None when it is not known.
 
-    `generation` is the one under which they were acquired.
+    `generation` is the one under which they were acquired. A tuple, because one is made for each rejected range.
     """
 
     key: PartitionKey
@@ -24,7 +23,7 @@ class DeadLetterRange:
     cause: Cause
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return self.last - self.first + 1
 
     def failed(self, reason: str) -> "DeadLetterOutcome":
@@ -32,8 +31,7 @@ class DeadLetterRange:
         return DeadLetterOutcome((), ((self.first, self.last),), reason)
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterOutcome:
+class DeadLetterOutcome(NamedTuple):
     """The offsets of a `DeadLetterRange` whose dead letters are in their topic or in the spool, and the others.
 
     `reason` is why the first of the others is in neither.

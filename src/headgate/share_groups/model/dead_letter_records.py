@@ -6,16 +6,18 @@ topic id, partition, offset). The record's own headers are not copied.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property
 
 SHIPPED = "__dlq.errors."
 OWN = "__headgate."
 COPY_PROBLEM = f"{OWN}copy.problem"
 # Readers expect a number, and no record is delivered 0 times.
 UNKNOWN_COUNT = "0"
-_MAX_CACHED_CHARACTERS = 1024
+HEADER_BYTES = 10  # of a header beside its name and its text
+_OFFSET = f"{SHIPPED}offset"
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 Header = tuple[str, bytes]
@@ -28,11 +30,11 @@ class Cause(Enum):
     OVER_LIMIT = "Offset delivery count exceeded the threshold."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """One dead letter, made at `at` (epoch milliseconds); `delivery_count` is None when it is not known.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeadLetterSource:
+    """What the dead letters of one partition have in common that are made together, at `at` (epoch milliseconds).
 
-    `copy_problem` is the reason why key and value are missing although the group wants copies.
+    `delivery_count` is None when it is not known. Their common headers are encoded once.
     """
 
     group: str
@@ -41,66 +43,76 @@ class DeadLetter:
     topic: str
     topic_id: bytes
     partition: int
-    offset: int
     delivery_count: int | None
     cause: Cause
     at: int
+
+    @cached_property
+    def headers(self) -> tuple[Header, ...]:
+        """In the order that Kafka shipped; the offset comes after the first two."""
+        count = UNKNOWN_COUNT if self.delivery_count is None else str(self.delivery_count)
+        texts = {
+            f"{SHIPPED}topic": self.topic,
+            f"{SHIPPED}partition": str(self.partition),
+            f"{SHIPPED}group": self.group,
+            f"{SHIPPED}delivery.count": count,
+            f"{SHIPPED}message": self.cause.value,
+            f"{OWN}topic.id": topic_id_text(self.topic_id),
+            f"{OWN}member": self.member,
+            f"{OWN}cluster": self.cluster,
+            f"{OWN}at": str(self.at),
+        }
+        if self.delivery_count is None:
+            texts[f"{OWN}delivery.count"] = "unknown"
+        return tuple((name, text.encode()) for name, text in texts.items())
+
+    @cached_property
+    def header_bytes(self) -> int:
+        return header_bytes(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead letter; `copy_problem` is the reason why key and value are missing although the group wants copies."""
+
+    source: DeadLetterSource
+    offset: int
     key: bytes | None = None
     value: bytes | None = None
     copy_problem: str | None = None
 
     @property
+    def group(self) -> str:
+        return self.source.group
+
+    @property
+    def partition(self) -> int:
+        return self.source.partition
+
+    @property
     def identity(self) -> tuple[str, bytes, int, int]:
-        return (self.group, self.topic_id, self.partition, self.offset)
+        source = self.source
+        return (source.group, source.topic_id, source.partition, self.offset)
 
     @property
     def headers(self) -> list[Header]:
-        # Cached only while it is small: clients choose these names.
-        is_small = len(self.group) + len(self.member) <= _MAX_CACHED_CHARACTERS
-        same = (_same_headers if is_small else _same_headers.__wrapped__)(
-            self.group,
-            self.member,
-            self.cluster,
-            self.topic,
-            self.topic_id,
-            self.partition,
-            self.delivery_count,
-            self.cause,
-            self.at,
-        )
-        headers = [*same[:2], (f"{SHIPPED}offset", b"%d" % self.offset), *same[2:]]  # in the order that Kafka shipped
+        same = self.source.headers
+        headers = [*same[:2], (_OFFSET, b"%d" % self.offset), *same[2:]]
         if self.copy_problem is not None:
             headers.append((COPY_PROBLEM, self.copy_problem.encode()))
         return headers
 
+    @property
+    def header_bytes(self) -> int:
+        size = self.source.header_bytes + len(_OFFSET) + len(str(self.offset)) + HEADER_BYTES
+        if self.copy_problem is not None:
+            size += len(COPY_PROBLEM) + len(self.copy_problem.encode()) + HEADER_BYTES
+        return size
 
-@lru_cache(maxsize=16)  # dead letters of one request come in a row
-def _same_headers(
-    group: str,
-    member: str,
-    cluster: str,
-    topic: str,
-    topic_id: bytes,
-    partition: int,
-    delivery_count: int | None,
-    cause: Cause,
-    at: int,
-) -> tuple[Header, ...]:
-    """The headers that all dead letters of one request share."""
-    texts = {
-        f"{SHIPPED}topic": topic,
-        f"{SHIPPED}partition": str(partition),
-        f"{SHIPPED}group": group,
-        f"{SHIPPED}delivery.count": UNKNOWN_COUNT if delivery_count is None else str(delivery_count),
-        f"{SHIPPED}message": cause.value,
-        f"{OWN}topic.id": topic_id_text(topic_id),
-        f"{OWN}member": member,
-        f"{OWN}cluster": cluster,
-        f"{OWN}at": str(at),
-    }
-    if delivery_count is None:
-        texts[f"{OWN}delivery.count"] = "unknown"
-    return tuple((name, text.encode()) for name, text in texts.items())
+
+def header_bytes(headers: Iterable[Header]) -> int:
+    """At least what these headers take in a record."""
+    return sum(len(name) + len(text) + HEADER_BYTES for name, text in headers)
 
 
 def topic_id_text(topic_id: bytes) -> str:

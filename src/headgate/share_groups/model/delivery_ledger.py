@@ -12,6 +12,7 @@ acknowledgement says so.
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 PartitionKey = tuple[str, str, bytes, int]
@@ -40,6 +41,12 @@ class AcquiredRange(NamedTuple):
     delivery_count: int | None
     generation: int | None
     locked_until: float | None = None
+
+
+AckedRange = tuple[int, int, int]
+"""First offset, last offset, and a tag, such as the type of their acknowledgement."""
+AckedHistory = tuple[int, int | None, int | None]
+"""Tag, delivery count, generation."""
 
 
 class DeliveryLedger:
@@ -101,8 +108,8 @@ class DeliveryLedger:
         if held is None:
             return [AcquiredRange(first, last, None, None)]
         at = _reaching(held, first)
-        if at < len(held) and held[at].first == first and held[at].last == last:
-            return [held[at]]
+        if at < len(held) and (one := held[at]).first <= first and last <= one.last:  # the usual case
+            return [AcquiredRange(first, last, one.delivery_count, one.generation, one.locked_until)]
         found, next_offset = [], first
         while at < len(held) and (one := held[at]).first <= last:
             if one.first > next_offset:
@@ -131,6 +138,57 @@ class DeliveryLedger:
             self._drop(key)
         elif self._size > self._max:  # the middle of a range was removed: two are left
             self._shrink()
+
+    def overlapping(self, key: HeldKey, ranges: Sequence[AckedRange]) -> Iterator[AcquiredRange]:
+        """The entries of which at least one offset is in these ranges, which ascend."""
+        held = self._partitions.get(key)
+        if held is None or not ranges:
+            return
+        last = ranges[-1][1]
+        for number in range(_reaching(held, ranges[0][0]), len(held)):
+            one = held[number]
+            if one.first > last:
+                return
+            at = bisect_left(ranges, (one.first,))  # the first range that begins in the entry or after it
+            if (at < len(ranges) and ranges[at][0] <= one.last) or (at and ranges[at - 1][1] >= one.first):
+                yield one
+
+    def take(self, key: HeldKey, ranges: Sequence[AckedRange]) -> dict[AckedHistory, int]:
+        """Settle all of these ranges, which ascend; returns the number of offsets by their tag and history."""
+        taken: dict[AckedHistory, int] = {}
+        held = self._partitions.get(key, [])
+        begin = at = _reaching(held, ranges[0][0]) if held and ranges else 0
+        low = held[at].first if at < len(held) else 0  # where the rest of the next entry begins
+        rest: list[AcquiredRange] = []  # what is left of the entries from `begin` on
+        for first, last, tag in ranges:
+            next_offset = first
+            while at < len(held) and low <= last:
+                one = held[at]
+                if low < first:
+                    rest.append(AcquiredRange(low, min(one.last, first - 1), *one[2:]))
+                start, end = max(low, first), min(one.last, last)
+                if start <= end:
+                    if start > next_offset:
+                        _add(taken, (tag, None, None), start - next_offset)
+                    _add(taken, (tag, one.delivery_count, one.generation), end - start + 1)
+                    next_offset = low = end + 1
+                if one.last > last:
+                    break
+                at += 1
+                low = held[at].first if at < len(held) else 0
+            if next_offset <= last:
+                _add(taken, (tag, None, None), last - next_offset + 1)
+        if held:
+            if at < len(held) and low > held[at].first:
+                rest.append(AcquiredRange(low, *held[at][1:]))
+                at += 1
+            held[begin:at] = rest
+            self._size += len(rest) - (at - begin)
+            if not held:
+                self._drop(key)
+            elif self._size > self._max:
+                self._shrink()
+        return taken
 
     def forget_holder(self, group: str, holder: Holder) -> None:
         """The member's session ended: its records are available again, and are next delivered with a higher count."""
@@ -173,6 +231,10 @@ class DeliveryLedger:
             del held[:over]
             self._size -= over
             self.evicted += over
+
+
+def _add(taken: dict[AckedHistory, int], history: AckedHistory, number: int) -> None:
+    taken[history] = taken.get(history, 0) + number
 
 
 def _reaching(held: list[AcquiredRange], first: int) -> int:

@@ -6,10 +6,10 @@ is `accepted`, `dlq_written` is `dead_lettered`; a release, a gap or a renewal i
 is not a dead letter.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import groupby
 from typing import Final
 
 from headgate.facts import DispositionsCounted
@@ -37,6 +37,7 @@ class AckType(IntEnum):
 
 
 _TYPES = tuple(AckType)
+_EQUAL = re.compile(rb"(.)\1*", re.DOTALL)
 AckRun = tuple[int, int, AckType]
 """First offset, last offset, and the type of all of them."""
 
@@ -51,13 +52,11 @@ def runs(first: int, last: int, types: Sequence[int]) -> list[AckRun]:
         return [(first, last, _TYPES[types[0]])]
     if len(types) != last - first + 1:
         return []
-    found: list[AckRun] = []
-    start = first
-    for code, equal in groupby(types):
-        end = start + sum(1 for _ in equal)
-        found.append((start, end - 1, _TYPES[code]))
-        start = end
-    return found
+    codes = bytes(types)
+    return [
+        (first + equal.start(), first + equal.end() - 1, _TYPES[codes[equal.start()]])
+        for equal in _EQUAL.finditer(codes)
+    ]
 
 
 def merge_rejects(batches: Sequence[Batch], rejects: Sequence[tuple[int, int]]) -> list[Batch]:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
-from headgate.share_groups.model.dead_letter_records import Header, topic_id_of, topic_id_text
+from headgate.share_groups.model.dead_letter_records import Header, header_bytes, topic_id_of, topic_id_text
 
 TARGET: Final = "headgate.target"
 DEADLINE: Final = "headgate.deadline"
@@ -39,7 +39,6 @@ SEQUENCES_A_MS: Final = 1_000_000
 _MAX_INT64: Final = 2**63 - 1
 _MAX_INT32: Final = 2**31 - 1
 _RECORD_BYTES: Final = 64  # of a record beside its key, value and headers
-_HEADER_BYTES: Final = 10
 
 LetterIdentity = tuple[str, bytes, int, int]
 """Group, topic id, partition, offset."""
@@ -85,8 +84,11 @@ class SpooledLetter:
     @property
     def size(self) -> int:
         """About the bytes of its record in the spool."""
-        in_headers = sum(len(name) + len(value) + _HEADER_BYTES for name, value in self.headers)
-        return _RECORD_BYTES + len(self.group) + in_headers + len(self.key or b"") + len(self.value or b"")
+        return _RECORD_BYTES + len(self.group) + self.header_bytes + len(self.key or b"") + len(self.value or b"")
+
+    @property
+    def header_bytes(self) -> int:
+        return header_bytes(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
