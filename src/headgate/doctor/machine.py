@@ -1,4 +1,4 @@
-"""Checks this machine: the gateway's ports, the advertised host, file descriptors, and certificates.
+"""Checks this machine: the gateway's ports, the advertised host, file descriptors, pipes, and certificates.
 
 Nothing stays bound or open. A port that is in use is no problem when a Headgate has it, which its own status page
 shows; the port itself is not tested, because it may expect TLS or a PROXY header first. Whether a chain of certificates
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from cryptography import x509
 
+from headgate.base.pipe_limits import MOST_PIPES, PIPE_BYTES, pipe_limit, user_pages_for
 from headgate.config.addresses import Address, is_loopback, is_wildcard
 from headgate.config.model import Config
 from headgate.doctor.brokers import Broker, close, names_of, resolve
@@ -30,8 +31,9 @@ SOON = timedelta(days=30)
 _HOW_TO_RENEW = "renew it and replace the files: they are read again without a restart"
 _LARGEST_PAGE = 1024 * 1024
 _BUILD_LINE = b"headgate_build_info"
-# Descriptors of a worker beside its clients: status pages, reports, shared memory, logs, its own connections.
-_SPARE_DESCRIPTORS = 64
+# Descriptors of a worker beside its clients: status pages, reports, shared memory, logs, its own connections, pipes.
+_SPARE_DESCRIPTORS = 64 + 2 * MOST_PIPES
+_ENOUGH_PIPES = 4  # of a worker: only slow clients hold one for long
 _UNLIMITED = resource.RLIM_INFINITY
 
 
@@ -51,6 +53,7 @@ async def examine(config: Config, *, deadline_s: float) -> AsyncIterator[DoctorF
     yield await advertised(config, deadline_s=deadline_s)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield descriptors(config, soft)
+    yield pipes(config, pipe_limit(config.gateway.workers))
 
 
 # Ports.
@@ -181,6 +184,22 @@ def descriptors(config: Config, limit: int) -> DoctorFinding:
     )
     fits = max(1, (limit - _SPARE_DESCRIPTORS - len(config.gateway.nodes)) // 2)
     mend = f"LimitNOFILE={needed} in the systemd unit (or: ulimit -n {needed}), or gateway.max_connections = {fits}"
+    return warning(Check.MACHINE, subject, text, mend=mend)
+
+
+def pipes(config: Config, limit: int) -> DoctorFinding:
+    """Without pipes large responses are copied; `limit` is how many a worker may have here."""
+    subject = "pipes"
+    if config.gateway.tls_cert is not None or config.upstream.tls:
+        return ok(Check.MACHINE, subject, "not used with TLS")
+    if limit >= _ENOUGH_PIPES:
+        return ok(Check.MACHINE, subject, f"{limit} for the large responses of each worker")
+    workers = config.gateway.workers
+    text = f"the kernel allows {limit} for each of {workers} workers: large responses are copied, which costs more CPU"
+    mend = (
+        f"sysctl -w fs.pipe-user-pages-soft={user_pages_for(_ENOUGH_PIPES, workers)} "
+        f"fs.pipe-max-size={max(1024 * 1024, PIPE_BYTES)}"
+    )
     return warning(Check.MACHINE, subject, text, mend=mend)
 
 

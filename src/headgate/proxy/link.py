@@ -3,19 +3,21 @@
 A link hands what it received to its owner, who says how many bytes it has used; the rest is kept and shown again in
 front of the next bytes. What the socket does not take at once is kept too, and `backlog` tells the owner to stop
 reading the other side until `on_drained`. An owner that collects many bytes has them received where it wants them
-(`fill`).
+(`fill`); bytes that it does not have to see go through a pipe (`splice`, `write_pipe`).
 
 Invariant: the received view is valid only during the call; a link never parses what it carries.
 """
 
 import asyncio
-import select
+import errno
 import socket
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final, Protocol
 
+from headgate.proxy.hangups import HangupWatcher
+from headgate.proxy.pipes import Pipe, PipePool
 from headgate.wire.primitives import Buffer
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -23,47 +25,14 @@ _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read
 # One buffer for the process: a wake-up reads, walks and sends before the next one begins.
 _BUFFER: Final = bytearray(BUFFER_BYTES)
 _SHARED: Final = memoryview(_BUFFER)
-_EVENTS_A_WAKE_UP = 256
+# Behind spliced bytes so much is read: the start of the next frame is to be seen, its records are to be spliced.
+_BRIEF_BYTES: Final = 16 * 1024
+_BRIEF: Final = _SHARED[:_BRIEF_BYTES]
 
 
 def kept_view(view: memoryview) -> memoryview:
     """The same bytes, which stay when the shared buffer is used again."""
     return memoryview(bytes(view)) if view.obj is _BUFFER else view
-
-
-class HangupWatcher:
-    """Calls back, once, when the peer of a watched socket has closed or reset its side.
-
-    uvloop stops watching a socket for which the kernel reports an error, after one last call of its reader. That call
-    may see only the bytes that the peer had sent before it reset the connection; the reset would then go unnoticed, and
-    the connection would stay for ever. So the links' sockets are in a second epoll too, which asks only for hang-ups
-    and also reports a peer whose link is not read at the moment.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        loop.add_reader(self._epoll.fileno(), self._on_events)
-
-    def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
-        self._callbacks[fd] = on_hangup
-        # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
-        self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
-
-    def forget(self, fd: int) -> None:
-        """Before the socket is closed: its number may be another's at once."""
-        del self._callbacks[fd]
-        self._epoll.unregister(fd)
-
-    def close(self) -> None:
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
-
-    def _on_events(self) -> None:
-        for fd, _ in self._epoll.poll(0, _EVENTS_A_WAKE_UP):
-            if (on_hangup := self._callbacks.get(fd)) is not None:
-                on_hangup()
 
 
 class LinkOwner(Protocol):
@@ -100,16 +69,22 @@ class LinkMeter:
 class Link:
     """A connected socket; see the module."""
 
+    is_plain = True  # the socket carries what the owner sees, so that bytes may be spliced
+
     __slots__ = (
         "_failure",
         "_fd",
         "_hangups",
+        "_is_brief",
         "_kept",
         "_loop",
+        "_on_pipe",
         "_out",
         "_owner",
+        "_pipes",
         "_sock",
         "_target",
+        "_unseen",
         "backlog",
         "closed",
         "ended",
@@ -129,9 +104,13 @@ class Link:
         self.meter = meter
         self._kept: Buffer = b""
         self._target: memoryview | None = None  # where received bytes go, until it is full
+        self._unseen = 0  # of the next bytes so many go through pipes
+        self._pipes: PipePool | None = None
+        self._on_pipe: Callable[[Pipe], None] | None = None
+        self._is_brief = False  # little is read at once
         self.held = False  # what is received is kept and not shown
         self.is_reading = False
-        self._out: deque[memoryview] = deque()
+        self._out: deque[memoryview | Pipe] = deque()
         self._failure: OSError | None = None  # of a send: nothing goes out any more
         self.backlog = 0  # bytes that the socket has not taken yet
         self.ended = False  # the peer has said all that it will say, and it has been read
@@ -159,6 +138,34 @@ class Link:
             self._loop.add_writer(self._fd, self._on_writable)
         self._out.append(kept_view(memoryview(data)[sent:]))
         self.backlog += size - sent
+
+    def write_pipe(self, pipe: Pipe) -> None:
+        """Send what is in a pipe; the pipe goes back to its pool."""
+        if self.closed or self._failure is not None:
+            pipe.pool.discard(pipe)
+            return
+        self.meter.sent_bytes += pipe.size
+        if not self.backlog:
+            try:
+                pipe.send(self._fd)
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as failure:
+                pipe.pool.discard(pipe)
+                self._fail(failure)
+                return
+            if not pipe.size:
+                pipe.pool.give_back(pipe)
+                return
+            self._loop.add_writer(self._fd, self._on_writable)
+        self._out.append(pipe)
+        self.backlog += pipe.size
+        pipe.pool.stall(pipe, self._read_out)
+
+    def _read_out(self, pipe: Pipe) -> None:
+        """Another link needs the pipe: its bytes are kept in memory."""
+        self._out[self._out.index(pipe)] = memoryview(pipe.read_out())
+        pipe.pool.give_back(pipe)
 
     def resume(self) -> None:
         """Read when there is something and room for it; nothing happens if it is already so."""
@@ -212,28 +219,46 @@ class Link:
         """Receive the next bytes right into this until it is full; for an owner that has used all before them."""
         self._target = target
 
+    def splice(self, size: int, pipes: PipePool, on_pipe: Callable[[Pipe], None]) -> None:
+        """Give the next `size` bytes to `on_pipe`, in pipes; for an owner that has used all before them.
+
+        When no pipe is free, bytes are shown to the owner, and this call is forgotten.
+        """
+        self._unseen = size
+        self._pipes = pipes
+        self._on_pipe = on_pipe
+
     def close(self) -> None:
         if self.closed:
             return
         self.closed = True
-        self._target = None
+        self._target = self._on_pipe = None
+        self._unseen = 0
         if self._hangups is not None:
             self._hangups.forget(self._fd)
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._sock.close()
-        self._out.clear()
+        self._drop_output()
         self._kept = b""
         self.backlog = 0
         del self._owner  # it has this link: two that have each other are freed by the garbage collector, much later
 
+    def _drop_output(self) -> None:
+        for piece in self._out:
+            if isinstance(piece, Pipe):
+                piece.pool.discard(piece)
+        self._out.clear()
+
     def _on_readable(self) -> None:
+        if self._unseen and self._splice_on():
+            return
         kept = len(self._kept)
         if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
             self.pause()
             return
         try:
-            received = self._receive(self._target or (_SHARED[kept:] if kept else _SHARED))
+            received = self._receive(self._target or self._room(kept))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as failure:
@@ -263,8 +288,56 @@ class Link:
             started = perf_counter()
             self._show(view, kept + received)
             self.meter.record_seconds(perf_counter() - started)
+            if self._unseen:
+                if self.is_reading:
+                    self._splice_on()
+            elif self._is_brief and kept + received >= _BRIEF_BYTES:
+                self._is_brief = False  # no large frame begins here
         if self.peer_has_left:
             self._loop.call_soon(self._read_on)
+
+    def _room(self, kept: int) -> memoryview:
+        """Where the next bytes are received, behind those that are kept."""
+        if self._is_brief and kept < _BRIEF_BYTES:
+            return _BRIEF[kept:]
+        return _SHARED[kept:] if kept else _SHARED
+
+    def _splice_on(self) -> bool:
+        """Have the kernel move what has been received into a pipe; False: it has to be received and shown."""
+        assert self._pipes is not None
+        assert self._on_pipe is not None
+        pipe = self._pipes.take()
+        if pipe is None:
+            self._unseen = 0
+            self._is_brief = False
+            return False
+        try:
+            received = pipe.receive(self._fd, self._unseen)
+        except (BlockingIOError, InterruptedError):
+            self._pipes.give_back(pipe)
+            return True
+        except OSError as failure:
+            self._pipes.give_back(pipe)
+            if failure.errno == errno.EINVAL:  # of a kind of socket that cannot be spliced
+                self._pipes.switch_off(failure)
+                self._unseen = 0
+                return False
+            self._end(failure)
+            return True
+        if not received:
+            self._pipes.give_back(pipe)
+            self._end(self._failure)
+            return True
+        self.meter.received_bytes += received
+        self._pipes.spliced_bytes += received
+        self._unseen -= received
+        self._is_brief = True
+        started = perf_counter()
+        self._on_pipe(pipe)
+        self.meter.record_seconds(perf_counter() - started)
+        if self.peer_has_left:
+            self._loop.call_soon(self._read_on)
+        return True
 
     def _receive(self, into: memoryview) -> int:
         return self._sock.recv_into(into)
@@ -279,10 +352,7 @@ class Link:
         out = self._out
         try:
             while out or self._refill():
-                sent = self._sock.send(out[0])
-                self.backlog -= sent
-                if sent < len(out[0]):
-                    out[0] = out[0][sent:]
+                if not self._send_first(out[0]):
                     return
                 out.popleft()
         except (BlockingIOError, InterruptedError):
@@ -292,6 +362,21 @@ class Link:
             return
         self._loop.remove_writer(self._fd)
         self._owner.on_drained()
+
+    def _send_first(self, piece: memoryview | Pipe) -> bool:
+        """Send the first of what is kept; whether the socket took all of it."""
+        if isinstance(piece, Pipe):
+            self.backlog -= piece.send(self._fd)
+            if piece.size:
+                return False
+            piece.pool.give_back(piece)
+            return True
+        sent = self._sock.send(piece)
+        self.backlog -= sent
+        if sent < len(piece):
+            self._out[0] = piece[sent:]
+            return False
+        return True
 
     def _refill(self) -> bool:
         """Whether something was put behind what has been sent; for a link that does not send what it is given."""
@@ -308,7 +393,7 @@ class Link:
     def _fail(self, failure: OSError) -> None:
         """A send failed: the peer is gone or broken, but what it had said may still wait to be read."""
         self._failure = failure
-        self._out.clear()
+        self._drop_output()
         self.backlog = 0
         self._loop.remove_writer(self._fd)
         # From a fresh stack: a write fails deep inside the walk of the other side's bytes.

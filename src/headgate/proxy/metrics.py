@@ -25,6 +25,7 @@ from headgate.proxy.features import MetricFamily
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.link import LinkMeter
+from headgate.proxy.pipes import PipePool
 from headgate.proxy.routes import Route
 
 _BOUNDS: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1.0)
@@ -72,6 +73,7 @@ class Metrics:
         routes: Iterable[Route],
         certificate_expires_at: float | None,
         budgets: GatherBudgets,
+        pipes: PipePool,
     ) -> Snapshot:
         """Everything that has been counted; snapshots of several workers can be added up."""
         samples: Snapshot = {
@@ -80,6 +82,9 @@ class Metrics:
             ("headgate_connections_limit", ()): connections_limit,
             ("headgate_connections_accepted", ()): self.accepted,
             ("headgate_interceptor_failures", ()): self.chain_meter.failures,
+            ("headgate_splice_bytes", ()): pipes.spliced_bytes,
+            ("headgate_splice_fallbacks", ()): pipes.fallbacks,
+            ("headgate_splice_pipes", ()): pipes.used,
         }
         if certificate_expires_at is not None:
             samples["headgate_certificate_expiry_seconds", ()] = certificate_expires_at
@@ -126,6 +131,17 @@ _PROXY_FAMILIES: Final = (
         "Requests and responses that waited because too many bytes were gathered",
         ("frames",),
     ),
+    MetricFamily(
+        "headgate_splice_bytes",
+        "counter",
+        "Bytes of large responses that the kernel moved to the client through a pipe; part of headgate_bytes",
+    ),
+    MetricFamily(
+        "headgate_splice_fallbacks",
+        "counter",
+        "Times that bytes of a large response were copied because no pipe was free or could be created",
+    ),
+    MetricFamily("headgate_splice_pipes", "gauge", "Pipes that hold bytes of large responses for slow clients"),
     MetricFamily("headgate_reads_paused", "counter", "Times that reading stopped for back-pressure", ("side",)),
     MetricFamily(
         "headgate_calls",

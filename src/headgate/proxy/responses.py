@@ -1,70 +1,49 @@
 """From the broker to the client: each response belongs to the oldest pending call, and passes, is walked, or opened.
 
-Start reading at `on_bytes`. Large responses are cut through: what has been walked goes on at once, and only the tail,
-where broker addresses may stand, is held back. Responses for interceptors are gathered whole. Everything reaches the
-client in the order of its requests: while a response is held, what comes after it waits in `HeldOutput`.
+Start reading at `on_bytes`. Large responses are cut through (`cut_through`): what has been walked goes on at once, and
+only the tail, where broker addresses may stand, is held back. The records of a large response that no interceptor
+watches are not received at all: the kernel moves them through a pipe (`on_pipe`). Responses for interceptors are
+gathered whole. Everything reaches the client in the order of its requests (`client_output`).
 """
 
-from collections import deque
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.proxy.chain import Contexts, Opened, OwnRequest, OwnResponse, Purpose, ResponseChain, Watched
+from headgate.proxy.client_output import ClientOutput, Slot
+from headgate.proxy.cut_through import CutThrough, with_own_addresses
 from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
 from headgate.proxy.interceptor import CloseCause, FastPath, Hold, ResponseFrame
+from headgate.proxy.pipes import SPLICE_FROM, Pipe
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames
 from headgate.wire.primitives import Buffer
-from headgate.wire.walk import Walker
 
 if TYPE_CHECKING:
     from headgate.proxy.connection import Connection
 
 _SIZE = Struct(">i")
 _SMALL_ANSWER: Final = 64 * 1024  # a split response up to here is gathered: then a new address may have another length
-_LARGEST_TAIL: Final = 1024 * 1024
-_LARGEST_BEHIND: Final = 1024 * 1024  # then the broker is not read until the held response is decided
 _HELD_ANSWER: Final = 1024  # what holding a response costs beside its body
-
-
-@dataclass(slots=True)
-class Slot:
-    """A place in the client's output whose bytes are still being decided; `size` is of what the broker sent.
-
-    `reserved` is what it holds of the budget for gathered responses.
-    """
-
-    size: int
-    frame: bytes | None = None
-    reserved: int = 0
-
-
-@dataclass(slots=True)
-class HeldOutput:
-    """A held response and the output that waits behind it."""
-
-    pieces: deque[bytes | Slot] = field(default_factory=deque)
-    size: int = 0
+_NOTHING: Final = memoryview(b"")
 
 
 class ResponseStream:
     """The broker's side of a connection; the owner of its link."""
 
     __slots__ = (
-        "_behind",
         "_connection",
+        "_emit",
         "_gathered",
+        "_large",
         "_needed",
+        "_output",
         "_passing",
         "_purpose",
         "_reserved",
         "_route",
         "_share",
-        "_tail",
-        "_walker",
-        "unsent",
     )
 
     def __init__(self, connection: "Connection") -> None:
@@ -74,12 +53,11 @@ class ResponseStream:
         self._passing = 0  # bytes still to come of a response that passes
         self._gathered: bytearray | None = None  # a response that is opened, as far as it is here, and room for more
         self._needed = 0
-        self._walker: Walker | None = None
-        self._tail: bytearray | None = None
-        self._behind: HeldOutput | None = None
+        self._large: CutThrough | None = None
+        self._output = ClientOutput(connection)
+        self._emit = self._output.emit
         self._share: BudgetShare | None = None  # of the budget for gathered responses
         self._reserved = 0  # bytes of it for the response that is gathered
-        self.unsent = 0  # bytes of it for responses that are decided, until the client has taken them
 
     @property
     def is_quiet(self) -> bool:
@@ -89,12 +67,17 @@ class ResponseStream:
     @property
     def is_released(self) -> bool:
         """No response is held."""
-        return self._behind is None
+        return self._output.is_released
 
     @property
     def is_crowded(self) -> bool:
         """So much waits behind a held response that no more should come."""
-        return self._behind is not None and self._behind.size > _LARGEST_BEHIND
+        return self._output.is_crowded
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the budget for responses that are decided, until the client has taken them."""
+        return self._output.unsent
 
     @property
     def is_waiting(self) -> bool:
@@ -102,7 +85,7 @@ class ResponseStream:
         return self._share is not None and self._share.wanted > 0
 
     def _is_between_answers(self) -> bool:
-        return not self._passing and self._gathered is None and self._walker is None
+        return not self._passing and self._gathered is None and self._large is None
 
     # The link's owner.
 
@@ -119,7 +102,24 @@ class ResponseStream:
             return size
         if not connection.is_flowing or connection.client.backlog:
             connection.regulate()
+        if (self._passing or self._large is not None) and used == size:
+            self._splice_unseen()
         return used
+
+    def on_pipe(self, pipe: Pipe) -> None:
+        """Bytes that nothing has to look at are in a pipe."""
+        connection = self._connection
+        connection.was_active = True
+        if self._large is not None:
+            self._large.jump(pipe.size)
+        else:
+            self._passing -= pipe.size
+        connection.client.write_pipe(pipe)
+        if self._is_between_answers():
+            self._finish()
+            self.on_bytes(_NOTHING, 0)  # a response of the gateway may wait behind this one
+        elif not connection.is_flowing or connection.client.backlog:
+            connection.regulate()
 
     def on_end(self) -> None:
         self._connection.close_when_flushed(CloseCause.UPSTREAM_CLOSED)
@@ -133,6 +133,16 @@ class ResponseStream:
     def on_drained(self) -> None:
         self._connection.drained()
 
+    def _splice_unseen(self) -> None:
+        """Have the kernel move what comes next, if it is much and no interceptor sees it."""
+        unseen = self._passing if self._large is None else self._large.unseen
+        if unseen < SPLICE_FROM or self._purpose is not None or not self._output.is_released:
+            return
+        connection = self._connection
+        client, upstream = connection.client, connection.upstream
+        if client.is_plain and upstream.is_plain:
+            upstream.splice(unseen, connection.gateway.pipes, self.on_pipe)
+
     # The walk.
 
     def _walk(self, view: memoryview, size: int) -> int:
@@ -145,9 +155,9 @@ class ResponseStream:
             self._show(view[:pos])
             if not self._passing:
                 self._finish()
-        elif self._walker is not None:
-            pos = begin = self._walk_on(self._walker, view, size)
-            if self._walker is not None:
+        elif self._large is not None:
+            pos = begin = self._cut_through(self._large, view, 0, 0, self._large.walk(view, 0, size), size)
+            if self._large is not None:
                 return pos
         elif self._gathered is not None:
             self._gather(self._gathered)
@@ -193,7 +203,7 @@ class ResponseStream:
                 if not self._passing:
                     self._finish()
             elif end <= size:
-                changed = self._splice(view[pos:end])
+                changed = with_own_addresses(view[pos:end], route, connection.lookup)
                 if changed is not None:
                     self._emit(view[begin:pos])
                     self._emit(changed)
@@ -205,63 +215,27 @@ class ResponseStream:
                 self._emit(view[begin:pos])
                 pos = begin = self._begin_gathering(view, pos, end, size)
             else:
-                self._walker = Walker(route.tail_program, length)
-                at = self._walker.feed(view, pos + 4, size)
-                self._show(view[pos:at])
-                self._emit(view[begin:at])
-                return self._hold_tail(self._walker, view, at, size)
+                large = self._large = CutThrough(route, length, connection.lookup)
+                return self._cut_through(large, view, begin, pos, large.walk(view, pos + 4, size), size)
         if pos > begin:
             self._emit(view[begin:pos])
         return pos
 
-    def _walk_on(self, walker: Walker, view: memoryview, size: int) -> int:
-        """Go on with a large response; the result is how many bytes were used."""
-        if self._tail is None:
-            end = min(size, walker.left)
-            at = walker.feed(view, 0, end)
-            self._show(view[:at])
-            self._emit(view[:at])
-            return self._hold_tail(walker, view, at, size)
-        return self._hold_tail(walker, view, 0, size)
+    def _cut_through(self, large: CutThrough, view: memoryview, begin: int, pos: int, at: int, size: int) -> int:
+        """Send what was walked of a large response, from `pos` to `at`, and what is in front of it, from `begin` on.
 
-    def _hold_tail(self, walker: Walker, view: memoryview, at: int, size: int) -> int:
-        """Keep the tail back until all of it is here; its size has gone out, so it must keep its length."""
-        if not walker.at_tail:
-            return at
-        if self._tail is None:
-            if walker.left > _LARGEST_TAIL:
-                raise WireError(f"a response whose last field has {walker.left} bytes")
-            self._tail = bytearray()
-        taken = min(walker.left - len(self._tail), size - at)
-        self._tail += view[at : at + taken]
-        if len(self._tail) == walker.left:
-            tail, route = self._tail, self._route
-            assert route is not None
-            self._walker = self._tail = None
-            changed = route.tail_splice(tail, self._connection.lookup, keep_length=True)
-            assert len(changed) == len(tail)
-            if changed != tail:
-                route.spliced_calls += 1
-            self._show(memoryview(tail))
-            self._emit(changed)
+        The result is up to where bytes were used.
+        """
+        if at > pos:
+            self._show(view[pos:at])
+            self._emit(view[begin:at])
+        at += large.take_tail(view, at, size)
+        if (tails := large.whole_tail()) is not None:
+            self._large = None
+            self._show(memoryview(tails[0]))
+            self._emit(tails[1])
             self._finish()
-        return at + taken
-
-    def _splice(self, frame: memoryview) -> bytes | None:
-        """A whole response with the addresses in its tail replaced; None when there are none."""
-        route = self._route
-        assert route is not None
-        assert route.tail_program is not None
-        walker = Walker(route.tail_program, len(frame) - 4)
-        at = walker.feed(frame, 4, len(frame))
-        if not walker.at_tail:
-            raise WireError(f"a {route.name} response that ends before its last field")
-        tail = frame[at:]
-        changed = route.tail_splice(tail, self._connection.lookup, keep_length=False)
-        if changed == tail:
-            return None
-        route.spliced_calls += 1
-        return frames.frame(frame[4:at], changed)
+        return at
 
     def _show(self, piece: memoryview) -> None:
         """Let the watchers of this response see a piece of it."""
@@ -295,7 +269,7 @@ class ResponseStream:
     def settle(self) -> None:
         """The client has taken all that was decided."""
         assert self._share is not None
-        unsent, self.unsent = self.unsent, 0
+        unsent, self._output.unsent = self._output.unsent, 0
         self._share.give_back(unsent)
 
     def _begin_gathering(self, view: memoryview, pos: int, end: int, size: int) -> int:
@@ -337,10 +311,12 @@ class ResponseStream:
                     bytes(content[frames.response_body(content, flexible=route.flexible_response) :])
                 )
             reserved, self._reserved = self._reserved, 0
-            self._count_unsent(reserved)
+            self._output.count_unsent(reserved)
         else:
             self._show(frame)
-            changed = self._splice(frame) if route.tail_program is not None else None
+            changed = None
+            if route.tail_program is not None:
+                changed = with_own_addresses(frame, route, self._connection.lookup)
             frame = frame if changed is None else memoryview(changed)
             if isinstance(purpose, Opened):
                 content = frame[4:]
@@ -387,19 +363,10 @@ class ResponseStream:
         if hold is None:
             if as_it_came is None or chain.response is not response:
                 as_it_came = frames.frame(head, chain.response.body)
-            if reserved and self._behind is not None:
-                self._behind.pieces.append(Slot(len(as_it_came), bytes(as_it_came), reserved))
-                self._behind.size += len(as_it_came)
-                return
-            self._emit(as_it_came)
-            self._count_unsent(reserved)
+            self._output.emit_decided(as_it_came, reserved)
             return
         slot = Slot(_HELD_ANSWER + len(body), reserved=reserved)
-        if self._behind is None:
-            self._behind = HeldOutput()
-            self._connection.is_flowing = False
-        self._behind.pieces.append(slot)
-        self._behind.size += slot.size
+        self._output.hold(slot)
         self._connection.spawn(self._decide(chain, hold, slot, head), hold.outcome)
 
     async def _decide(self, chain: ResponseChain, hold: Hold[Any] | None, slot: Slot, head: bytes) -> None:
@@ -407,7 +374,7 @@ class ResponseStream:
             await chain.wait(hold)
             hold = chain.run(self._connection)
         slot.frame = frames.frame(head, chain.response.body)
-        self._release()
+        self._output.release()
 
     def abandon(self, reason: ClusterError) -> None:
         """Fail a request of the gateway whose response was received only in part."""
@@ -416,45 +383,8 @@ class ResponseStream:
         if self._share is not None:
             self._share.close()
 
-    # Output, in order.
-
-    def _emit(self, data: Buffer) -> None:
-        if not len(data):
-            return
-        if self._behind is None:
-            self._connection.client.write(data)
-        else:
-            self._behind.pieces.append(bytes(data))
-            self._behind.size += len(data)
-
-    def _release(self) -> None:
-        """Send what is decided, up to the next answer that is not."""
-        behind = self._behind
-        assert behind is not None
-        client = self._connection.client
-        while behind.pieces:
-            piece = behind.pieces[0]
-            if isinstance(piece, Slot):
-                if piece.frame is None:
-                    break
-                client.write(piece.frame)
-                behind.size -= piece.size
-                self._count_unsent(piece.reserved)
-            else:
-                client.write(piece)
-                behind.size -= len(piece)
-            behind.pieces.popleft()
-        else:
-            self._behind = None
-        self._connection.regulate()
-
-    def _count_unsent(self, reserved: int) -> None:
-        if reserved:
-            self.unsent += reserved
-            self._connection.is_flowing = False  # `regulate` settles it
-
     def _finish(self) -> None:
         """The response has passed whole; an empty piece tells its watchers so."""
         if self._purpose is not None:
-            self._show(memoryview(b""))
+            self._show(_NOTHING)
             self._purpose = None

@@ -22,11 +22,12 @@ from headgate.proxy.connection import Connection
 from headgate.proxy.endpoints import ARRIVAL_FAILURES, PeerSocket, PeerSockets, RefusalError, prepare
 from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.gather_budget import GatherBudgets
+from headgate.proxy.hangups import HangupWatcher
 from headgate.proxy.interceptor import CloseCause, Interceptor
-from headgate.proxy.link import HangupWatcher
 from headgate.proxy.listeners import UNKNOWN_HOST, ConnectionLimits, Ports, bind_all
 from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
+from headgate.proxy.pipes import make_pool
 from headgate.proxy.routes import Routes
 from headgate.proxy.status import StatusPages
 
@@ -59,6 +60,7 @@ class Gateway:
         self.metrics = Metrics()
         self._page = MetricsPage((*families, *(family for feature in features for family in feature.families)))
         self.budgets = GatherBudgets(self.loop.time)
+        self.pipes = make_pool(config.gateway.workers, self.loop.time)
         self._series = SeriesLimit(self._page.families)
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
@@ -83,6 +85,7 @@ class Gateway:
         async with AsyncExitStack() as stack:
             self.hangups = HangupWatcher(self.loop)
             stack.callback(self.hangups.close)
+            stack.callback(self.pipes.close)
             stack.callback(self._ends.close)
             if self._ports is None:
                 self._ports = Ports(self.config.gateway, bind_all(self.config.gateway))
@@ -127,6 +130,7 @@ class Gateway:
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
             budgets=self.budgets,
+            pipes=self.pipes,
         )
         for feature in self._features:
             samples.update(feature.samples())

@@ -82,6 +82,8 @@ class TlsSession:
 class TlsLink(Link):
     """An encrypted link, after its handshake."""
 
+    is_plain = False
+
     __slots__ = ("_fault", "_more", "_plain", "_tls", "_woken")
 
     def __init__(

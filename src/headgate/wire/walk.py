@@ -49,6 +49,16 @@ class Walker:
         self.left = size
         self.at_tail = False
 
+    @property
+    def skip(self) -> int:
+        """How many of the next bytes are skipped whatever they are; never all that are left of a frame."""
+        return min(self._skip, self.left - 1)
+
+    def jump(self, size: int) -> None:
+        """Take `size` bytes for walked, no more than `skip`."""
+        self._skip -= size
+        self.left -= size
+
     def feed(self, buf: Buffer, pos: int, end: int) -> int:
         """Walk `buf[pos:end]`, bytes of this frame; the result is from where they must be kept and fed again."""
         begin = pos

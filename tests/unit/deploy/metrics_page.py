@@ -12,6 +12,7 @@ from headgate.cli.features import FAMILIES
 from headgate.config import Config
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metrics import Metrics, MetricsPage
+from headgate.proxy.pipes import PipePool
 from headgate.proxy.principals import Principals
 from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
@@ -44,7 +45,12 @@ async def _page() -> bytes:
     fetch.calls = 1
     budgets = GatherBudgets(lambda: 0.0)
     worker = Metrics().snapshot(
-        open_connections=1, connections_limit=10, routes=[fetch], certificate_expires_at=1.0, budgets=budgets
+        open_connections=1,
+        connections_limit=10,
+        routes=[fetch],
+        certificate_expires_at=1.0,
+        budgets=budgets,
+        pipes=PipePool(0, lambda: 0.0),
     )
     meter = TopologyMetrics()
     meter.pushes[0] = 1

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from cryptography import x509
@@ -18,6 +18,7 @@ from headgate.doctor import machine
 from headgate.doctor.brokers import names_of
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metrics import Metrics, MetricsPage
+from headgate.proxy.pipes import PipePool
 from headgate.proxy.status import StatusPages
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.ports import port_block
@@ -41,6 +42,7 @@ def beside_status_pages(port: int, problems: dict[str, str], ask: Callable[[], A
             routes=(),
             certificate_expires_at=None,
             budgets=GatherBudgets(lambda: 0.0),
+            pipes=PipePool(0, lambda: 0.0),
         )
         pages = StatusPages(lambda: MetricsPage().render(snapshot, ready=not problems), lambda: problems)
         async with pages.serving(Address("127.0.0.1", port)):
@@ -110,17 +112,33 @@ def test_the_advertised_host_must_be_one_that_clients_can_use(listen: str, adver
     ("clients", "limit", "verdict"),
     [
         (500, 1024, "warning"),
-        (500, 2 * 500 + 1 + 64, "ok"),
+        (500, 2 * 500 + 1 + 192, "ok"),
         (500, resource.RLIM_INFINITY, "ok"),
-        (479, 1024, "ok"),  # the number that the warning suggests
+        (415, 1024, "ok"),  # the number that the warning suggests
     ],
 )
 def test_two_descriptors_for_each_client_are_needed(clients: int, limit: int, verdict: str) -> None:
     finding = machine.descriptors(config_at(9092, max_connections=clients), limit)
     assert finding.verdict.value == verdict
     if verdict == "warning":
-        assert "LimitNOFILE=1065" in finding.mend
-        assert "gateway.max_connections = 479" in finding.mend
+        assert "LimitNOFILE=1193" in finding.mend
+        assert "gateway.max_connections = 415" in finding.mend
+
+
+@pytest.mark.parametrize(
+    ("limit", "gateway", "verdict"),
+    [
+        (32, {"workers": 2}, "ok"),
+        (1, {"workers": 64}, "warning"),
+        (0, {}, "warning"),
+        (0, {"tls_cert": Path("c"), "tls_key": Path("k")}, "ok"),
+    ],
+)
+def test_too_few_pipes_are_a_warning_unless_tls_does_without(limit: int, gateway: dict[str, Any], verdict: str) -> None:
+    finding = machine.pipes(config_at(9092, **gateway), limit)
+    assert finding.verdict.value == verdict
+    if gateway == {"workers": 64}:
+        assert "fs.pipe-user-pages-soft=65536" in finding.mend
 
 
 # Certificates.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import pack
 
+from headgate.base.pipe_limits import PIPE_BYTES
 from headgate.proxy.chain import MOST_PENDING
 from headgate.proxy.connection import _LARGEST_BACKLOG
 from headgate.proxy.interceptor import Answer, Forward, Hold
@@ -96,7 +97,7 @@ async def test_a_slow_client_stops_the_broker_and_costs_no_memory() -> None:
             pouring = asyncio.create_task(pour(broker, LARGE))
             assert await stalls(on, "upstream") < LARGE // 2
             connection = await on.connection()
-            assert 0 < connection.client.backlog <= BUFFER_BYTES
+            assert 0 < connection.client.backlog <= PIPE_BYTES
             assert await client.exactly(len(front)) == front
             await drink(client, LARGE)
             await pouring

@@ -20,8 +20,9 @@ from headgate.config.addresses import Address
 from headgate.config.model import Config, UpstreamConfig
 from headgate.proxy import link as link_module
 from headgate.proxy.endpoints import PeerSockets
+from headgate.proxy.hangups import HangupWatcher
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.link import BUFFER_BYTES, HangupWatcher, LinkMeter
+from headgate.proxy.link import BUFFER_BYTES, LinkMeter
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
 from tests.support.certificates import Certificates as Files
 from tests.support.certificates import make_certificates

@@ -9,6 +9,7 @@ import pytest
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metric_series import LEFT_OUT, OTHERS, SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
+from headgate.proxy.pipes import PipePool
 from headgate.proxy.worker_reports import (
     LARGEST_LINE,
     LARGEST_REPORT,
@@ -27,7 +28,12 @@ def snapshot(*, groups: int, name: str, topics: int = 0) -> Snapshot:
     """What a worker with many managed groups has counted."""
     budgets = GatherBudgets(lambda: 0.0)
     worker = Metrics().snapshot(
-        open_connections=1, connections_limit=10, routes=(), certificate_expires_at=1.0, budgets=budgets
+        open_connections=1,
+        connections_limit=10,
+        routes=(),
+        certificate_expires_at=1.0,
+        budgets=budgets,
+        pipes=PipePool(0, lambda: 0.0),
     )
     meter = ShareMeter()
     for number in range(groups):

@@ -1,0 +1,42 @@
+"""Notices that the peer of a socket has left, also while the socket is not being read."""
+
+import asyncio
+import select
+from collections.abc import Callable
+
+_EVENTS_A_WAKE_UP = 256
+
+
+class HangupWatcher:
+    """Calls back, once, when the peer of a watched socket has closed or reset its side.
+
+    uvloop stops watching a socket for which the kernel reports an error, after one last call of its reader. That call
+    may see only the bytes that the peer had sent before it reset the connection; the reset would then go unnoticed, and
+    the connection would stay for ever. So the links' sockets are in a second epoll too, which asks only for hang-ups
+    and also reports a peer whose link is not read at the moment.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        loop.add_reader(self._epoll.fileno(), self._on_events)
+
+    def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
+        self._callbacks[fd] = on_hangup
+        # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
+        self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
+
+    def forget(self, fd: int) -> None:
+        """Before the socket is closed: its number may be another's at once."""
+        del self._callbacks[fd]
+        self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _on_events(self) -> None:
+        for fd, _ in self._epoll.poll(0, _EVENTS_A_WAKE_UP):
+            if (on_hangup := self._callbacks.get(fd)) is not None:
+                on_hangup()
