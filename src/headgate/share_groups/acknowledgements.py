@@ -174,16 +174,16 @@ class AcknowledgementTracker:
                     one.unlisted.append((first, last))
                     continue
                 for known in joined(self._ledger.lookup(one.held, first, last)):
-                    some = dead_letter_range(one.key, known)
+                    some, number = dead_letter_range(one.key, known), known.last - known.first + 1
                     room = min(left, left_unknown) if is_unknown(some) else left
-                    if some.size > room:
+                    if number > room:
                         rest = some._replace(first=some.first + room)
                         one.unwritten.append((rest, _TOO_MANY_UNKNOWN if is_unknown(some) else _TOO_MANY))
-                        some = some._replace(last=some.first + room - 1)
-                    if some.size > 0:
+                        some, number = some._replace(last=some.first + room - 1), room
+                    if number:
                         one.rejected.append(some)
-                        left -= some.size
-                        left_unknown -= some.size if is_unknown(some) else 0
+                        left -= number
+                        left_unknown -= number if is_unknown(some) else 0
         if left_unknown < before:
             second = int(self._clock.monotonic())
             self._unknown_offsets[session] = (second, MAX_UNKNOWN_OFFSETS - left_unknown)

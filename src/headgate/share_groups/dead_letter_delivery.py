@@ -7,7 +7,7 @@ was archived is known when the broker has answered.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -22,10 +22,16 @@ from headgate.proxy.interceptor import Session
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
-from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, offset_ranges
-from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource, topic_id_text
+from headgate.share_groups.model.dead_letter_chunks import DeadLetterChunk, Numbered, RecordCopy, chunks
+from headgate.share_groups.model.dead_letter_ranges import (
+    DeadLetterOutcome,
+    DeadLetterRange,
+    offset_ranges,
+    record_count,
+)
+from headgate.share_groups.model.dead_letter_records import DeadLetter, DeadLetterSource, topic_id_text
 from headgate.share_groups.model.group_configs import GroupSettings
-from headgate.share_groups.record_lookup import RecordCopy, RecordLookup
+from headgate.share_groups.record_lookup import RecordLookup
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.model.records import (
     LetterIdentity,
@@ -51,7 +57,6 @@ _MAX_REPLAY_S: Final = 10.0
 
 _MAX_RESERVE_S: Final = 2.0  # of the time of a request: for topic and spool, whatever the look-ups take
 
-_NO_COPY: Final = RecordCopy()
 _LATE_COPY: Final = RecordCopy(problem="the record could not be read in time")
 _NO_METADATA: Final = WriteFailure(WriteFailureCause.UNREACHABLE, "no metadata of the topic came")
 _NOT_OPEN: Final = "share groups are not available"
@@ -83,10 +88,6 @@ class _Delivery:
     hold_s: float
     failed: list[dict[int, str]]
     names: dict[bytes, str] = field(default_factory=dict)  # each is requested once
-
-
-Numbered = tuple[int, DeadLetter]
-"""A dead letter, and the index of its range."""
 
 
 class DeadLetterDelivery:
@@ -150,7 +151,7 @@ class DeadLetterDelivery:
     async def write(
         self, settings: GroupSettings, ranges: Sequence[DeadLetterRange], session: Session, deadline_s: float
     ) -> list[DeadLetterOutcome]:
-        """The outcome of each range, in order; raises nothing but `CancelledError`."""
+        """The outcome of each range of one group, in order; raises nothing but `CancelledError`."""
         topic = settings.dlq_topic
         assert topic is not None
         until = self._clock.monotonic() + deadline_s
@@ -158,7 +159,8 @@ class DeadLetterDelivery:
         reserve_s = min(_MAX_RESERVE_S, deadline_s / 2)
         ready: list[Numbered] = []
         size = 0  # of the copies among them
-        for chunk in self._chunks(ranges, copies=settings.copy_record):
+        at_once, kept_batch = (_COPY_BATCH, self._records.kept_batch) if settings.copy_record else (_BATCH, None)
+        for chunk in chunks(ranges, at_once, kept_batch):
             began = self._clock.monotonic()
             try:
                 async with asyncio.timeout(max(0.0, self._left_s(one) - reserve_s)):
@@ -167,48 +169,33 @@ class DeadLetterDelivery:
                 one.names.setdefault(chunk.topic_id, topic_id_text(chunk.topic_id))
                 copies = dict.fromkeys(chunk.offsets, _LATE_COPY) if settings.copy_record else {}
             is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
-            ready += self._dead_letters(one, chunk, copies)
+            name = one.names[chunk.topic_id]
+            ready += chunk.dead_letters(copies, cluster=self._cluster, topic=name, at=self._clock.epoch_ms())
             size += sum(len(copy.key or b"") + len(copy.value or b"") for copy in copies.values())
             if len(ready) >= _BATCH or size >= _BATCH_BYTES or is_slow:
                 await self._write_some(one, ready)
                 ready, size = [], 0
         await self._write_some(one, ready)
-        return [self._outcome(some, lost) for some, lost in zip(ranges, one.failed, strict=True)]
+        outcomes = [_outcome(some, lost) for some, lost in zip(ranges, one.failed, strict=True)]
+        written = sum(record_count(outcome.written) for outcome in outcomes)
+        self._meter.count(self._meter.dead_letters, ranges[0].key[0], written)
+        return outcomes
 
-    def _chunks(self, ranges: Sequence[DeadLetterRange], *, copies: bool) -> "Iterator[_Chunk]":
-        """The offsets that are looked up together: of one partition, and with copies only if their records are here."""
-        at_once = _COPY_BATCH if copies else _BATCH
-        chunk: _Chunk | None = None
-        for index, some in enumerate(ranges):
-            is_joined = not copies or (some.delivery_count is not None and self._records.has(some))
-            first = some.first
-            while first <= some.last:
-                if chunk is None or not chunk.takes(some, at_once, is_joined=is_joined):
-                    if chunk is not None:
-                        yield chunk
-                    chunk = _Chunk(some, is_joined)
-                last = min(some.last, first + at_once - len(chunk.offsets) - 1)
-                chunk.parts.append((index, some, range(first, last + 1)))
-                chunk.offsets.extend(range(first, last + 1))
-                first = last + 1
-        if chunk is not None:
-            yield chunk
-
-    async def _look_up(self, one: _Delivery, chunk: "_Chunk") -> Mapping[int, RecordCopy]:
+    async def _look_up(self, one: _Delivery, chunk: DeadLetterChunk) -> Mapping[int, RecordCopy]:
         """The topic's name, into `names`, and copies of the records if the group wants them."""
-        topic_id, is_held = chunk.topic_id, chunk.is_held
+        group, _, topic_id, partition = chunk.key
         if topic_id not in one.names:
-            one.names[topic_id] = await self._records.topic_name(topic_id, one.session, is_held=is_held)
+            one.names[topic_id] = await self._records.topic_name(topic_id, one.session, is_held=chunk.is_held)
         if not one.settings.copy_record:
             return {}
         return await self._records.copies(
-            chunk.group,
+            group,
             topic_id,
-            chunk.partition,
+            partition,
             chunk.offsets,
             one.session,
             max_message_bytes=await self._max_message_bytes(one),
-            is_held=is_held,
+            is_held=chunk.is_held,
         )
 
     async def _max_message_bytes(self, one: _Delivery) -> int | None:
@@ -342,13 +329,6 @@ class DeadLetterDelivery:
                 fates[letter.identity] = _Fate.LOST
                 one.failed[index][letter.offset] = failure.text
 
-    def _outcome(self, some: DeadLetterRange, failed: Mapping[int, str]) -> DeadLetterOutcome:
-        self._meter.count(self._meter.dead_letters, some.key[0], some.size - len(failed))
-        if not failed:
-            return DeadLetterOutcome(((some.first, some.last),), ())
-        written = offset_ranges(offset for offset in range(some.first, some.last + 1) if offset not in failed)
-        return DeadLetterOutcome(written, offset_ranges(sorted(failed)), next(iter(failed.values())))
-
     # --- late arrivals
 
     def _on_late(self, one: _Delivery, letter: DeadLetter, fates: dict[LetterIdentity, _Fate]) -> None:
@@ -403,70 +383,6 @@ class DeadLetterDelivery:
             parked=unwritten.parked,
         )
 
-    def _dead_letters(self, one: _Delivery, chunk: "_Chunk", copies: Mapping[int, RecordCopy]) -> list[Numbered]:
-        found: list[Numbered] = []
-        sources: dict[tuple[int | None, Cause], DeadLetterSource] = {}
-        for index, some, offsets in chunk.parts:
-            source = sources.get((some.delivery_count, some.cause))
-            if source is None:
-                source = sources[some.delivery_count, some.cause] = self._source(some, one.names[chunk.topic_id])
-            for offset in offsets:
-                copy = copies.get(offset, _NO_COPY)
-                found.append((index, DeadLetter(source, offset, copy.key, copy.value, copy.problem)))
-        return found
-
-    def _source(self, some: DeadLetterRange, topic: str) -> DeadLetterSource:
-        group, member, topic_id, partition = some.key
-        return DeadLetterSource(
-            group=group,
-            member=member,
-            cluster=self._cluster,
-            topic=topic,
-            topic_id=topic_id,
-            partition=partition,
-            delivery_count=some.delivery_count,
-            cause=some.cause,
-            at=self._clock.epoch_ms(),
-        )
-
-
-class _Chunk:
-    """Offsets of one partition that are looked up together, as parts of ranges with their indexes.
-
-    A chunk that is not `is_joined` has offsets of one range only: its records may have to be fetched.
-    """
-
-    __slots__ = ("is_held", "is_joined", "key", "offsets", "parts")
-
-    def __init__(self, some: DeadLetterRange, is_joined: bool) -> None:
-        self.key = some.key
-        self.is_held = some.delivery_count is not None
-        self.is_joined = is_joined
-        self.parts: list[tuple[int, DeadLetterRange, range]] = []
-        self.offsets: list[int] = []
-
-    @property
-    def group(self) -> str:
-        return self.key[0]
-
-    @property
-    def topic_id(self) -> bytes:
-        return self.key[2]
-
-    @property
-    def partition(self) -> int:
-        return self.key[3]
-
-    def takes(self, some: DeadLetterRange, most: int, *, is_joined: bool) -> bool:
-        """Whether offsets of this range can be added."""
-        return (
-            self.is_joined
-            and is_joined
-            and len(self.offsets) < most
-            and self.key == some.key
-            and self.is_held == (some.delivery_count is not None)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
@@ -479,3 +395,10 @@ class _Unwritten:
 
 def _lane(source: DeadLetterSource) -> SpoolLane:
     return SpoolLane(source.group, source.topic_id, source.partition)
+
+
+def _outcome(some: DeadLetterRange, failed: Mapping[int, str]) -> DeadLetterOutcome:
+    if not failed:
+        return DeadLetterOutcome(((some.first, some.last),), ())
+    written = offset_ranges(offset for offset in range(some.first, some.last + 1) if offset not in failed)
+    return DeadLetterOutcome(written, offset_ranges(sorted(failed)), next(iter(failed.values())))

@@ -17,8 +17,9 @@ from headgate.base.errors import ClusterError, WireError
 from headgate.proxy.decoding import run_off_loop
 from headgate.proxy.interceptor import Session
 from headgate.proxy.rights import readable_topics
-from headgate.share_groups.model.dead_letter_ranges import DeadLetterRange
+from headgate.share_groups.model.dead_letter_chunks import BatchOffsets, RecordCopy
 from headgate.share_groups.model.dead_letter_records import topic_id_text
+from headgate.share_groups.model.delivery_ledger import PartitionKey
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.primitives import Buffer
@@ -39,15 +40,6 @@ _FETCH_BYTES: Final = 1024 * 1024
 _MAX_FETCHES: Final = 8
 _CALL_S: Final = 2.0
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 1024 * 1024  # where the service account may not read the topic's configs
-
-
-@dataclass(frozen=True, slots=True)
-class RecordCopy:
-    """A record's key and value, or the reason why they are missing."""
-
-    key: bytes | None = None
-    value: bytes | None = None
-    problem: str | None = None
 
 
 class _GroupCopies:
@@ -116,14 +108,16 @@ class RecordCopies:
                 found[bases[at - 1]] = None
         return tuple(kept.batches[topic_id, partition, base] for base in found)
 
-    def has(self, group: str, topic_id: bytes, partition: int, offset: int) -> bool:
-        """Whether the batch of this offset is kept."""
+    def batch_of(self, group: str, topic_id: bytes, partition: int, offset: int) -> BatchOffsets | None:
+        """The first and the last offset of the kept batch with this offset; None when there is none."""
         kept = self._groups.get(group)
         bases = kept.bases.get((topic_id, partition)) if kept is not None else None
         at = bisect_right(bases, offset) if bases else 0
         if kept is None or bases is None or not at:
-            return False
-        return offset <= last_offset(kept.batches[topic_id, partition, bases[at - 1]])
+            return None
+        base = bases[at - 1]
+        last = last_offset(kept.batches[topic_id, partition, base])
+        return (base, last) if offset <= last else None
 
     def _shrink(self) -> None:
         """To a little less than the bound, so that the largest group is not searched for each batch."""
@@ -151,11 +145,12 @@ class UnpackedRecords:
 
     def copy_of(self, offset: int) -> RecordCopy | None:
         try:
-            found = next((one for batch in self.batches if (one := batch.read(offset)) is not None), None)
+            for batch in self.batches:
+                found = batch.read(offset)
+                if found is not None:
+                    return RecordCopy(*found)
         except WireError:
             return RecordCopy(problem=TOO_LARGE)
-        if found is not None:
-            return RecordCopy(*found)
         return None if self.problem is None else RecordCopy(problem=self.problem)
 
 
@@ -180,25 +175,24 @@ class UnpackCache:
 
     def __init__(self, max_bytes: int = MAX_UNPACKED_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[tuple[bytes, int], UnpackedRecords] = (
-            OrderedDict()
-        )  # by the compressed bytes and their bound
+        # By the identity of the bytes, which are kept beside it, and their bound: hashing them would take longer.
+        self._kept: OrderedDict[tuple[int, int], tuple[bytes, UnpackedRecords]] = OrderedDict()
         self._bytes = 0
 
     async def of(self, raw: bytes, max_bytes: int) -> UnpackedRecords:
-        key = (raw, max_bytes)
-        records = self._kept.get(key)
-        if records is not None:
-            return records
+        key = (id(raw), max_bytes)
+        found = self._kept.get(key)
+        if found is not None:
+            return found[1]
         is_small = all(
             batch.record_count <= _FEW_RECORDS and not batch.attributes & _COMPRESSION for batch in batches(raw)
         )
         records = unpack(raw, max_bytes) if is_small else await run_off_loop(lambda: unpack(raw, max_bytes))
         if key not in self._kept:
-            self._kept[key] = records
+            self._kept[key] = (raw, records)
             self._bytes += records.size + len(raw)
             while self._bytes > self._max_bytes:
-                (gone, _), dropped = self._kept.popitem(last=False)
+                _, (gone, dropped) = self._kept.popitem(last=False)
                 self._bytes -= dropped.size + len(gone)
         return records
 
@@ -216,10 +210,9 @@ class RecordLookup:
     def keep(self, group: str, topic_id: bytes, partition: int, records: Buffer) -> None:
         self._copies.keep(group, topic_id, partition, records)
 
-    def has(self, some: DeadLetterRange) -> bool:
-        """Whether the batches of the first and the last record of the range are kept."""
-        group, _, topic_id, partition = some.key
-        return all(self._copies.has(group, topic_id, partition, one) for one in {some.first, some.last})
+    def kept_batch(self, key: PartitionKey, offset: int) -> BatchOffsets | None:
+        group, _, topic_id, partition = key
+        return self._copies.batch_of(group, topic_id, partition, offset)
 
     async def readable_topics(self, topic_ids: Collection[bytes], session: Session) -> Collection[bytes]:
         """Those of these topics on which the client has READ; `ClusterError` when the broker does not say."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import WireError
 from headgate.wire.compression import Compression
-from headgate.wire.records import HEADER_SIZE, Batch, WireRecord, batches
+from headgate.wire.records import HEADER_SIZE, Batch, WireRecord, batches, last_offset
 from tests.support.record_batches import write_batch
 
 LIMIT = 1_000_000
@@ -124,6 +125,60 @@ def test_mutated_batches_are_read_or_refused(
             list(batch.records(max_bytes=LIMIT))
     except WireError:
         pass
+
+
+@settings(deadline=None)
+@given(
+    records=RECORDS,
+    compression=st.sampled_from(Compression),
+    step=st.sampled_from([1, 2]),
+    large=st.sampled_from([0, 100, 20_000]),
+)
+def test_one_record_of_a_batch_is_read_and_the_others_are_jumped_over(
+    records: list[WireRecord], compression: Compression, step: int, large: int
+) -> None:
+    """`step` 2: every other record was removed by compaction; a `large` one has a longer length."""
+    records = [dataclasses.replace(one, offset=100 + step * number) for number, one in enumerate(records)]
+    records[0] = dataclasses.replace(records[0], value=bytes(large))
+    data = write_batch(records, compression=compression)
+    unpacked = only(data).unpack(max_bytes=LIMIT)
+    found = {offset: unpacked.read(offset) for offset in range(98, 130)}
+    assert {offset: one for offset, one in found.items() if one is not None} == {
+        one.offset: (one.key, one.value) for one in records
+    }
+    assert last_offset(data) == records[-1].offset
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    records=RECORDS,
+    step=st.sampled_from([1, 2]),
+    at=st.integers(0, 200),
+    gone=st.integers(0, 3),
+    put=st.binary(max_size=3),
+)
+def test_a_record_of_a_mutated_batch_is_read_or_refused(
+    records: list[WireRecord], step: int, at: int, gone: int, put: bytes
+) -> None:
+    records = [dataclasses.replace(one, offset=100 + step * number) for number, one in enumerate(records)]
+    data = write_batch(records)
+    hostile = data[:at] + put + data[at + gone :]
+    try:
+        for batch in batches(hostile):
+            unpacked = batch.unpack(max_bytes=LIMIT)
+            for offset in range(98, 130):
+                with suppress(WireError):
+                    unpacked.read(offset)
+    except WireError:
+        pass
+
+
+def test_a_record_that_is_not_in_its_place_is_refused() -> None:
+    data = write_batch([WireRecord(offset=7, timestamp=0), WireRecord(offset=9, timestamp=0)])
+    patched = bytearray(data)
+    struct.pack_into(">i", patched, 23, 1)  # as if no offset were missing
+    with pytest.raises(WireError, match="record at offset 9 in the place of 8"):
+        only(bytes(patched)).unpack(max_bytes=LIMIT).read(8)
 
 
 def test_records_beyond_the_limit_are_refused_before_they_are_unpacked() -> None:

@@ -43,6 +43,8 @@ class DeadLetterOutcome(NamedTuple):
 
 
 def record_count(found: OffsetRanges) -> int:
+    if len(found) == 1:  # the usual case
+        return found[0][1] - found[0][0] + 1
     return sum(last - first + 1 for first, last in found)
 
 

@@ -53,10 +53,8 @@ def runs(first: int, last: int, types: Sequence[int]) -> list[AckRun]:
     if len(types) != last - first + 1:
         return []
     codes = bytes(types)
-    return [
-        (first + equal.start(), first + equal.end() - 1, _TYPES[codes[equal.start()]])
-        for equal in _EQUAL.finditer(codes)
-    ]
+    spans = map(re.Match.span, _EQUAL.finditer(codes))
+    return [(first + start, first + end - 1, _TYPES[codes[start]]) for start, end in spans]
 
 
 def merge_rejects(batches: Sequence[Batch], rejects: Sequence[tuple[int, int]]) -> list[Batch]:
