@@ -1,9 +1,9 @@
-"""`headgate topology`: topology descriptions as text, the status of a stored one, and its deletion.
+"""`headgate topology`: topology descriptions as text, their versions, the status of a stored one, and its deletion.
 
 `parse` checks a `Topology.describe()` text and prints it as Headgate reads it. `forget` deletes the stored description
 of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
 While a gateway has the file of `sqlite:` open, the description stays in it until the next push, and is not shown.
-`status` is in `topology_status`.
+`status` is in `topology_status`, `versions` and `show` are in `topology_versions`, `diff` is in `topology_diffs`.
 """
 
 import argparse
@@ -18,17 +18,17 @@ from pathlib import Path
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
-from headgate.cli import logs, topology_status
+from headgate.cli import logs, topology_diffs, topology_status, topology_versions
+from headgate.cli.logs import escaped
+from headgate.cli.topology_files import read_topology
 from headgate.config import Config, load
 from headgate.config.values import Store
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
-from headgate.topologies.model.topology_parser import Unreadable, parse
 from headgate.topologies.model.topology_text import render
 from headgate.topologies.resources import open_resources
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.sqlite_store import is_in_use
 
-_LARGEST_TEXT = 64 * 1024 * 1024
 _MOST_FINDINGS = 20
 _PATIENCE_S, _QUIET_S = 60.0, 2.0
 
@@ -36,7 +36,7 @@ _PATIENCE_S, _QUIET_S = 60.0, 2.0
 # argparse gives the type of add_subparsers() no public name.
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
-        "topology", help="check, examine and delete topology descriptions of Streams applications"
+        "topology", help="check, examine, compare and delete topology descriptions of Streams applications"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     reading = actions.add_parser("parse", help="check the text that Topology.describe() returns")
@@ -49,6 +49,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     forgetting.add_argument("--json", action="store_true", help="print one JSON object")
     forgetting.set_defaults(run=forget)
     topology_status.add_action(actions)
+    topology_versions.add_actions(actions)
+    topology_diffs.add_action(actions)
 
 
 def forget(args: argparse.Namespace) -> int:
@@ -101,27 +103,14 @@ async def _wait_until_ready(service: TopologyService) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 with the topology on standard output; findings about it go to standard error."""
-    read = parse(_text(args.file))
-    if isinstance(read, Unreadable):
-        raise HeadgateError(f"{args.file}, line {read.line}, column {read.column}: {read.text}")
+    read = read_topology(args.file)
     for finding in islice(findings(read), _MOST_FINDINGS):
-        print(f"headgate: {finding.text}", file=sys.stderr)
-    print(_json(read) if args.json else render(read), end="\n" if args.json else "")
+        print(f"headgate: {escaped(finding.text)}", file=sys.stderr)
+    print(
+        _json(read) if args.json else "\n".join(map(escaped, render(read).split("\n"))), end="\n" if args.json else ""
+    )
     return 0
 
 
 def _json(description: Description) -> str:
     return json.dumps({"hash": content_hash(description), "description": DESCRIPTION.write(description)})
-
-
-def _text(name: str) -> str:
-    try:
-        with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
-            content = file.read(_LARGEST_TEXT + 1)
-        if len(content) > _LARGEST_TEXT:
-            raise UsageError(f"{name} has more than {_LARGEST_TEXT} bytes, too many for a topology")
-        return content.decode()
-    except OSError as failure:
-        raise UsageError(f"{name} cannot be read: {failure.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{name} is not UTF-8 text") from None

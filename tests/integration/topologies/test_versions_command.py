@@ -1,0 +1,80 @@
+"""`headgate topology versions`, `show` and `diff` on versions that members pushed to a real cluster."""
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from headgate.cli.main import main
+from headgate.facts.topology import content_hash
+from tests.integration.gateway.exercise import until
+from tests.support.cluster import Cluster
+from tests.support.gateway import GatewayProcess, running_gateway
+from tests.support.streams_client import Member, StreamsClient
+from tests.unit.topologies.topologies import FIXTURES, generated
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with running_gateway(
+        tmp_path_factory.mktemp("versions"),
+        cluster.bootstrap,
+        topologies__owner="gateway",
+        topologies__store="kafka:",
+        facts__prefix=f"{uuid.uuid4().hex[:8]}.",
+    ) as running:
+        until(lambda: running.metric("headgate_topologies_ready") == 1)
+        yield running
+
+
+def test_a_roll_out_is_seen_as_a_diff_of_two_versions(
+    cluster: Cluster, gateway: GatewayProcess, capsys: Capture
+) -> None:
+    group = topic = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(cluster.client_config())
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    config = ["--config", str(gateway.setup.folder / "headgate.toml")]
+    assert main(["topology", "versions", group, *config]) == 1
+    assert capsys.readouterr().err == f"headgate: no version of the topology of group '{group}' is kept\n"
+
+    first, second = generated("orders-v1"), generated("orders-operator-in-front")
+    with StreamsClient(gateway.bootstrap) as client:
+        member = Member(client=client, group=group, topic=topic)
+        member.join_and_take_tasks()
+        assert member.push(first).error_code == 0
+        member.leave()
+        redeployed = Member(client=client, group=group, topic=topic)
+        redeployed.join_and_take_tasks()
+        assert redeployed.push(second).error_code == 0
+        redeployed.leave()
+
+    assert main(["topology", "versions", group, *config, "--json"]) == 0
+    kept = json.loads(capsys.readouterr().out)["versions"]
+    assert [one["hash"] for one in kept] == [content_hash(first), content_hash(second)]
+    assert [one["member"] for one in kept] == [member.member, redeployed.member]
+    assert [one["process"] for one in kept] == [member.process, redeployed.process]
+    assert [(one["provenance"], one["nodes"], one["current"]) for one in kept] == [
+        ("pushed", 30, False),
+        ("pushed", 31, True),
+    ]
+    assert main(["topology", "versions", group, *config]) == 0
+    assert kept[1]["version"] in capsys.readouterr().out.splitlines()[1]
+
+    assert main(["topology", "show", group, "--version", kept[0]["version"], *config]) == 0
+    shown = capsys.readouterr().out
+    assert "Source: KSTREAM-SOURCE-0000000000 (topics: [orders])" in shown
+    assert "KSTREAM-PEEK-0000000001" not in shown
+
+    assert main(["topology", "diff", f"{group}@previous", f"{group}@latest", *config, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["added"]] == ["KSTREAM-PEEK-0000000001"]
+    assert (found["removed"], found["renamed"], found["moved"], found["changed"]) == ([], [], [], [])
+    assert found["verdict"] == "safe"
+    text = str(FIXTURES / "generated" / "orders-operator-in-front.txt")
+    assert main(["topology", "diff", text, f"{group}@{kept[1]['version']}", *config]) == 0
+    assert capsys.readouterr().out.startswith("The topologies are the same.\n")
