@@ -94,6 +94,8 @@ class AddressInterceptor(Interceptor[bool]):
 _OURS: Final = APIS[ApiKey.API_VERSIONS]
 _CHECKED_FROM: Final = 5
 _MOST_ANSWERS: Final = 64
+_MOST_REQUESTS: Final = 256
+_LONGEST_KEPT: Final = 256  # bytes of a request
 _LARGEST: Final = 64 * 1024  # Kafka's own requests have a hundred bytes, and answers a thousand
 
 
@@ -107,6 +109,7 @@ class ApiVersionsInterceptor(Interceptor[int]):
     def __init__(self) -> None:
         self._routes: Routes | None = None
         self._answers: dict[tuple[bytes, int, int], tuple[Versions, bytes]] = {}
+        self._requests: dict[tuple[int, bytes], ApiVersionsRequest] = {}  # decoded, by version and body
 
     def attach(self, routes: Routes) -> None:
         """The routes know all interceptors, this one too, so they come second."""
@@ -119,7 +122,7 @@ class ApiVersionsInterceptor(Interceptor[int]):
         version = request.api_version
         if not _OURS.has_version(version):
             return Answer(_refusal())
-        asked = decode(ApiVersionsRequest, version, request.body)
+        asked = self._decoded(version, bytes(request.body))
         if version >= _CHECKED_FROM and not _dialled_right(asked, session):
             return Answer(encode(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED), version))
         known = session.broker_versions().get(ApiKey.API_VERSIONS, (0, 0))[1]
@@ -127,6 +130,17 @@ class ApiVersionsInterceptor(Interceptor[int]):
         if sent == version:
             return Forward(context=version)
         return Rewritten(encode(asked, sent), context=version, api_version=sent)
+
+    def _decoded(self, version: ApiVersion, body: bytes) -> ApiVersionsRequest:
+        """The clients of one library send the same bytes with each connection."""
+        asked = self._requests.get((version, body))
+        if asked is None:
+            asked = decode(ApiVersionsRequest, version, body)
+            if len(body) <= _LONGEST_KEPT:
+                if len(self._requests) >= _MOST_REQUESTS:
+                    self._requests.clear()
+                self._requests[version, body] = asked
+        return asked
 
     def on_response(self, response: ResponseFrame, context: int, session: Session) -> OnResponse:
         if int.from_bytes(response.body[:2], "big") == ErrorCode.UNSUPPORTED_VERSION:

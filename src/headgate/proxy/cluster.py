@@ -48,6 +48,7 @@ class Cluster:
         self.is_wrong = False  # another cluster answers now
         self.problem: str | None = "upstream has not been asked yet"
         self._versions: dict[tuple[NodeId, Address], Versions] = {}
+        self._shared_versions: Versions = {}  # what all nodes have
 
     def refresh_soon(self) -> None:
         """Look at the cluster again soon: a connection has seen a change."""
@@ -60,7 +61,7 @@ class Cluster:
             known = None if address is None else self._versions.get((node_id, address))
             if known is not None:
                 return known
-        return _shared(list(self._versions.values()))
+        return self._shared_versions
 
     async def addresses(self, node_id: NodeId | None) -> tuple[Address, ...]:
         """Where a client that dialled this node's port, or the bootstrap port, is to be connected; best first.
@@ -77,9 +78,15 @@ class Cluster:
                         await self._next_sight()
         except TimeoutError:
             return ()
+        return self.known_addresses(node_id)
+
+    def known_addresses(self, node_id: NodeId | None) -> tuple[Address, ...]:
+        """The same as `addresses`, but without waiting: empty when the node has not been seen."""
         if node_id is not None:
             return (self.nodes[node_id],) if node_id in self.nodes else ()
         known = tuple(self.nodes.values())
+        if not known:
+            return ()
         configured = tuple(address for address in self._bootstrap if address not in known)
         self._turn += 1
         turn = self._turn % len(known)
@@ -137,7 +144,10 @@ class Cluster:
         nodes = {NodeId(one.node_id): Address(one.host, one.port) for one in answer.brokers if one.node_id >= 0}
         if not nodes or len(nodes) > _MOST_NODES:
             raise ClusterError(f"{address} names {len(nodes) or 'no'} brokers")
-        self._versions = await self._versions_of(nodes)
+        versions = await self._versions_of(nodes)
+        if versions != self._versions:
+            self._versions = versions
+            self._shared_versions = _shared(list(versions.values()))
         if nodes != self.nodes:
             log.info("cluster seen", cluster=self.cluster_id, nodes=sorted(nodes))
         self.nodes = nodes

@@ -42,6 +42,40 @@ _NUMBERS: Final = count(1)
 class Connection:
     """A client's connection; a `Session` for interceptors."""
 
+    __slots__ = (
+        "__weakref__",
+        "_closing",
+        "_flush_timer",
+        "_loop",
+        "_node_id",
+        "_peer",
+        "_since",
+        "_tasks",
+        "_throttled_until",
+        "_versions",
+        "chain_meter",
+        "client",
+        "closed",
+        "draining",
+        "fast_paths",
+        "gateway",
+        "is_flowing",
+        "is_proof_requested",
+        "is_proved",
+        "last_active",
+        "lookup",
+        "max_frame_bytes",
+        "max_gathered_bytes",
+        "number",
+        "pending",
+        "requests",
+        "responses",
+        "routes",
+        "table",
+        "upstream",
+        "was_active",
+    )
+
     def __init__(
         self,
         gateway: "Gateway",
@@ -77,7 +111,7 @@ class Connection:
         self._peer = client.host
         self._node_id = node_id
         self._loop = loop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] | None = None  # of held requests and responses
         self._closing: tuple[CloseCause, str] | None = None  # upstream is gone, the client still has to get its bytes
         self._flush_timer: asyncio.TimerHandle | None = None
         self._throttled_until = 0.0
@@ -87,7 +121,7 @@ class Connection:
         self.upstream = upstream.link(loop, self.responses, gateway.metrics.upstream_meter)
 
     def start(self) -> None:
-        for interceptor in self.routes.interceptors:
+        for interceptor in self.routes.on_open:
             try:
                 interceptor.on_open(self)
             except Exception as failure:  # noqa: BLE001 - a feature that fails must not stop the stream
@@ -95,6 +129,7 @@ class Connection:
         for link in (self.client, self.upstream):
             link.watch_for_hangup(self.gateway.hangups)
             link.resume()
+        self.client.release_input()  # what was received before the broker was there
 
     # Proof: see `Session.is_proved`.
 
@@ -265,10 +300,13 @@ class Connection:
     def spawn(self, work: Coroutine[object, object, None], awaited: object) -> None:
         """Run the work of a held request or response; it is cancelled, with what it awaits, with the connection."""
         task = self._loop.create_task(work)
+        if self._tasks is None:
+            self._tasks = set()
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, awaited))
 
     def _done(self, awaited: object, task: "asyncio.Task[None]") -> None:
+        assert self._tasks is not None
         self._tasks.discard(task)
         discard(awaited)
         if not task.cancelled() and (failure := task.exception()) is not None and self.closed is None:
@@ -328,9 +366,9 @@ class Connection:
         if is_logged and (self.is_proved or self.gateway.log_throttle.allows(cause.value, self.peer)):
             log.info("connection ended", cause=cause.value, peer=self.peer, node=self.node_id, detail=detail)
         self.client.close()
-        for task in list(self._tasks):
+        for task in list(self._tasks or ()):
             task.cancel()
-        for interceptor in self.routes.interceptors:
+        for interceptor in self.routes.on_close:
             try:
                 interceptor.on_close(self)
             except Exception as failure:  # noqa: BLE001 - a feature that fails must not keep a socket open

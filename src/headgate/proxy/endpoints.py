@@ -62,9 +62,9 @@ class PeerSockets:
         """`look_up` finds the addresses of a name; without it, the resolver of the system does."""
         self._loop = loop
         self._names = HostAddresses(look_up or partial(_look_up, loop), loop.time)
-        self._timeout = config.gateway.connect_timeout_ms / 1000
-        self._first_byte_s = min(config.gateway.first_request_ms, config.gateway.idle_ms) / 1000
-        self._patience_ms = config.gateway.idle_ms
+        self.connect_s = config.gateway.connect_timeout_ms / 1000
+        self.first_byte_s = min(config.gateway.first_request_ms, config.gateway.idle_ms) / 1000
+        self.patience_ms = config.gateway.idle_ms
         self._proxy_protocol = config.gateway.proxy_protocol
         self._complaints: dict[Address, str] = {}  # what was last said of brokers that cannot be reached
         gateway, upstream = config.gateway, config.upstream
@@ -89,11 +89,20 @@ class PeerSockets:
     def close(self) -> None:
         self._names.close()
 
+    @property
+    def has_plain_clients(self) -> bool:
+        """Clients have nothing to do before their first request."""
+        return not self._proxy_protocol and self.listener_tls is None
+
+    def known(self, address: Address) -> Sequence[AddressInfo]:
+        """Where a plaintext broker may be dialled at once; empty if it takes a look-up or a handshake."""
+        return self._names.known(address) if self.upstream_tls is None else ()
+
     async def arrive(self, client: socket.socket, host: str) -> PeerSocket:
         """What a client must do before it is one; `OSError`, `TimeoutError` or `WireError` when it does not."""
-        if not self._proxy_protocol and self.listener_tls is None:
+        if self.has_plain_clients:
             return PeerSocket(client, host)
-        async with asyncio.timeout(self._timeout):
+        async with asyncio.timeout(self.connect_s):
             if self._proxy_protocol:
                 host = await read_source(client, self._loop) or host
             if self.listener_tls is None:
@@ -105,7 +114,7 @@ class PeerSockets:
     async def first_byte(self, client: PeerSocket) -> PeerSocket:
         """Wait for the first byte of a client that has arrived; `RefusalError` when none comes in time."""
         try:
-            async with asyncio.timeout(self._first_byte_s):
+            async with asyncio.timeout(self.first_byte_s):
                 if client.tls is None:
                     first = await self._loop.sock_recv(client.sock, 1)
                 else:
@@ -118,11 +127,15 @@ class PeerSockets:
             raise RefusalError(CloseCause.CLIENT_CLOSED)
         return replace(client, received=first)
 
-    async def dial(self, addresses: Sequence[Address], on_failure: Callable[[], None]) -> PeerSocket | None:
-        """The first of these brokers that can be reached."""
+    async def dial(
+        self, addresses: Sequence[Address], on_failure: Callable[[], None], *, unreachable: Address | None = None
+    ) -> PeerSocket | None:
+        """The first of these brokers that can be reached; `unreachable` has just not answered in time."""
         for address in addresses:
             try:
-                async with asyncio.timeout(self._timeout):
+                if address == unreachable:
+                    raise TimeoutError
+                async with asyncio.timeout(self.connect_s):
                     end = await self._dial_one(address)
             except UNREACHABLE as failure:
                 self._complain(address, str(failure) or "no answer")
@@ -170,7 +183,7 @@ class PeerSockets:
         for family, kind, protocol, _, target in found:
             upstream = socket.socket(family, kind, protocol)
             try:
-                prepare(upstream, patience_ms=self._patience_ms)
+                prepare(upstream, patience_ms=self.patience_ms)
                 await self._loop.sock_connect(upstream, target)
             except OSError as failure:
                 upstream.close()

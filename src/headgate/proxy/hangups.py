@@ -28,9 +28,8 @@ class HangupWatcher:
         self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
 
     def forget(self, fd: int) -> None:
-        """Before the socket is closed: its number may be another's at once."""
+        """Before the socket is closed, which takes it out of the epoll: its number may be another's at once."""
         del self._callbacks[fd]
-        self._epoll.unregister(fd)
 
     def close(self) -> None:
         self._loop.remove_reader(self._epoll.fileno())

@@ -20,6 +20,7 @@ from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
+from headgate.proxy.endpoints import prepare
 from headgate.proxy.interceptor import CloseCause
 
 _BACKLOG = 1024
@@ -30,9 +31,9 @@ def bind_all(config: GatewayConfig) -> dict[NodeId | None, socket.socket]:
     """Listening sockets by node, None for bootstrap; on the first that cannot be had the others are closed again."""
     listeners: dict[NodeId | None, socket.socket] = {}
     try:
-        listeners[None] = _bind(config.listen, "the bootstrap port")
+        listeners[None] = _bind(config, config.listen, "the bootstrap port")
         for node in config.nodes:
-            listeners[node] = _bind(config.node_address(node), f"node {node}")
+            listeners[node] = _bind(config, config.node_address(node), f"node {node}")
     except PlatformError:
         for listener in listeners.values():
             listener.close()
@@ -40,7 +41,7 @@ def bind_all(config: GatewayConfig) -> dict[NodeId | None, socket.socket]:
     return listeners
 
 
-def _bind(address: Address, whose: str, *, shared: bool = False) -> socket.socket:
+def _bind(config: GatewayConfig, address: Address, whose: str, *, shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = None
     try:
@@ -48,6 +49,7 @@ def _bind(address: Address, whose: str, *, shared: bool = False) -> socket.socke
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        prepare(listener, patience_ms=config.idle_ms)  # before the first client: what it accepts inherits it
         listener.bind((address.host, address.port))
         listener.listen(_BACKLOG)
     except OSError as failure:
@@ -57,7 +59,6 @@ def _bind(address: Address, whose: str, *, shared: bool = False) -> socket.socke
             f"cannot listen on {address} for {whose}: {failure.strerror}. Choose another gateway.listen "
             "(node i needs its port + 1 + i), or end the program that has the port"
         ) from None
-    listener.setblocking(False)
     return listener
 
 
@@ -85,7 +86,8 @@ class Ports:
             return None
         try:
             # Shared, because the worker that replaces this one binds it before this one has drained.
-            listener = _bind(self.config.node_address(node), f"node {node}", shared=self.worker is not None)
+            address = self.config.node_address(node)
+            listener = _bind(self.config, address, f"node {node}", shared=self.worker is not None)
             self.listeners[node] = listener
         except PlatformError as problem:
             self.unreachable[node] = str(problem)

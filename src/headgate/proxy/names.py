@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from headgate.config.addresses import Address
@@ -34,12 +35,16 @@ class HostAddresses:
 
     async def find(self, address: Address) -> Sequence[AddressInfo]:
         """Where a broker may be reached; `OSError` or `ValueError` if its name cannot be looked up."""
+        return self.known(address) or await asyncio.shield(self._start(address))
+
+    def known(self, address: Address) -> Sequence[AddressInfo]:
+        """The same without waiting: empty for a name that has never been found."""
         numeric = _numeric(address)
         if numeric is not None:
             return numeric
         found = self._found.get(address)
         if found is None:
-            return await asyncio.shield(self._start(address))
+            return ()
         if self._now() - found[0] > _FRESH_SECONDS:
             self._start(address)
         return found[1]
@@ -84,6 +89,7 @@ def _retrieve(task: "asyncio.Task[Sequence[AddressInfo]]") -> None:
         task.exception()
 
 
+@lru_cache(_MOST_NAMES)
 def _numeric(address: Address) -> Sequence[AddressInfo] | None:
     """What an IP address stands for, without a resolver; None for a name."""
     try:

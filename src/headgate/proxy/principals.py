@@ -31,6 +31,7 @@ _LONGEST_NAME: Final = 255
 _ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}  # of SaslAuthenticate, until it is proved
 _SOFTWARE_FROM: Final = 3
 _LONGEST_SOFTWARE: Final = 128
+_LONGEST_KEPT, _MOST_KEPT = 256, 256  # bytes of an ApiVersions request, and such requests
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # what a broker takes (KIP-511)
 
 
@@ -76,6 +77,7 @@ class Principals(Interceptor[_Awaited]):
     def __init__(self) -> None:
         self._log_ins: dict[int, _LogIn] = {}
         self._software: dict[int, ClientSoftware] = {}
+        self._known_software: dict[bytes, ClientSoftware] = {}  # by the body of ApiVersions; one for all its clients
 
     def principal_of(self, session: Session) -> str | None:
         """`User:name` as the broker has accepted it; None when it cannot be told.
@@ -94,7 +96,7 @@ class Principals(Interceptor[_Awaited]):
 
     def on_request(self, request: RequestFrame, session: Session) -> Forward[_Awaited]:
         if request.api_key == ApiKey.API_VERSIONS:
-            if request.api_version >= _SOFTWARE_FROM and (software := _software(request.body)) is not None:
+            if request.api_version >= _SOFTWARE_FROM and (software := self._software_in(request.body)) is not None:
                 self._software[session.number] = software
             return Forward()
         log_in = self._log_ins.get(session.number)
@@ -110,6 +112,19 @@ class Principals(Interceptor[_Awaited]):
         if log_in.rounds == 0 and log_in.mechanism in _ROUNDS:
             log_in.name = _name(log_in.mechanism, request.body, flexible=flexible)
         return Forward(_Awaited(log_in, code))
+
+    def _software_in(self, body: Buffer) -> ClientSoftware | None:
+        if len(body) > _LONGEST_KEPT:
+            return _software(body)
+        key = bytes(body)
+        software = self._known_software.get(key)
+        if software is None:
+            software = _software(key)
+            if software is not None:
+                if len(self._known_software) >= _MOST_KEPT:
+                    self._known_software.clear()
+                self._known_software[key] = software
+        return software
 
     def on_chunk(self, view: memoryview, context: _Awaited, session: Session) -> None:
         error_code = context.code.feed(view)

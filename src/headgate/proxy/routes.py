@@ -104,8 +104,13 @@ class Routes:
     def __init__(self, interceptors: Sequence[Interceptor[Any]], denied: Iterable[int] = ()) -> None:
         self.interceptors = tuple(interceptors)
         self.denied = frozenset(denied)
+        # Those that want to know, of every connection.
+        self.on_open = tuple(one for one in interceptors if type(one).on_open is not Interceptor.on_open)
+        self.on_close = tuple(one for one in interceptors if type(one).on_close is not Interceptor.on_close)
         self._routes: dict[int, Route] = {}
         self._tables: dict[tuple[tuple[int, tuple[int, int]], ...], RouteTable] = {}
+        # The same tables by the identity of the mapping, which is kept, so that no other can have its number.
+        self._by_identity: dict[int, tuple[Versions, RouteTable]] = {}
 
     def announce(self, broker: Versions) -> dict[int, tuple[int, int]]:
         """The versions that clients may use: the broker's that the gateway carries, and those of interceptors."""
@@ -134,7 +139,10 @@ class Routes:
         return announced
 
     def table(self, broker: Versions) -> RouteTable:
-        """The routes to a broker that has these versions."""
+        """The routes to a broker that has these versions; the mapping does not change afterwards."""
+        known = self._by_identity.get(id(broker))
+        if known is not None:
+            return known[1]
         signature = tuple(sorted(broker.items()))
         table = self._tables.get(signature)
         if table is None:
@@ -145,6 +153,9 @@ class Routes:
             if len(self._tables) >= _MOST_TABLES:
                 self._tables.clear()
             self._tables[signature] = table
+        if len(self._by_identity) >= _MOST_TABLES:
+            self._by_identity.clear()
+        self._by_identity[id(broker)] = (broker, table)
         return table
 
     def route(self, api_key: ApiKey, api_version: ApiVersion) -> Route:

@@ -1,8 +1,8 @@
 """The gateway process: its connections, from the port that they came to, to their end.
 
-Follow `_accept`: a client is admitted (`caps`), arrives and sends its first byte (`ends`), gets an upstream (`cluster`,
-`ends`) and becomes a `Connection`. `running` is the life of all of it; at its end the calls under way are answered
-before anything closes.
+Follow `_accept`: a client is admitted (`caps`), arrives and sends its first bytes (`arrivals`, or a task if it has a
+handshake to do), gets an upstream (`cluster`, `ends`) and becomes a `Connection`. `running` is the life of all of it;
+at its end the calls under way are answered before anything closes.
 """
 
 import asyncio
@@ -15,8 +15,10 @@ import structlog
 
 from headgate.base.ids import NodeId
 from headgate.base.log_throttle import LogThrottle
+from headgate.config.addresses import Address
 from headgate.config.model import Config
 from headgate.proxy.advertising import AddressInterceptor, AddressMap, ApiVersionsInterceptor
+from headgate.proxy.arrivals import Arrival, Arrivals
 from headgate.proxy.cluster import Cluster
 from headgate.proxy.connection import Connection
 from headgate.proxy.endpoints import ARRIVAL_FAILURES, PeerSocket, PeerSockets, RefusalError, prepare
@@ -71,6 +73,7 @@ class Gateway:
         versions.attach(self.routes)
         self._ends = PeerSockets(config, self.loop)
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
+        self._arrivals = Arrivals(self, self._ends, self.loop)
         self._ports = ports
         self._caps = caps or ConnectionLimits(config.gateway)
         self.connections: set[Connection] = set()
@@ -145,6 +148,7 @@ class Gateway:
     # Ports.
 
     def _listen(self, node: NodeId | None, listener: socket.socket) -> None:
+        prepare(listener, patience_ms=self.config.gateway.idle_ms)  # what it accepts inherits it
         self.loop.add_reader(listener.fileno(), self._accept, node, listener)
 
     def _open_node(self, node: NodeId) -> bool:
@@ -201,23 +205,43 @@ class Gateway:
         # Behind a load balancer the peer is the balancer: the client's address, and its limit, are known later.
         host = UNKNOWN_HOST if self.config.gateway.proxy_protocol else peer
         refusal = self._caps.admit(host)
-        if refusal is None:
-            self._spawn(self._connect(node, client, peer, host))
-        else:
+        if refusal is not None:
             client.close()
             self._count_refusal(refusal, peer)
+            return
+        client.setblocking(False)
+        if self._ends.has_plain_clients:
+            self._arrivals.add(node, client, peer)
+        else:
+            self._spawn(self._arrive(node, client, peer, host))
 
     def _count_refusal(self, cause: CloseCause, peer: str) -> None:
         self.metrics.ended[cause] += 1
         if cause is CloseCause.TOO_MANY_UNPROVED and self.log_throttle.allows("unproved", ""):
             log.warning("too many unproved connections, refusing more", unproved=self._caps.unproved, peer=peer)
 
-    async def _connect(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
-        """Do the client's handshakes, wait for its first byte and dial its broker; without one the client retries."""
+    # What becomes of an arrival (`ArrivalOwner`).
+
+    def known_addresses(self, node: NodeId | None) -> tuple[Address, ...]:
+        return () if self._draining or self.cluster.is_wrong else self.cluster.known_addresses(node)
+
+    def on_connected(self, arrival: Arrival, upstream: PeerSocket) -> None:
+        if self._draining:
+            upstream.sock.close()
+            self.on_refused(arrival, CloseCause.DRAINED)
+        else:
+            self._open(arrival.node, arrival.end, upstream, arrival.silent_s)
+
+    def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
+        self._spawn(self._connect(arrival.node, arrival.end, arrival.silent_s, unreachable))
+
+    def on_refused(self, arrival: Arrival, cause: CloseCause) -> None:
+        self._close_refused(arrival.client, arrival.peer, cause, arrival.peer)
+
+    async def _arrive(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
+        """Do the client's handshakes, wait for its first byte and dial its broker."""
         cause: CloseCause | None = CloseCause.INTERNAL
-        upstream = None
         try:
-            prepare(client, patience_ms=self.config.gateway.idle_ms)
             arrived = await self._ends.arrive(client, peer)
             if counted == UNKNOWN_HOST:
                 self._caps.leave(counted, is_proved=False)
@@ -228,12 +252,7 @@ class Gateway:
             since = self.loop.time()
             arrived = await self._ends.first_byte(arrived)
             silent_s = self.loop.time() - since
-            upstream = await self._dial(node)
-            versions = self.cluster.versions(node)
-            connection = Connection(self, arrived, upstream, node_id=node, versions=versions, silent_s=silent_s)
-            self.connections.add(connection)
             cause = None
-            connection.start()
         except asyncio.CancelledError:
             cause = CloseCause.DRAINED
             raise
@@ -245,18 +264,50 @@ class Gateway:
                 log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
         finally:
             if cause is not None:
-                client.close()
-                if upstream is not None:
-                    upstream.sock.close()
-                if counted:
-                    self._caps.leave(counted, is_proved=False)
-                self._count_refusal(cause, peer)
+                self._close_refused(client, counted, cause, peer)
+        if cause is None:
+            await self._connect(node, arrived, silent_s)
 
-    async def _dial(self, node: NodeId | None) -> PeerSocket:
+    async def _connect(
+        self, node: NodeId | None, client: PeerSocket, silent_s: float, unreachable: Address | None = None
+    ) -> None:
+        """Dial the broker of a client that has sent its first byte; without one the client is closed, and retries."""
+        cause: CloseCause | None = CloseCause.INTERNAL
+        try:
+            upstream = await self._dial(node, unreachable)
+            cause = None
+            self._open(node, client, upstream, silent_s)
+        except asyncio.CancelledError:
+            cause = CloseCause.DRAINED
+            raise
+        except RefusalError as refusal:
+            cause = refusal.cause
+        finally:
+            if cause is not None:
+                self._close_refused(client.sock, client.host, cause, client.host)
+
+    def _close_refused(self, client: socket.socket, counted: str, cause: CloseCause, peer: str) -> None:
+        client.close()
+        if counted:
+            self._caps.leave(counted, is_proved=False)
+        self._count_refusal(cause, peer)
+
+    def _open(self, node: NodeId | None, client: PeerSocket, upstream: PeerSocket, silent_s: float) -> None:
+        versions = self.cluster.versions(node)
+        try:
+            connection = Connection(self, client, upstream, node_id=node, versions=versions, silent_s=silent_s)
+        except BaseException:
+            upstream.sock.close()
+            self._close_refused(client.sock, client.host, CloseCause.INTERNAL, client.host)
+            raise
+        self.connections.add(connection)
+        connection.start()
+
+    async def _dial(self, node: NodeId | None, unreachable: Address | None) -> PeerSocket:
         addresses = await self.cluster.addresses(node)
         if self.cluster.is_wrong:
             raise RefusalError(CloseCause.WRONG_CLUSTER)
-        upstream = await self._ends.dial(addresses, self.cluster.refresh_soon)
+        upstream = await self._ends.dial(addresses, self.cluster.refresh_soon, unreachable=unreachable)
         if upstream is None:
             raise RefusalError(CloseCause.UPSTREAM_UNREACHABLE)
         if self._draining:
@@ -281,11 +332,13 @@ class Gateway:
     async def _close_idle_ones(self) -> None:
         limit = self.config.gateway.idle_ms / 1000
         first_request_s = self.config.gateway.first_request_ms / 1000
+        pause_s = min(1.0, limit / 4, first_request_s / 4, self._ends.connect_s / 4)
         while True:
-            await asyncio.sleep(min(1.0, limit / 4, first_request_s / 4))
+            await asyncio.sleep(pause_s)
             self._ends.refresh()
             self.budgets.end_overdue()
             now = self.loop.time()
+            self._arrivals.end_overdue(now)
             for connection in list(self.connections):
                 if not connection.is_proof_requested:
                     connection.limit_unproved(now, first_request_s)
@@ -327,6 +380,7 @@ class Gateway:
             log.error("task of the gateway failed", exc_info=failure)
 
     async def _end_tasks(self) -> None:
+        self._arrivals.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -3,12 +3,14 @@
 import json
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from headgate.base.ids import ApiKey, NodeId
+from headgate.base.ids import ApiKey, ApiVersion, NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
+from headgate.proxy import advertising
 from headgate.proxy.advertising import AddressMap
 from headgate.proxy.interceptor import CloseCause
 from headgate.wire.apis import APIS
@@ -320,3 +322,36 @@ async def test_a_broker_that_only_has_the_old_sasl_handshake_is_told_without_it(
     async with stage() as on:
         client, broker = await on.pair()
         assert ranges(await ask(client, broker, 3, ApiVersionsResponse(api_keys=versions))) == {18: (0, 5)}
+
+
+async def test_requests_and_responses_with_known_bytes_are_decoded_once_and_each_reaches_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[type[object]] = []
+
+    def count(message: type[Any], version: int, body: bytes) -> Any:
+        decoded.append(message)
+        return decode(message, version, body)
+
+    monkeypatch.setattr(advertising, "decode", count)
+    async with stage() as on:
+        for software in ("java", "java", "java", "rust"):
+            asked = request(18, 4, ApiVersionsRequest(client_software_name=software, client_software_version="1"))
+            client = await on.client(0, first=asked)
+            broker = await on.upstream.accept(0)
+            assert (await broker.reply(on.upstream.api_versions())).frame == asked
+            await client.frame()
+            client.close()
+            broker.close()
+    assert decoded == [ApiVersionsRequest, ApiVersionsResponse, ApiVersionsRequest]
+
+
+async def test_what_is_kept_of_api_versions_requests_is_bounded() -> None:
+    interceptor = advertising.ApiVersionsInterceptor()
+    for number in range(1000):
+        body = encode(ApiVersionsRequest(client_software_name=f"x{number}", client_software_version="1"), 3)
+        interceptor._decoded(ApiVersion(3), body)
+    long = encode(ApiVersionsRequest(client_software_name="x" * 300, client_software_version="1"), 3)
+    interceptor._decoded(ApiVersion(3), long)
+    assert 0 < len(interceptor._requests) <= 256
+    assert (3, long) not in interceptor._requests

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.cluster import _shared
-from headgate.proxy.interceptor import Interceptor, Oversize
+from headgate.proxy.interceptor import Interceptor, Oversize, Session, Versions
 from headgate.proxy.routes import _MOST_TABLES, Route, Routes
 from headgate.wire.apis import APIS
 from tests.support.fake_upstream import BROKER_VERSIONS
@@ -110,3 +110,28 @@ def test_all_interceptors_of_a_request_permit_what_becomes_of_one_that_is_too_la
         awaits_proof,
         passes_large,
     )
+
+
+def test_a_table_is_found_by_the_mapping_and_by_its_content_and_never_confused() -> None:
+    routes = Routes(())
+    versions: Versions = {ApiKey.PRODUCE: (3, 13)}
+    table = routes.table(versions)
+    assert routes.table(versions) is table
+    assert routes.table(dict(versions)) is table
+    for number in range(200):  # as many mappings as a broken broker may send: numbers of freed ones are used again
+        fetch: Versions = {ApiKey.FETCH: (4, 4 + number % 5)}
+        other = routes.table(fetch)
+        assert len(other) == 1 + number % 5
+    assert routes.table(versions) == table
+
+
+def test_only_interceptors_that_want_to_know_hear_of_connections() -> None:
+    class Opening(Interceptor[None]):
+        def on_open(self, session: Session) -> None: ...
+
+    class Closing(Interceptor[None]):
+        def on_close(self, session: Session) -> None: ...
+
+    opening, closing, neither = Opening(), Closing(), Interceptor[None]()
+    routes = Routes((opening, closing, neither))
+    assert (routes.on_open, routes.on_close) == ((opening,), (closing,))

@@ -1,0 +1,157 @@
+"""Plaintext clients between accept and their connection, without a task or a timer for each.
+
+A client waits for its first bytes as a reader of the event loop, and then, as a writer, for the broker that is dialled
+at its known address. One sweep over all of them (`end_overdue`) enforces the deadlines. A broker that cannot be dialled
+like this is left to a task of the gateway, which tries every address: its node has not been seen yet, or its name has
+not been found, or its address does not accept.
+
+Invariant: each arrival ends in exactly one of a connection, a task, or a refusal.
+"""
+
+import asyncio
+import socket
+from typing import Final, Protocol
+
+from headgate.base.ids import NodeId
+from headgate.config.addresses import Address
+from headgate.proxy.endpoints import UNREACHABLE, PeerSocket, PeerSockets, prepare
+from headgate.proxy.interceptor import CloseCause
+
+_FIRST_BYTES: Final = (
+    4096  # what is received before the broker is dialled; a client's first request has a hundred bytes
+)
+
+
+class Arrival:
+    """A client that has no connection yet; `upstream` is the socket that is being connected."""
+
+    __slots__ = ("address", "client", "deadline", "node", "peer", "received", "silent_s", "since", "upstream")
+
+    def __init__(self, node: NodeId | None, client: socket.socket, peer: str, since: float, deadline: float) -> None:
+        self.node = node
+        self.client = client
+        self.peer = peer
+        self.since = since
+        self.deadline = deadline
+        self.received = b""
+        self.silent_s = 0.0  # until the first byte
+        self.upstream: socket.socket | None = None
+        self.address: Address | None = None  # of the broker that is dialled
+
+    @property
+    def end(self) -> PeerSocket:
+        return PeerSocket(self.client, self.peer, received=self.received)
+
+
+class ArrivalOwner(Protocol):
+    """What becomes of an arrival."""
+
+    def known_addresses(self, node: NodeId | None) -> tuple[Address, ...]:
+        """Where its broker may be dialled at once; empty if that takes a closer look."""
+
+    def on_connected(self, arrival: Arrival, upstream: PeerSocket) -> None:
+        """Both sides are there."""
+
+    def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
+        """The broker has to be dialled by a task; `unreachable` did not answer in time."""
+
+    def on_refused(self, arrival: Arrival, cause: CloseCause) -> None:
+        """The client gets no connection, and is closed."""
+
+
+class Arrivals:
+    """All arrivals of a worker."""
+
+    def __init__(self, owner: ArrivalOwner, ends: PeerSockets, loop: asyncio.AbstractEventLoop) -> None:
+        self._owner = owner
+        self._ends = ends
+        self._loop = loop
+        self._all: set[Arrival] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, node: NodeId | None, client: socket.socket, peer: str) -> None:
+        now = self._loop.time()
+        arrival = Arrival(node, client, peer, now, now + self._ends.first_byte_s)
+        self._all.add(arrival)
+        self._loop.add_reader(client.fileno(), self._on_readable, arrival)
+
+    def end_overdue(self, now: float) -> None:
+        """End clients that send nothing, and dials that take too long."""
+        for arrival in [one for one in self._all if one.deadline < now]:
+            if arrival.upstream is None:
+                self._refuse(arrival, CloseCause.NO_REQUEST)
+            else:
+                self._leave_to_task(arrival, arrival.address)
+
+    def close(self) -> None:
+        """The gateway ends."""
+        for arrival in list(self._all):
+            self._refuse(arrival, CloseCause.DRAINED)
+
+    def _on_readable(self, arrival: Arrival) -> None:
+        try:
+            arrival.received = arrival.client.recv(_FIRST_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._refuse(arrival, CloseCause.CLIENT_RESET)
+            return
+        if not arrival.received:
+            self._refuse(arrival, CloseCause.CLIENT_CLOSED)
+            return
+        self._loop.remove_reader(arrival.client.fileno())
+        now = self._loop.time()
+        arrival.silent_s = now - arrival.since
+        arrival.deadline = now + self._ends.connect_s
+        self._dial(arrival)
+
+    def _dial(self, arrival: Arrival) -> None:
+        addresses = self._owner.known_addresses(arrival.node)
+        found = self._ends.known(addresses[0]) if addresses else ()
+        if not found:
+            self._leave_to_task(arrival)
+            return
+        family, kind, protocol, _, target = found[0]
+        arrival.address = addresses[0]
+        try:
+            upstream = arrival.upstream = socket.socket(family, kind, protocol)
+            prepare(upstream, patience_ms=self._ends.patience_ms)
+            upstream.connect(target)
+        except (BlockingIOError, InterruptedError):
+            self._loop.add_writer(upstream.fileno(), self._on_writable, arrival)
+        except UNREACHABLE:
+            self._leave_to_task(arrival)
+        else:
+            self._connected(arrival, upstream)
+
+    def _on_writable(self, arrival: Arrival) -> None:
+        upstream = arrival.upstream
+        assert upstream is not None
+        if upstream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._leave_to_task(arrival)
+            return
+        self._loop.remove_writer(upstream.fileno())
+        self._connected(arrival, upstream)
+
+    def _connected(self, arrival: Arrival, upstream: socket.socket) -> None:
+        self._all.discard(arrival)
+        assert arrival.address is not None
+        self._owner.on_connected(arrival, PeerSocket(upstream, arrival.address.host))
+
+    def _leave_to_task(self, arrival: Arrival, unreachable: Address | None = None) -> None:
+        self._forget(arrival)
+        self._owner.on_unreached(arrival, unreachable)
+
+    def _refuse(self, arrival: Arrival, cause: CloseCause) -> None:
+        self._loop.remove_reader(arrival.client.fileno())
+        self._forget(arrival)
+        self._owner.on_refused(arrival, cause)
+
+    def _forget(self, arrival: Arrival) -> None:
+        self._all.discard(arrival)
+        if arrival.upstream is not None:
+            self._loop.remove_writer(arrival.upstream.fileno())
+            arrival.upstream.close()
+            arrival.upstream = None

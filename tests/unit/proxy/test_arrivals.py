@@ -1,0 +1,206 @@
+"""Clients between accept and their connection: no task or timer for each, and nothing of what they send is lost."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.typing import EventDict
+
+from headgate.base.ids import ApiKey, NodeId
+from headgate.config.addresses import Address
+from headgate.proxy.arrivals import Arrival, Arrivals
+from headgate.proxy.endpoints import PeerSocket, PeerSockets
+from headgate.proxy.interceptor import CloseCause
+from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from tests.support.fake_upstream import Client, request
+from tests.unit.proxy.stage import GATEWAY_HOST, base_port, config, stage, turns, until
+
+
+@dataclass
+class Owner:
+    """Notes what becomes of arrivals."""
+
+    addresses: tuple[Address, ...] = ()
+    connected: list[tuple[bytes, Address]] = field(default_factory=list)
+    unreached: list[tuple[bytes, Address | None]] = field(default_factory=list)
+    refused: list[CloseCause] = field(default_factory=list)
+
+    def known_addresses(self, _: NodeId | None) -> tuple[Address, ...]:
+        return self.addresses
+
+    def on_connected(self, arrival: Arrival, upstream: PeerSocket) -> None:
+        self.connected.append((arrival.received, Address(*upstream.sock.getpeername())))
+        upstream.sock.close()
+        arrival.client.close()
+
+    def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
+        self.unreached.append((arrival.received, unreachable))
+        arrival.client.close()
+
+    def on_refused(self, arrival: Arrival, cause: CloseCause) -> None:
+        self.refused.append(cause)
+        arrival.client.close()
+
+    @property
+    def outcomes(self) -> int:
+        return len(self.connected) + len(self.unreached) + len(self.refused)
+
+
+@asynccontextmanager
+async def arriving(owner: Owner, *, first: bytes = b"x") -> AsyncIterator[tuple[Arrivals, socket.socket]]:
+    """One arrival whose client, the second result, has sent its first bytes."""
+    loop = asyncio.get_running_loop()
+    ends = PeerSockets(config(1, connect_timeout_ms=1000, first_request_ms=2000), loop)
+    arrivals = Arrivals(owner, ends, loop)
+    client, accepted = socket.socketpair()
+    accepted.setblocking(False)
+    with client:
+        client.sendall(first)
+        arrivals.add(None, accepted, "10.0.0.1")
+        yield arrivals, client
+        arrivals.close()
+        assert len(arrivals) == 0
+        assert owner.outcomes == 1
+
+
+@contextmanager
+def listening(*, is_full: bool = False) -> Iterator[Address]:
+    """An address that accepts; if it is full, its kernel does not answer any more."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((GATEWAY_HOST, 0))
+        listener.listen(0)
+        for _ in range(4 if is_full else 0):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        yield Address(*listener.getsockname())
+
+
+async def test_the_first_bytes_make_it_dial_and_are_handed_on() -> None:
+    with listening() as address:
+        owner = Owner((address,))
+        async with arriving(owner, first=b"first"):
+            await until(lambda: owner.outcomes > 0)
+        assert owner.connected == [(b"first", address)]
+
+
+async def test_a_client_that_sends_nothing_in_time_is_refused_and_one_in_time_is_not() -> None:
+    owner = Owner()
+    async with arriving(owner, first=b"") as (arrivals, _):
+        now = asyncio.get_running_loop().time()
+        arrivals.end_overdue(now + 1.5)
+        assert owner.refused == []
+        arrivals.end_overdue(now + 2.5)
+        assert owner.refused == [CloseCause.NO_REQUEST]
+
+
+async def test_a_client_that_closes_first_is_counted_as_such() -> None:
+    owner = Owner()
+    async with arriving(owner, first=b"") as (_, client):
+        client.close()
+        await until(lambda: owner.outcomes > 0)
+    assert owner.refused == [CloseCause.CLIENT_CLOSED]
+
+
+async def test_a_broker_that_does_not_answer_in_time_is_left_to_a_task_with_its_address() -> None:
+    with listening(is_full=True) as address:
+        owner = Owner((address,))
+        async with arriving(owner) as (arrivals, _):
+            await turns()
+            now = asyncio.get_running_loop().time()
+            arrivals.end_overdue(now + 0.5)
+            assert owner.outcomes == 0
+            arrivals.end_overdue(now + 1.5)
+            assert owner.unreached == [(b"x", address)]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid", "127.0.0.1 "])
+async def test_a_broker_that_refuses_or_whose_name_is_unknown_is_left_to_a_task(host: str) -> None:
+    with listening() as address:
+        pass  # nothing listens there any more
+    owner = Owner((Address(host, address.port),))
+    async with arriving(owner):
+        await until(lambda: owner.outcomes > 0)
+    assert owner.unreached == [(b"x", None)]
+
+
+async def test_what_still_arrives_when_the_gateway_ends_is_refused() -> None:
+    with listening(is_full=True) as address:
+        for first in (b"", b"x"):
+            owner = Owner((address,))
+            async with arriving(owner, first=first):
+                await turns()
+            assert owner.refused == [CloseCause.DRAINED]
+
+
+# With a gateway.
+
+
+async def test_clients_that_wait_have_no_tasks() -> None:
+    async with stage() as on:
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            await on.client()
+        await until(lambda: on.gateway.metrics.accepted == 20)
+        assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_broker_that_does_not_answer_is_logged_once_and_its_client_retries(logs: list[EventDict]) -> None:
+    async with stage(connect_timeout_ms=200) as on:
+        with listening(is_full=True) as address:
+            on.gateway.cluster.nodes = {NodeId(0): address}
+            client = await on.client(0, first=b"\x00")
+            assert await client.rest() == b""
+        assert on.ended == {"upstream_unreachable": 1}
+    assert [one["address"] for one in logs if one["event"] == "broker cannot be reached"] == [str(address)]
+
+
+LARGE = request(12, 4, HeartbeatRequest(group_id="g", member_id="m" * 9000))
+SMALL = request(12, 4, HeartbeatRequest(group_id="g", member_id="m"))
+
+
+@pytest.mark.parametrize("sent", [LARGE, SMALL + LARGE, SMALL * 200])
+@pytest.mark.parametrize("first", [1, 3, 4, 13, 14, 4095, 4096, 4097, 8000])
+async def test_first_requests_reach_the_broker_however_they_are_cut(sent: bytes, first: int) -> None:
+    async with stage() as on:
+        client = await on.client(first=sent[:first])
+        broker = await on.upstream.accept()
+        await client.send(sent[first:])
+        received = b""
+        while len(received) < len(sent):
+            asked = await broker.request()
+            if asked.key != ApiKey.METADATA:  # the gateway's own, before a request that was received in part
+                received += asked.frame
+        assert received == sent
+        assert on.gateway.metrics.client_meter.received_bytes == len(sent)
+
+
+async def test_accepted_sockets_have_the_options_of_the_data_plane() -> None:
+    async with stage(idle_ms=12_345) as on:
+        client, broker = await on.pair()
+        connection = await on.connection()
+        for link in (connection.client, connection.upstream):
+            sock = link._sock
+            assert not sock.getblocking()
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_345
+        await client.send(SMALL)
+        assert (await broker.reply(HeartbeatResponse())).frame == SMALL
+
+
+async def test_clients_that_came_before_the_gateway_listened_have_these_options_too() -> None:
+    async with stage(idle_ms=12_345) as on:
+        listener = on.gateway._ports.listeners[None] if on.gateway._ports else None
+        assert listener is not None
+        asyncio.get_running_loop().remove_reader(listener.fileno())
+        early = await Client.connect(GATEWAY_HOST, base_port())  # waits in the queue of the port
+        on.ends.append(early)
+        on.gateway._listen(None, listener)
+        await on.greet(early)
+        connection = await on.connection()
+        assert connection.client._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_345
