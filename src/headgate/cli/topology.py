@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -72,8 +73,7 @@ async def _forget(config: Config, group: str) -> bool:
     store = config.topologies.store
     in_use = store.scheme == "sqlite" and await is_in_use(Path(store.target))
     if in_use:  # by the gateway, which reads from the state topic that the description is not to be shown
-        topologies = config.topologies.model_copy(update={"store": Store("memory")})
-        config = config.model_copy(update={"topologies": topologies})
+        config = replace(config, topologies=replace(config.topologies, store=Store("memory")))
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
         cache = str(Path(folder) / "topologies.db")
         opening = partial(open_resources, config, cache_name=cache, clock=SystemClock(), environment=os.environ)

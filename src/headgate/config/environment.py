@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Union, get_args, get_origin
 
-from headgate.config.model import Config, ConfigSection, ConnectConfig
+from headgate.config.model import ConnectConfig
 from headgate.config.problems import Problem, nearest, shown
+from headgate.config.sections import annotations, sections
 from headgate.config.values import GroupPatterns
 
 PREFIX = "HEADGATE_"
@@ -50,21 +51,12 @@ class Setting:
     source: str
 
 
-def sections() -> dict[str, type[ConfigSection]]:
-    """The sections that are plain tables, by name; `connect` is a table of tables and not among them."""
-    return {
-        name: info.annotation
-        for name, info in Config.model_fields.items()
-        if isinstance(info.annotation, type) and issubclass(info.annotation, ConfigSection)
-    }
-
-
 def variables() -> dict[str, tuple[str, str]]:
     """Every variable that sets a key of a section, with its section and key."""
     return {
         f"{PREFIX}{name}_{key}".upper(): (name, key)
         for name, section in sections().items()
-        for key in section.model_fields
+        for key in annotations(section)
     }
 
 
@@ -79,10 +71,10 @@ def settings(env: Mapping[str, str], connect_names: Collection[str]) -> tuple[li
         if variable in known:
             name, key = known[variable]
             path: tuple[str, ...] = (name, key)
-            annotation = sections()[name].model_fields[key].annotation
+            annotation = annotations(sections()[name])[key]
         elif (of_connect := _connect_path(variable, connect_names)) is not None:
             path = of_connect
-            annotation = ConnectConfig.model_fields[path[-1]].annotation
+            annotation = annotations(ConnectConfig)[path[-1]]
         elif is_reserved(variable):
             continue
         else:
@@ -110,7 +102,7 @@ def _connect_path(variable: str, connect_names: Collection[str]) -> tuple[str, s
     rest = variable.removeprefix(CONNECT_PREFIX)
     if rest == variable:
         return None
-    for key in ConnectConfig.model_fields:
+    for key in annotations(ConnectConfig):
         name = rest.removesuffix(f"_{key.upper()}")
         if name != rest and _CONNECT_NAME.fullmatch(name):
             same = [known for known in connect_names if variable_name(known) == name]
@@ -120,7 +112,7 @@ def _connect_path(variable: str, connect_names: Collection[str]) -> tuple[str, s
 
 def _hint(variable: str, known: Collection[str]) -> str:
     if variable.startswith(CONNECT_PREFIX):
-        return f"write HEADGATE_CONNECT_<NAME>_<KEY>, where a key is one of {', '.join(ConnectConfig.model_fields)}"
+        return f"write HEADGATE_CONNECT_<NAME>_<KEY>, where a key is one of {', '.join(annotations(ConnectConfig))}"
     meant = nearest(variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in known])
     return f"did you mean {PREFIX}{meant}?" if meant else "write HEADGATE_<SECTION>_<KEY>, or unset it"
 

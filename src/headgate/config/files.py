@@ -1,6 +1,6 @@
 """Checks the files that a configuration names, and reads secrets.
 
-A secret goes into a `SecretStr` and nowhere else; no error shows it, nor the path of a secret file, because a password
+A secret goes into a `Secret` and nowhere else; no error shows it, nor the path of a secret file, because a password
 in place of the path is a common mistake.
 """
 
@@ -10,14 +10,27 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from headgate.base.errors import UsageError
 from headgate.config.model import Config
 from headgate.config.rules import Violation
 
 MAX_SECRET_BYTES = 4096
 _OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IRWXO
+
+
+class Secret:
+    """A text that neither `str` nor `repr` shows."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_secret_value(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
 
 
 def violations(config: Config) -> Iterator[Violation]:
@@ -60,7 +73,7 @@ def warnings(config: Config) -> Iterator[Violation]:
                 )
 
 
-def read_secret(path: Path) -> SecretStr:
+def read_secret(path: Path) -> Secret:
     """The only line of a secret file; `UsageError` when there is none."""
     if (trouble := _unreadable(path)) is not None:
         raise UsageError(trouble)
@@ -79,7 +92,7 @@ def read_secret(path: Path) -> SecretStr:
         raise UsageError("the file has more than one line: write the secret alone on its first line")
     if not secret.rstrip("\r"):
         raise UsageError("the file's first line is empty: write the secret there")
-    return SecretStr(secret.rstrip("\r"))
+    return Secret(secret.rstrip("\r"))
 
 
 def _unreadable(path: Path) -> str | None:

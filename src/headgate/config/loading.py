@@ -1,25 +1,23 @@
 """From a TOML file, the environment and the command line to one `Config`, or to all of its problems.
 
-All problems are reported at once: an invalid key is set aside, so that the rules can still check the others. The
+All problems are reported at once: an invalid key has its default, so that the rules can still check the others. The
 command line wins over the environment, which wins over the file.
 """
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import ValidationError
-
 from headgate.config import files, rules
-from headgate.config.environment import Setting, sections, settings
-from headgate.config.model import Config, ConnectConfig
-from headgate.config.problems import ConfigError, Problem, path_text, sentence
+from headgate.config.environment import Setting, settings
+from headgate.config.model import Config
+from headgate.config.problems import ConfigError, Problem, path_text
+from headgate.config.sections import Loc, build_config
 
 MAX_FILE_BYTES = 1024 * 1024
 Tree = dict[str, object]
-Loc = tuple[str | int, ...]
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _TOML_PLACE = re.compile(r"(.*) \(at (line \d+, column \d+|end of document)\)", re.DOTALL)
@@ -58,15 +56,12 @@ def _load(
         if _put(tree, setting):
             sources[setting.path] = setting.source
     broken: set[str] = {problem.path for problem in problems}
-    try:
-        config = Config.model_validate(tree)
-    except ValidationError as error:
-        more, places = _model_problems(error, sources)
-        problems += more
-        broken |= {path_text(place) for place in places}
-        for place in places:
-            _drop(tree, place)
-        config = Config.model_validate(tree)
+    config, faults = build_config(tree)
+    for fault in faults:
+        place = fault.loc[: 3 if fault.loc[0] == "connect" else 2]
+        broken.add(path_text(place))
+        source = f" (from {sources[place]})" if place in sources else ""
+        problems.append(Problem(path_text(fault.loc), fault.sentence(in_file=not source) + source))
     for violation in (*rules.violations(config), *files.violations(config)):
         if not any(_is_under(path, place) for path in violation.paths for place in broken):
             problems.append(Problem(violation.paths[0], violation.text))
@@ -126,40 +121,3 @@ def _put(tree: Tree, setting: Setting) -> bool:
         table = inner
     table[setting.path[-1]] = setting.value
     return True
-
-
-def _drop(tree: Tree, place: Loc) -> None:
-    table: object = tree
-    for name in place[:-1]:
-        table = table.get(name) if isinstance(table, dict) else None
-    if isinstance(table, dict):
-        table.pop(place[-1], None)
-
-
-def _model_problems(error: ValidationError, sources: Mapping[Loc, str]) -> tuple[list[Problem], set[Loc]]:
-    """The problems that the model found, and the places of their keys."""
-    problems: list[Problem] = []
-    places: set[Loc] = set()
-    for detail in error.errors(include_url=False):
-        loc = detail["loc"]
-        place = loc[: 3 if loc[0] == "connect" else 2]
-        places.add(place)
-        # The default of a key that depends on an invalid one: that one's problem is enough.
-        if detail["type"] == "default_factory_not_called":
-            continue
-        source = f" (from {sources[place]})" if place in sources else ""
-        text = sentence(detail, _known_at(loc[:-1]), in_file=not source)
-        problems.append(Problem(path_text(loc), text + source))
-    return problems, places
-
-
-def _known_at(table: Iterable[str | int]) -> Collection[str]:
-    match tuple(table):
-        case ():
-            return tuple(Config.model_fields)
-        case ("connect", _):
-            return tuple(ConnectConfig.model_fields)
-        case (str(name),) if name in sections():
-            return tuple(sections()[name].model_fields)
-        case _:
-            return ()

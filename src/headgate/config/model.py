@@ -17,61 +17,60 @@ Times in `*_ms` keys are whole milliseconds, sizes in `*_bytes` keys are bytes, 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from headgate.base.ids import NodeId
 from headgate.config import values
 from headgate.config.addresses import Address, parse_address, parse_host, parse_nodes
+from headgate.config.keys import ConfigText, ListOf, WholeNumber, WordOr
 from headgate.config.values import FrozenMap, GroupPatterns, PluginSetting, Store
 
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000
 INT32_MAX = 2**31 - 1
 
-Text = Annotated[str, Field(strict=True, min_length=1)]
-Switch = Annotated[bool, Field(strict=True)]
-AnAddress = Annotated[Address, PlainValidator(parse_address)]
-AHost = Annotated[str, Field(strict=True), AfterValidator(parse_host)]
-APath = Annotated[Path, PlainValidator(values.parse_path)]
-ATopic = Annotated[str, Field(strict=True), AfterValidator(values.topic_name)]
-Groups = Annotated[GroupPatterns, PlainValidator(values.parse_group_patterns)]
-ConnectionLimit = Annotated[
-    Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None, BeforeValidator(values.off_is_none)
-]
-AnApiKey = Annotated[int, Field(strict=True, ge=0, le=2**15 - 1)]
+AnAddress = Annotated[Address, parse_address]
+APath = Annotated[Path, values.parse_path]
+AFile = Annotated[Path | None, values.parse_path]
+ATopic = Annotated[str, ConfigText(values.topic_name)]
+Groups = Annotated[GroupPatterns, values.parse_group_patterns]
+ConnectionLimit = Annotated[int | None, WordOr("off", WholeNumber(1, 1_000_000))]
 
 
-class ConfigSection(BaseModel):
-    """The base of all sections: they are immutable, and an unknown key is an error."""
+class ConfigSection:
+    """The base of all sections, which are immutable. A value is not checked when a section is created: `load` does."""
 
-    # Pydantic's own error texts would show what was given, and that may be a secret.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig(ConfigSection):
     """`[gateway]`: the listeners for clients, and the limits of a client."""
 
     listen: AnAddress = Address("127.0.0.1", 9092)
-    advertised_host: AHost = Field(default_factory=lambda data: data["listen"].host)
-    nodes: Annotated[tuple[NodeId, ...], PlainValidator(parse_nodes)] = (NodeId(0), NodeId(1), NodeId(2))
-    workers: Annotated[int, Field(strict=True, ge=1, le=256)] = 1
-    max_frame_bytes: Annotated[int, Field(strict=True, ge=1024, le=INT32_MAX)] = 100 * MIB
-    max_connections: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 10_000
+    advertised_host: Annotated[str, ConfigText(parse_host)] = ""  # that of `listen`
+    nodes: Annotated[tuple[NodeId, ...], parse_nodes] = (NodeId(0), NodeId(1), NodeId(2))
+    workers: Annotated[int, WholeNumber(1, 256)] = 1
+    max_frame_bytes: Annotated[int, WholeNumber(1024, INT32_MAX)] = 100 * MIB
+    max_connections: Annotated[int, WholeNumber(1, 1_000_000)] = 10_000
     max_connections_per_address: ConnectionLimit = None
     max_unproved_connections: ConnectionLimit = 5_000
     max_unproved_connections_per_address: ConnectionLimit = 2_500
-    first_request_ms: Annotated[int, Field(strict=True, ge=100, le=HOUR_MS)] = 10_000
-    idle_ms: Annotated[int, Field(strict=True, ge=100, le=24 * HOUR_MS)] = 600_000
-    connect_timeout_ms: Annotated[int, Field(strict=True, ge=10, le=600_000)] = 10_000
-    drain_ms: Annotated[int, Field(strict=True, ge=0, le=HOUR_MS)] = 10_000
-    tls_cert: APath | None = None
-    tls_key: APath | None = None
-    tls_client_ca: APath | None = None
-    proxy_protocol: Switch = False
-    deny_api_keys: frozenset[AnApiKey] = frozenset()
+    first_request_ms: Annotated[int, WholeNumber(100, HOUR_MS)] = 10_000
+    idle_ms: Annotated[int, WholeNumber(100, 24 * HOUR_MS)] = 600_000
+    connect_timeout_ms: Annotated[int, WholeNumber(10, 600_000)] = 10_000
+    drain_ms: Annotated[int, WholeNumber(0, HOUR_MS)] = 10_000
+    tls_cert: AFile = None
+    tls_key: AFile = None
+    tls_client_ca: AFile = None
+    proxy_protocol: bool = False
+    deny_api_keys: Annotated[frozenset[int], ListOf(WholeNumber(0, 2**15 - 1), frozenset)] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.advertised_host:
+            object.__setattr__(self, "advertised_host", self.listen.host)
 
     def node_address(self, node: NodeId) -> Address:
         """Where the gateway listens for this node (DESIGN, "Address map")."""
@@ -82,6 +81,7 @@ class GatewayConfig(ConfigSection):
         return (self.listen, *(self.node_address(node) for node in self.nodes))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig(ConfigSection):
     """`[upstream]`: the real cluster, and the service account for Headgate's own topics.
 
@@ -89,98 +89,110 @@ class UpstreamConfig(ConfigSection):
     The password itself is not held here: `files.read_secret` reads it when it is needed.
     """
 
-    bootstrap: Annotated[tuple[AnAddress, ...], Field(min_length=1, max_length=100)] = (Address("127.0.0.1", 19092),)
-    tls: Switch = False
-    tls_ca: APath | None = None
-    service_user: Text | None = None
-    service_password_file: APath | None = None
+    bootstrap: Annotated[tuple[Address, ...], ListOf(parse_address, at_least=1, at_most=100)] = (
+        Address("127.0.0.1", 19092),
+    )
+    tls: bool = False
+    tls_ca: AFile = None
+    service_user: Annotated[str | None, ConfigText()] = None
+    service_password_file: AFile = None
     service_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "none"] = "SCRAM-SHA-512"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsConfig(ConfigSection):
     """`[facts]`: Headgate's own topics. `replication` None means min(3, brokers)."""
 
-    prefix: Annotated[str, Field(strict=True), AfterValidator(values.topic_prefix(32))] = "headgate."
-    replication: Annotated[
-        Annotated[int, Field(strict=True, ge=1, le=32)] | None, BeforeValidator(values.auto_is_none)
-    ] = None
+    prefix: Annotated[str, ConfigText(values.topic_prefix(32))] = "headgate."
+    replication: Annotated[int | None, WordOr("auto", WholeNumber(1, 32))] = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopologiesConfig(ConfigSection):
     """`[topologies]`: KIP-1331. `max_bytes` bounds one pushed description on the wire."""
 
     owner: Literal["gateway", "broker", "off"] = "gateway"
-    store: Annotated[Store, PlainValidator(values.parse_store)] = Store("kafka")
+    store: Annotated[Store, values.parse_store] = Store("kafka")
     # A fact in JSON can be eleven times the pushed bytes (facts/topics.py), and a broker takes 100 MiB a request.
-    max_bytes: Annotated[int, Field(strict=True, ge=1024, le=8 * MIB)] = 4 * MIB
-    call_timeout_ms: Annotated[int, Field(strict=True, ge=10, le=30_000)] = 5_000
+    max_bytes: Annotated[int, WholeNumber(1024, 8 * MIB)] = 4 * MIB
+    call_timeout_ms: Annotated[int, WholeNumber(10, 30_000)] = 5_000
     # offsets.retention.check.interval.ms as brokers ship it: no group expires sooner.
-    cleanup_interval_ms: Annotated[int, Field(strict=True, ge=1_000, le=86_400_000)] = 600_000
+    cleanup_interval_ms: Annotated[int, WholeNumber(1_000, 86_400_000)] = 600_000
     groups: Groups = GroupPatterns()
-    plugin: Annotated[Mapping[str, PluginSetting], PlainValidator(values.parse_plugin_settings)] = FrozenMap({})
+    plugin: Annotated[Mapping[str, PluginSetting], values.parse_plugin_settings] = FrozenMap({})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupsConfig(ConfigSection):
     """`[share_groups]`: dead letters and the circuit breaker of KIP-1316."""
 
-    enable: Switch = True
-    pause_enable: Switch = True
-    dlq_prefix: Annotated[str, Field(strict=True), AfterValidator(values.topic_prefix(1))] = "dlq."
-    dlq_auto_create: Switch = False
+    enable: bool = True
+    pause_enable: bool = True
+    dlq_prefix: Annotated[str, ConfigText(values.topic_prefix(1))] = "dlq."
+    dlq_auto_create: bool = False
     # The wait of a client's request for its dead-letter topic; after that the dead letter goes to the spool.
-    hold_max_ms: Annotated[int, Field(strict=True, ge=10, le=5_000)] = 250
+    hold_max_ms: Annotated[int, WholeNumber(10, 5_000)] = 250
     groups: Groups = GroupPatterns()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityConfig(ConfigSection):
     """`[activity]`: which topics every client uses."""
 
-    enable: Switch = True
+    enable: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectConfig(ConfigSection):
     """`[connect.NAME]`: one Connect cluster (KIP-558)."""
 
     status_topic: ATopic = "connect-status"
     config_topic: ATopic = "connect-configs"
-    record: Switch = False
-    principals: tuple[Text, ...] = ()
-    tracking_enable: Switch = True
-    tracking_allow_reset: Switch = True
+    record: bool = False
+    principals: Annotated[tuple[str, ...], ListOf(ConfigText())] = ()
+    tracking_enable: bool = True
+    tracking_allow_reset: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TablesConfig(ConfigSection):
     """`[tables]`: the folder of the Delta tables."""
 
     path: APath = Path(".headgate/tables")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig(ConfigSection):
     """`[pipeline]`: the Spark jobs. `spark` may hold credentials of an object store, so it is not shown."""
 
     checkpoint: APath = Path(".headgate/checkpoints")
-    trigger_ms: Annotated[int, Field(strict=True, ge=100, le=HOUR_MS)] = 2_000
-    spark: Annotated[Mapping[str, str], BeforeValidator(values.flat_settings), AfterValidator(FrozenMap)] = Field(
-        default=FrozenMap({}), repr=False
-    )
+    trigger_ms: Annotated[int, WholeNumber(100, HOUR_MS)] = 2_000
+    spark: Annotated[Mapping[str, str], values.flat_settings] = field(default=FrozenMap({}), repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig(ConfigSection):
     """`[web]`: the REST interface."""
 
     listen: AnAddress = Address("127.0.0.1", 8080)
-    allowed_hosts: Annotated[tuple[AHost, ...], Field(min_length=1)] = ("localhost", "127.0.0.1", "::1")
-    tokens_file: APath | None = None
-    tls_cert: APath | None = None
-    tls_key: APath | None = None
+    allowed_hosts: Annotated[tuple[str, ...], ListOf(ConfigText(parse_host), at_least=1)] = (
+        "localhost",
+        "127.0.0.1",
+        "::1",
+    )
+    tokens_file: AFile = None
+    tls_cert: AFile = None
+    tls_key: AFile = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsConfig(ConfigSection):
     """`[metrics]`: `/metrics`, `/healthz` and `/readyz` of the gateway."""
 
     listen: AnAddress = Address("127.0.0.1", 9404)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(ConfigSection):
     """The whole configuration; every section has a default, so an empty file is valid."""
 
@@ -190,7 +202,7 @@ class Config(ConfigSection):
     topologies: TopologiesConfig = TopologiesConfig()
     share_groups: ShareGroupsConfig = ShareGroupsConfig()
     activity: ActivityConfig = ActivityConfig()
-    connect: Annotated[Mapping[str, ConnectConfig], AfterValidator(FrozenMap)] = FrozenMap({})
+    connect: Mapping[str, ConnectConfig] = FrozenMap({})
     tables: TablesConfig = TablesConfig()
     pipeline: PipelineConfig = PipelineConfig()
     web: WebConfig = WebConfig()

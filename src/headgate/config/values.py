@@ -166,16 +166,7 @@ def topic_prefix(longest_rest: int) -> Callable[[str], str]:
     return check
 
 
-def off_is_none(value: object) -> object:
-    """`"off"` means the same as leaving the key out."""
-    return None if value == "off" else value
-
-
-def auto_is_none(value: object) -> object:
-    return None if value == "auto" else value
-
-
-def flat_settings(value: object) -> object:
+def flat_settings(value: object) -> Mapping[str, str]:
     """Spark settings as text, `{"spark.a.b": "1"}`, whether TOML read the dots as tables or not."""
     flat: dict[str, str] = {}
     stack: list[tuple[str, object]] = [("", value)]
@@ -189,7 +180,7 @@ def flat_settings(value: object) -> object:
             flat[prefix] = str(item)
         else:
             how = 'must be a table of texts, such as { "spark.sql.shuffle.partitions" = "4" }'
-            raise ValueError(how)  # noqa: TRY004 - pydantic collects ValueError, and lets TypeError through
+            raise ValueError(how)  # noqa: TRY004 - a value that cannot be used is a ValueError
     if not all(key.startswith("spark.") and key.isprintable() for key in flat):
         raise ValueError("each setting's name must begin with 'spark.'")
-    return flat
+    return FrozenMap(flat)

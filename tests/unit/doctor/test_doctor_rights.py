@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -231,7 +231,7 @@ def test_each_denial_of_a_right_for_dead_letters_names_what_it_affects(
 def test_the_right_of_the_cleanup_is_checked_if_descriptions_are_stored() -> None:
     config = Config()
     for off in (TopologiesConfig(owner="broker"), TopologiesConfig(owner="off"), TopologiesConfig(store=Store("none"))):
-        assert own_rights(config.model_copy(update={"topologies": off})) == OWN
+        assert own_rights(replace(config, topologies=off)) == OWN
     chosen = own_rights(config)
     cleanup = right(Scope.TOPOLOGIES, Resource.GROUP, "Describe")
     assert chosen == (*OWN, cleanup)

@@ -407,7 +407,7 @@ async def scene(
     kafka.opens = opens or kafka.opens
     chosen = ShareGroupsConfig(**{"groups": GroupPatterns(deny=("foreign*",)), **settings})
     service = ShareGroupService(
-        config(9).model_copy(update={"share_groups": chosen}),
+        replace(config(9), share_groups=chosen),
         clock=clock,
         open_with=kafka.open,  # type: ignore[arg-type]
         group_configs=kafka.group_configs,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ tests/integration/topologies.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headgate.base.errors import ClusterError
@@ -182,7 +182,7 @@ async def scene(
     async with upstream or FakeUpstream() as fake:
         base = config(fake.port, drain_ms=300)
         topologies = TopologiesConfig(**{"store": Store(scheme), "call_timeout_ms": 30_000, **settings})  # type: ignore[arg-type]
-        whole = base.model_copy(update={"topologies": topologies})
+        whole = replace(base, topologies=topologies)
         epochs = FakeEpochs()
 
         async def opening(groups: StreamsGroups, _: AsyncExitStack) -> TopologyResources:
