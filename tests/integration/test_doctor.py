@@ -98,7 +98,7 @@ class Ward:
         """What `headgate doctor --json` says when it ends with `code`."""
         file = self._write(protocol, list(bootstrap) or [self.cluster.kafka.bootstrap_of(protocol)], password)
         parser = argparse.ArgumentParser()
-        doctor.add_parser(parser.add_subparsers())
+        doctor.define_arguments(parser.add_subparsers().add_parser("doctor"))
         args = parser.parse_args(["doctor", "--config", str(file), "--json"])
         self.wait_for_acls()
         capsys.readouterr()
@@ -441,7 +441,7 @@ def test_a_gateway_that_runs_here_already_is_no_obstacle(cluster: Cluster, tmp_p
     setup = GatewaySetup(folder=tmp_path, port=port, upstream=cluster.bootstrap, metrics_port=port + 8)
     with GatewayProcess(setup):
         parser = argparse.ArgumentParser()
-        doctor.add_parser(parser.add_subparsers())
+        doctor.define_arguments(parser.add_subparsers().add_parser("doctor"))
         args = parser.parse_args(["doctor", "--config", str(tmp_path / "headgate.toml")])
         assert args.run(args) == 0
     out = capsys.readouterr().out

@@ -4,6 +4,10 @@ An error's text says what is wrong, where, and what to do. It is translated once
 an HTTP status or an exit code. A rejection by a rule is a value, never one of these.
 """
 
+from typing import Final
+
+INTERRUPTED: Final = 130  # the exit code of a command that SIGINT ended
+
 
 class HeadgateError(Exception):
     """Root of all errors that Headgate raises on purpose; `exit_code` is what the command line ends with."""

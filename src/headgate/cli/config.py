@@ -14,9 +14,7 @@ from headgate.config.loading import load
 from headgate.config.problems import ConfigError, Problem, shown
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("config", help="check a configuration file")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="list every problem with the path of its key")
     check.add_argument("file", type=Path, metavar="FILE", help="configuration file")

@@ -27,9 +27,7 @@ _LARGEST: Final = 64 * 1024 * 1024
 _VARIABLE: Final = "HEADGATE_TOKEN"
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("connectors", help="list, reset or compare the topics that a connector uses")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         required=True,

@@ -30,9 +30,7 @@ from headgate.sample.billing import DOWN, GROUP
 from headgate.sample.programs import APPLICATION, DEMO, Sample
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("dev", help="run a real Kafka with the gateway in front of it, to try Headgate")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gateway-port",
         type=int,

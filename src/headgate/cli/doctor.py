@@ -23,13 +23,10 @@ _MARKS = {FindingVerdict.OK: "ok", FindingVerdict.WARNING: "WARNING", FindingVer
 _MARK_WIDTH = max(map(len, _MARKS.values()))
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "doctor",
-        help="check what the gateway needs, and print the command that corrects each problem",
-        description="Check everything that the gateway needs, without changing anything: this machine, the brokers, "
-        "the rights of the service account, Headgate's topics, versions and clocks.",
+def define_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Check everything that the gateway needs, without changing anything: this machine, the brokers, "
+        "the rights of the service account, Headgate's topics, versions and clocks."
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration file")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -19,13 +19,8 @@ from headgate.embedded.spec import parse_setting
 _POLL_S = 0.1
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "kafka",
-        help="run a real Kafka cluster of one to three brokers on this machine",
-        description="Run a real Kafka cluster on this machine. Its nodes have the ids 0, 1 and 2.",
-    )
+def define_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Run a real Kafka cluster on this machine. Its nodes have the ids 0, 1 and 2."
     parser.add_argument(
         "--data-dir", type=Path, required=True, metavar="DIR", help="folder for the data of the cluster"
     )

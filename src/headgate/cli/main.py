@@ -7,62 +7,53 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
 
 import headgate
-from headgate.base.errors import HeadgateError
-from headgate.cli import (
-    config,
-    connectors,
-    dev,
-    doctor,
-    kafka,
-    pipeline,
-    serve,
-    share_groups,
-    streams_groups,
-    tables,
-    topology,
-    web,
-)
-from headgate.cli.waiting import INTERRUPTED
-from headgate.config import ConfigError
+from headgate.base.errors import INTERRUPTED, HeadgateError
+
+# Each command is the module of its name, which is imported only to run it or to show its help: `headgate tables`
+# loads nothing of the gateway, and `headgate --help` loads neither.
+COMMANDS: Final = {
+    "dev": "run a real Kafka with the gateway in front of it, to try Headgate",
+    "serve": "run the gateway in front of an existing cluster",
+    "kafka": "run a real Kafka cluster of one to three brokers on this machine",
+    "config": "check a configuration file",
+    "doctor": "check what the gateway needs, and print the command that corrects each problem",
+    "streams-groups": "list, describe and delete streams groups, and show their topologies",
+    "share-groups": "show circuit breakers and dead-letter topics of share groups, pause and resume groups",
+    "topology": "check, examine, compare and delete topology descriptions of Streams applications",
+    "connectors": "list, reset or compare the topics that a connector uses",
+    "tables": "list, show and optimize the tables that the pipeline makes",
+    "pipeline": "turn facts in Kafka into tables, on Spark",
+    "web": "serve the REST interface",
+}
 
 
-def parser() -> argparse.ArgumentParser:
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command, with its function as `run`; ends the program if they are wrong, or ask for help."""
     root = argparse.ArgumentParser(
         prog="headgate",
         description="A gateway in front of a Kafka cluster that shows what clients use, and can pause share groups.",
     )
     root.add_argument("--version", action="version", version=f"headgate {headgate.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (
-        dev,
-        serve,
-        kafka,
-        config,
-        doctor,
-        streams_groups,
-        share_groups,
-        topology,
-        connectors,
-        tables,
-        pipeline,
-        web,
-    ):
-        command.add_parser(commands)
-    return root
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name == chosen:
+            import_module(f"headgate.cli.{name.replace('-', '_')}").define_arguments(command)
+    return root.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(arguments)
+    args = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     try:
         code: int = args.run(args)
-    except ConfigError as error:
-        for problem in error.problems:
-            print(f"headgate: {problem.path}: {problem.text}", file=sys.stderr)
-        return error.exit_code
     except HeadgateError as error:
-        print(f"headgate: {error}", file=sys.stderr)
+        for line in str(error).split("\n"):  # a configuration has one for each of its problems
+            print(f"headgate: {line}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.base.clock import SystemClock
+from headgate.base.errors import INTERRUPTED
 from headgate.cli import logs
-from headgate.cli.waiting import INTERRUPTED
 from headgate.config import Config, load
 from headgate.config.addresses import Address, parse_address
 from headgate.kafka.topics import client_settings
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 _PAGES_WITHIN_S = 10.0
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("pipeline", help="turn facts in Kafka into tables, on Spark")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     running = actions.add_parser("run", help="read facts and write tables until SIGTERM or SIGINT")
     running.add_argument("--once", action="store_true", help="end when all existing records are read")

@@ -26,9 +26,7 @@ log = structlog.get_logger()
 _WORKER = (sys.executable, "-m", "headgate.cli.worker")
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("serve", help="run the gateway in front of an existing cluster")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration file")
     parser.set_defaults(run=run)
 

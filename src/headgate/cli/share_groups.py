@@ -20,13 +20,10 @@ _PAUSE_S = 0.1
 _SETTLED_S = 3.0
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "share-groups",
-        help="show circuit breakers and dead-letter topics of share groups, pause and resume groups",
-        description="Show the circuit breaker of a share group or the dead-letter topics of all share groups, pause a "
-        "group, or resume it, with the flags of KIP-1316.",
+def define_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show the circuit breaker of a share group or the dead-letter topics of all share groups, pause a "
+        "group, or resume it, with the flags of KIP-1316."
     )
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the gateway's address(es)"

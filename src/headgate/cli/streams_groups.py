@@ -29,13 +29,10 @@ from headgate.wire.messages.streams import DescribedStreamsGroup
 _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "streams-groups",
-        help="list, describe and delete streams groups, and show their topologies",
-        description="List all streams groups, describe some, show their topologies, or delete them, with the flags and "
-        "output of kafka-streams-groups.sh. Through Headgate, topologies are shown for brokers before 4.4 too.",
+def define_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "List all streams groups, describe some, show their topologies, or delete them, with the flags and "
+        "output of kafka-streams-groups.sh. Through Headgate, topologies are shown for brokers before 4.4 too."
     )
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the server(s) to connect to"

@@ -13,9 +13,7 @@ from headgate.config import load
 DEFAULT_ROWS = 100
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("tables", help="list, show and optimize the tables that the pipeline makes")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     listing = actions.add_parser("list", help="list the tables and their sizes")

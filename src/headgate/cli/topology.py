@@ -34,11 +34,7 @@ _MOST_FINDINGS = 20
 _PATIENCE_S, _QUIET_S = 60.0, 2.0
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "topology", help="check, examine, compare and delete topology descriptions of Streams applications"
-    )
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     reading = actions.add_parser("parse", help="check the text that Topology.describe() returns")
     reading.add_argument("file", metavar="FILE", help="the file with the text, - for standard input")

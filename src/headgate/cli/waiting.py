@@ -5,7 +5,8 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-INTERRUPTED = 130
+from headgate.base.errors import INTERRUPTED
+
 _POLL_SECONDS = 0.05
 _PROGRESS_SECONDS = 2.0
 

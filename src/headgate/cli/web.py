@@ -27,9 +27,7 @@ _READ_S, _POLL_S = 5.0, 0.05
 _MAX_DAYS = 3650
 
 
-# argparse gives the type of add_subparsers() no public name.
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("web", help="serve the REST interface")
+def define_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file (TOML)")
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")

@@ -18,7 +18,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*args: str) -> int:
     parser = argparse.ArgumentParser(prog="headgate")
-    config.add_parser(parser.add_subparsers())
+    config.define_arguments(parser.add_subparsers().add_parser("config"))
     parsed = parser.parse_args(["config", "check", *args])
     code: int = parsed.run(parsed)
     return code

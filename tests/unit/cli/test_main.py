@@ -13,9 +13,7 @@ from headgate.config import ConfigError, Problem
 
 def running(monkeypatch: pytest.MonkeyPatch, work: Callable[[argparse.Namespace], int]) -> None:
     """Let every command do this."""
-    parser = argparse.ArgumentParser(prog="headgate")
-    parser.set_defaults(run=work)
-    monkeypatch.setattr(cli, "parser", lambda: parser)
+    monkeypatch.setattr(cli, "parse_arguments", lambda _: argparse.Namespace(run=work))
 
 
 def raises(failure: BaseException) -> Callable[[argparse.Namespace], int]:

@@ -276,7 +276,7 @@ class Gateway:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    return cli.parser().parse_args(["share-groups", "--bootstrap-server", "127.0.0.1:1", *arguments])
+    return cli.parse_arguments(["share-groups", "--bootstrap-server", "127.0.0.1:1", *arguments])
 
 
 async def outcome_of(gateway: Gateway, *arguments: str, versions: Any = BROKER_VERSIONS) -> Outcome:

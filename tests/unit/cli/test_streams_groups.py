@@ -56,7 +56,7 @@ def described(status: int, description: Description | None = None, *, epoch: int
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    return cli.parser().parse_args(["streams-groups", "--bootstrap-server", "127.0.0.1:1", *arguments])
+    return cli.parse_arguments(["streams-groups", "--bootstrap-server", "127.0.0.1:1", *arguments])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.main import parser
+from headgate.cli.main import parse_arguments
 from headgate.config import Config
 from headgate.doctor.machine import descriptors_needed
 from headgate.proxy import supervisor
@@ -48,12 +48,12 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 def test_the_unit_runs_commands_that_there_are(key: str) -> None:
     program, *arguments = unit()["Service"][key].split()
     assert program == PROGRAM
-    assert parser().parse_args(arguments).run
+    assert parse_arguments(arguments).run
 
 
 def test_the_container_runs_a_command_that_there_is() -> None:
     (command,) = re.findall(r"^CMD (\[.*\])$", CONTAINER, re.MULTILINE)
-    assert parser().parse_args(re.findall(r'"([^"]+)"', command)).run
+    assert parse_arguments(re.findall(r'"([^"]+)"', command)).run
     assert "UNTESTED" in CONTAINER.splitlines()[0]
 
 

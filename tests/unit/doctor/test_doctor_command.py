@@ -34,7 +34,7 @@ def silent() -> Iterator[Address]:
 
 def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser(prog="headgate")
-    doctor.add_parser(parser.add_subparsers())
+    doctor.define_arguments(parser.add_subparsers().add_parser("doctor"))
     args = parser.parse_args(["doctor", *arguments])
     code: int = args.run(args)
     return code

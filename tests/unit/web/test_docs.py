@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.main import parser
+from headgate.cli.main import parse_arguments
 from headgate.web.tokens import TokenScope, read_tokens
 from tests.unit.web.stage import Stage
 
@@ -33,4 +33,4 @@ def test_the_tokens_file_of_the_page_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_page_is_one(command: str) -> None:
-    assert parser().parse_args(command.split()).run
+    assert parse_arguments(command.split()).run
