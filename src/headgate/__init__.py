@@ -1,5 +1,3 @@
 """Headgate: a gateway in front of a Kafka cluster that gives its operators a map and a brake."""
 
-from importlib.metadata import version
-
-__version__ = version("headgate")
+__version__ = "0.1.0"  # the package's too: reading it from its metadata takes 40 ms and 4 MB

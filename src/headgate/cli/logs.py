@@ -11,9 +11,16 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-import structlog
+# structlog loads rich, where it is installed, for tracebacks in colour: 7 MB of each worker, for nothing.
+_hides_rich = "rich" not in sys.modules
+if _hides_rich:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+import structlog  # noqa: E402
 
-from headgate.cli.log_writer import LogBudget, LogCause, LogWriter
+if _hides_rich:
+    del sys.modules["rich"]
+
+from headgate.cli.log_writer import LogBudget, LogCause, LogWriter  # noqa: E402
 
 log = structlog.get_logger()
 

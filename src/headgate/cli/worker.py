@@ -14,18 +14,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from mmap import mmap
 
-import structlog
 import uvloop
 
 from headgate.base.errors import HeadgateError
 from headgate.cli import logs
 from headgate.cli.features import make_features
-from headgate.proxy.listeners import ConnectionLimits, Ports
+from headgate.proxy.listeners import ConnectionLimits, Inheritance, Ports
 from headgate.proxy.server import Gateway
-from headgate.proxy.supervisor import Inheritance
 from headgate.proxy.worker_reports import WorkerReport, encode_report
 
-log = structlog.get_logger()
+log = logs.structlog.get_logger()
 
 _REPORT_SECONDS = 0.5
 _LAST_WORD_SECONDS = 1.0

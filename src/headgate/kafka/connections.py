@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from scramp import ScramClient, ScramException  # type: ignore[import-untyped]
-
 import headgate
 from headgate.base.errors import ClusterError, WireError
 from headgate.config.addresses import Address
@@ -266,6 +264,8 @@ async def authenticate(connection: BrokerConnection, credentials: Credentials) -
     if credentials.mechanism == "PLAIN":
         await _exchange(connection, f"\0{credentials.user}\0{credentials.password}".encode())
         return
+    from scramp import ScramClient, ScramException  # type: ignore[import-untyped]  # noqa: PLC0415 - 3 MB
+
     try:
         client = ScramClient([credentials.mechanism], credentials.user, credentials.password)
         first = await _exchange(connection, client.get_client_first().encode())

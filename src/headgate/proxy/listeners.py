@@ -13,18 +13,31 @@ two addresses may share a bucket, and then they share the limit; memory does not
 
 import socket
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
 from headgate.base.errors import PlatformError
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
-from headgate.config.model import GatewayConfig
+from headgate.config.model import Config, GatewayConfig
 from headgate.proxy.endpoints import prepare
 from headgate.proxy.interceptor import CloseCause
 
 _BACKLOG = 1024
 _HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inheritance:
+    """What a worker is given at birth; file descriptors keep their numbers."""
+
+    config: Config
+    worker: int
+    caps_row: int
+    listeners: Mapping[NodeId | None, int]  # its own ones: a port is free when all who hold it are gone
+    caps: int
+    reports: int
 
 
 def bind_all(config: GatewayConfig) -> dict[NodeId | None, socket.socket]:

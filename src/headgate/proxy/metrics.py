@@ -6,20 +6,9 @@ from enums and from Kafka's own tables, never from a client; those of features a
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
-
-import headgate
 from headgate.proxy.chain import ChainMeter
 from headgate.proxy.features import MetricFamily
 from headgate.proxy.gather_budget import GatherBudgets
@@ -30,7 +19,7 @@ from headgate.proxy.routes import Route
 
 _BOUNDS: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1.0)
 
-_BUCKETS: Final = (*map(str, _BOUNDS), "+Inf")
+BUCKETS: Final = (*map(str, _BOUNDS), "+Inf")
 
 
 class Histogram:
@@ -104,7 +93,7 @@ class Metrics:
             if route.tail_program is not None:
                 samples["headgate_calls_spliced", label] = route.spliced_calls
         for direction, histogram in (("request", self.request_seconds), ("answer", self.answer_seconds)):
-            for bound, count in zip(_BUCKETS, histogram.counts, strict=True):
+            for bound, count in zip(BUCKETS, histogram.counts, strict=True):
                 samples["headgate_added_seconds", (direction, bound)] = count
             samples["headgate_added_seconds", (direction, "sum")] = histogram.total
         return samples
@@ -212,46 +201,6 @@ class MetricsPage:
         return {sample: value for sample, value in snapshot.items() if sample[0] not in gauges}
 
     def render(self, snapshot: Snapshot, *, ready: bool) -> bytes:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(list(self._collect(snapshot, ready=ready))))
-        return generate_latest(registry)
+        from headgate.proxy.exposition import render  # noqa: PLC0415 - a worker renders nothing: it reports
 
-    def _collect(self, snapshot: Snapshot, *, ready: bool) -> Iterator[Metric]:
-        info = InfoMetricFamily("headgate_build", "Version of the gateway")
-        info.add_metric([], {"version": headgate.__version__})
-        yield info
-        yield GaugeMetricFamily("headgate_ready", "1 when /readyz says so", value=float(ready))
-        by_name: dict[str, dict[tuple[str, ...], float]] = {}
-        for (name, labels), value in snapshot.items():
-            by_name.setdefault(name, {})[labels] = value
-        for family in self._families.values():  # those without samples too: their help is shown
-            samples = by_name.get(family.name, {})
-            if family.kind == "histogram":
-                yield _histogram(family, samples)
-                continue
-            kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            metric = kind(family.name, family.help, labels=family.labels)
-            for labels, value in samples.items():
-                metric.add_metric(labels, value)
-            yield metric
-
-
-class _Collected(Collector):
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-
-def _histogram(family: MetricFamily, samples: dict[tuple[str, ...], float]) -> Metric:
-    """Cumulative counts, as Prometheus requires them."""
-    metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-    for direction in sorted({labels[0] for labels in samples}):
-        cumulated = 0.0
-        buckets: list[tuple[str, float]] = []
-        for bound in _BUCKETS:
-            cumulated += samples[direction, bound]
-            buckets.append((bound, cumulated))
-        metric.add_metric([direction], buckets, samples[direction, "sum"])
-    return metric
+        return render(self.families, snapshot, ready=ready)

@@ -9,7 +9,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -31,7 +31,9 @@ from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
 from headgate.proxy.pipes import make_pool
 from headgate.proxy.routes import Routes
-from headgate.proxy.status import StatusPages
+
+if TYPE_CHECKING:
+    from headgate.proxy.status import StatusPages
 
 log = structlog.get_logger()
 
@@ -139,7 +141,9 @@ class Gateway:
             samples.update(feature.samples())
         return self._series.bound(samples)
 
-    def _status_pages(self) -> StatusPages:
+    def _status_pages(self) -> "StatusPages":
+        from headgate.proxy.status import StatusPages  # noqa: PLC0415 - workers have none: the supervisor's are for all
+
         return StatusPages(self._metrics_page, self.problems, self.details)
 
     def _metrics_page(self) -> bytes:

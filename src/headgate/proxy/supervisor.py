@@ -22,7 +22,7 @@ from headgate.base.ids import NodeId
 from headgate.config.model import Config
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.features import MetricFamily
-from headgate.proxy.listeners import ConnectionLimits, belongs, bind_all, table_bytes
+from headgate.proxy.listeners import ConnectionLimits, Inheritance, belongs, bind_all, table_bytes
 from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import MetricsPage, Snapshot
 from headgate.proxy.status import StatusPages
@@ -37,18 +37,6 @@ KILL_AFTER_DRAIN_SECONDS = 5.0
 _RESTARTS = ("headgate_worker_restarts", ())
 _START_FAILURES = ("headgate_worker_start_failures", ())
 _SKIPPED_REPORTS = ("headgate_worker_reports_skipped", ())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inheritance:
-    """What a worker is given at birth; file descriptors keep their numbers."""
-
-    config: Config
-    worker: int
-    caps_row: int
-    listeners: Mapping[NodeId | None, int]  # its own ones: a port is free when all who hold it are gone
-    caps: int
-    reports: int
 
 
 @dataclass(slots=True)
