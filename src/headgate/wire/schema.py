@@ -19,8 +19,8 @@ are Kafka's. How bytes are read and written is the business of `reading` and `wr
 import dataclasses
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, dataclass_transform, overload
+from dataclasses import FrozenInstanceError, dataclass, field
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar, cast, dataclass_transform, overload
 
 from headgate.base.ids import ApiKey
 from headgate.wire.apis import APIS
@@ -129,10 +129,29 @@ class Request(Message, Generic[M]):
         return cast("type[M]", cls._response)
 
 
+def _refuse(struct: object, name: str, *_: object) -> NoReturn:
+    raise FrozenInstanceError(f"{type(struct).__name__}.{name} cannot be changed")
+
+
+def _share_refusal(cls: type[Struct]) -> None:
+    """Let a class refuse changes as `Struct` does.
+
+    The methods that dataclass makes for that refer to the class as it was before it got slots, and so keep a second
+    class for each of 200 structs: 1 MB of every worker.
+    """
+    del cls.__setattr__, cls.__delattr__
+
+
+Struct.__setattr__ = Struct.__delattr__ = _refuse  # type: ignore[assignment, method-assign]
+_share_refusal(Message)
+_share_refusal(Request)
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def struct(cls: type[S]) -> type[S]:
     """Turn the annotated class into a frozen, slotted dataclass that carries its layout."""
     made = dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
+    _share_refusal(made)
     specs = tuple(
         dataclasses.replace(cast("FieldSpec", each.metadata["wire"]), name=each.name)
         for each in dataclasses.fields(made)
