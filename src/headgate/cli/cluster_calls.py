@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli.columns import json_text
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.config.addresses import Address, parse_address
 from headgate.kafka.client_properties import read_properties, settings_of
 from headgate.kafka.connections import Dialler

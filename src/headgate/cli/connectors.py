@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from headgate.base.errors import ClusterError, HeadgateError, UsageError
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.config.addresses import is_loopback
 from headgate.config.files import read_secret
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.config.loading import load
 from headgate.config.model import Config
 from headgate.config.problems import ConfigError

@@ -20,9 +20,11 @@ import structlog  # noqa: E402
 if _hides_rich:
     del sys.modules["rich"]
 
+from headgate.cli.escaping import escaped  # noqa: E402
 from headgate.cli.log_writer import LogBudget, LogCause, LogWriter  # noqa: E402
 
-log = structlog.get_logger()
+get_logger = structlog.get_logger
+log = get_logger()
 
 _SUPPRESSED = "log lines suppressed"
 _DROPPED = "log lines dropped"
@@ -125,10 +127,3 @@ def _escape(_logger: object, _method: str, event: MutableMapping[str, Any]) -> M
             text = f"{text[:_LONGEST]}... ({len(text)} characters)"
         event[key] = escaped(text)
     return event
-
-
-def escaped(text: str) -> str:
-    """The text with all characters that are not printable escaped."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -12,7 +12,6 @@ import signal
 import sys
 from pathlib import Path
 
-import structlog
 import uvloop
 
 from headgate.cli import logs
@@ -21,7 +20,7 @@ from headgate.cli.waiting import Stopped, ready_or_stopped
 from headgate.config import Config, files, load
 from headgate.proxy.supervisor import Supervisor
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 _WORKER = (sys.executable, "-m", "headgate.cli.worker")
 

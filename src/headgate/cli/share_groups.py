@@ -10,7 +10,7 @@ import asyncio
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.kafka.connections import Connections, Dialler
 from headgate.share_groups.admin import DescribedBreaker, breaker_status, dlq_topology, pause_or_resume
 from headgate.share_groups.model.group_configs import MAX_REASON_CHARACTERS, PAUSE, RESUME

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.facts.topology import Description
 from headgate.kafka.connections import Connections, Dialler
 from headgate.kafka.group_admin import (

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.facts.topology import DESCRIPTION, Description, content_hash
 from headgate.kafka.group_admin import DEAD, EMPTY, GroupCoordinator, GroupError, GroupListing, TopologyStatus
 from headgate.topologies.group_offsets import PartitionOffsets

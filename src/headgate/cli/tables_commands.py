@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headgate.base.errors import HeadgateError, UsageError
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.cli.tables import DEFAULT_ROWS
 from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.reader import AsOf, AtOffset, AtTime, Condition, Now, Operator, TableReader, column_of, kind_of

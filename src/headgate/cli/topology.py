@@ -20,7 +20,7 @@ from pathlib import Path
 from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs, topology_diffs, topology_status, topology_versions
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.cli.topology_files import read_topology
 from headgate.config import Config, load
 from headgate.config.values import Store

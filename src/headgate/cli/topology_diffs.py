@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.base.errors import UsageError
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.cli.topology_files import read_topology
 from headgate.cli.topology_versions import add_formats, print_format, version_of
 from headgate.facts.topology import Description

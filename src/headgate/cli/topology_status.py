@@ -12,7 +12,7 @@ from typing import Any
 from headgate.base.errors import UsageError
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.columns import or_dash, table
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.kafka.connections import Connections, Dialler
 from headgate.topologies.admin import DescribedStatus, description_status
 from headgate.topologies.model.group_status import BackoffStatus, LastPush

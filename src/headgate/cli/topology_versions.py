@@ -15,7 +15,7 @@ from typing import Any
 from headgate.base.errors import HeadgateError
 from headgate.cli import logs
 from headgate.cli.columns import json_text, or_dash, table, widest
-from headgate.cli.logs import escaped
+from headgate.cli.escaping import escaped
 from headgate.config import load
 from headgate.facts.topology import DESCRIPTION
 from headgate.topologies.kept_versions import KeptVersion, read_versions, select_version

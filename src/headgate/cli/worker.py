@@ -23,7 +23,7 @@ from headgate.proxy.listeners import ConnectionLimits, Inheritance, Ports
 from headgate.proxy.server import Gateway
 from headgate.proxy.worker_reports import WorkerReport, encode_report
 
-log = logs.structlog.get_logger()
+log = logs.get_logger()
 
 _REPORT_SECONDS = 0.5
 _LAST_WORD_SECONDS = 1.0

@@ -34,6 +34,8 @@ _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _CHECKS_OF_SILENCE = 30  # while a worker may be silent
 KILL_AFTER_DRAIN_SECONDS = 5.0
+# glibc gives threads arenas of their own, up to eight a core, and librdkafka has dozens of threads.
+_WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 _RESTARTS = ("headgate_worker_restarts", ())
 _START_FAILURES = ("headgate_worker_start_failures", ())
 _SKIPPED_REPORTS = ("headgate_worker_reports_skipped", ())
@@ -281,6 +283,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
+                env={**_WORKER_ENVIRONMENT, **os.environ},
                 pass_fds=(*listeners.values(), self._caps_fd, inherited.fileno()),
             )
         except BaseException:

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from headgate.base.errors import UsageError
+from headgate.proxy.certificate_expiry import expiry_of
 from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter, LinkOwner, kept_view
 from headgate.wire.primitives import Buffer
 
@@ -260,7 +261,7 @@ class Certificates:
             context.options |= ssl.OP_NO_RENEGOTIATION
             if self._files:
                 context.load_cert_chain(self._files[0], self._files[1], password=_no_password)
-                self.expires_at = _expiry(self._files[0])
+                self.expires_at = expiry_of(self._files[0].read_text("ascii", "replace"))
         except (OSError, ValueError) as failure:
             names = ", ".join(str(file) for file in (*self._files, *([self._ca] if self._ca else [])))
             raise UsageError(f"{self.section}: these files cannot be used: {names}: {failure}") from None
@@ -270,10 +271,3 @@ class Certificates:
 def _no_password() -> str:
     """Without this OpenSSL would ask for it at the terminal, and wait."""
     raise ValueError("the private key is encrypted: store it without a password, readable by this user only")
-
-
-def _expiry(certificate: Path) -> float:
-    """When the first certificate of the file expires: it is the gateway's, the others are its issuers."""
-    from cryptography import x509  # noqa: PLC0415 - 8 MB that a worker without TLS does without
-
-    return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc.timestamp()

@@ -142,7 +142,7 @@ def _share_refusal(cls: type[Struct]) -> None:
     del cls.__setattr__, cls.__delattr__
 
 
-Struct.__setattr__ = Struct.__delattr__ = _refuse  # type: ignore[assignment, method-assign]
+Struct.__setattr__ = Struct.__delattr__ = _refuse  # type: ignore[method-assign]
 _share_refusal(Message)
 _share_refusal(Request)
 

@@ -15,7 +15,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli import logs
+from headgate.cli import escaping, logs
 from headgate.cli.log_writer import LogBudget, LogCause
 
 HOSTILE = [
@@ -90,7 +90,7 @@ def test_debug_is_not_written_unless_it_was_asked_for(written: io.StringIO, monk
 
 @given(st.text())
 def test_what_is_printable_stays_and_the_rest_is_escaped(text: str) -> None:
-    escaped = logs.escaped(text)
+    escaped = escaping.escaped(text)
     assert escaped.isprintable()
     if text.isprintable():
         assert escaped == text

@@ -85,6 +85,10 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def environment_of(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
 def names(logs: list[EventDict]) -> list[str]:
     return [event["event"] for event in logs]
 
@@ -130,6 +134,18 @@ async def test_a_worker_inherits_its_own_ports_and_no_others(tmp_path: Path) -> 
     async with supervised(tmp_path, workers=2, nodes=(0, 1, 2)) as bench:
         await bench.serves()
         assert [worker.samples[CONNECTIONS] for worker in bench.workers] == [3, 2]
+
+
+async def test_the_threads_of_a_worker_share_two_heaps_unless_the_operator_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given, expected in ((None, b"2"), ("4", b"4")):
+        if given is not None:
+            monkeypatch.setenv("MALLOC_ARENA_MAX", given)
+        async with supervised(tmp_path) as bench:
+            await bench.serves()
+            [pid] = bench.pids
+            assert b"MALLOC_ARENA_MAX=" + expected in environment_of(pid)
 
 
 async def test_a_worker_that_falls_silent_is_a_problem(tmp_path: Path) -> None:

@@ -209,12 +209,6 @@ def test_path_and_configuration_exclude_each_other(capsys: Capture) -> None:
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_other_commands_load_no_table_libraries() -> None:
-    program = "import sys, headgate.cli.main; print({'pyarrow', 'duckdb', 'deltalake'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "set()\n"
-
-
 def test_the_process_ends_after_a_folder_that_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "changes").mkdir()
     (tmp_path / "changes" / "a.parquet").write_text("x")

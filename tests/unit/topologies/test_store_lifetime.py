@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -92,11 +93,7 @@ def _kafka(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(folder: Path) -> Config:
     store = Store("plugin", f"{__name__}:CountedStore")
-    update: dict[str, Any] = {
-        "topologies": TopologiesConfig(store=store),
-        "tables": TablesConfig(path=folder / "tables"),
-    }
-    return config(1).model_copy(update=update)
+    return replace(config(1), topologies=TopologiesConfig(store=store), tables=TablesConfig(path=folder / "tables"))
 
 
 @asynccontextmanager

@@ -1,13 +1,14 @@
 """The notation: ranges of versions, and classes that cannot be changed after they are made."""
 
 import dataclasses
+import gc
 from typing import Any
 
 import pytest
 
 from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.messages.streams import Endpoint
-from headgate.wire.schema import versions_of
+from headgate.wire.schema import Struct, versions_of
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,11 @@ def test_messages_are_frozen_slotted_and_made_by_name() -> None:
         by_position("g")
     assert dataclasses.replace(message, member_id="m") == HeartbeatRequest(group_id="g", member_id="m")
     assert hash(Endpoint(host="h")) == hash(Endpoint(host="h"))
+
+
+def test_nothing_keeps_the_class_that_a_message_had_before_its_slots() -> None:
+    gc.collect()
+    assert [each.__name__ for each in Struct.__subclasses__()].count(Endpoint.__name__) == 1
 
 
 def test_a_message_prints_as_the_call_that_makes_it() -> None:
