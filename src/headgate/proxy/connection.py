@@ -35,6 +35,9 @@ log = structlog.get_logger()
 
 _UNAUTHENTICATED_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
 _LARGEST_BACKLOG: Final = 1024 * 1024  # of responses that the client does not take: then its requests are not read
+# So much may wait for the client while its broker is read on: clients are often slower for a moment only. Spliced bytes
+# wait in one pipe.
+_HIGH_WATER: Final = 128 * 1024
 PROOF_PERIODS: Final = 3  # of `first_request_ms`, until a connection must be proved
 _NUMBERS: Final = count(1)
 
@@ -258,7 +261,8 @@ class Connection:
             client.resume()
             if client.held and not self.requests.blocked:
                 self.request_decided()
-        if client.backlog or self.responses.is_crowded or self.responses.is_waiting:
+        high_water = 0 if upstream.is_splicing else _HIGH_WATER
+        if client.backlog > high_water or self.responses.is_crowded or self.responses.is_waiting:
             upstream.pause()
         else:
             upstream.resume()

@@ -22,17 +22,40 @@ from headgate.wire.primitives import Buffer
 
 BUFFER_BYTES: Final = 256 * 1024
 _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read: many small ones would cost too much
-# One buffer for the process: a wake-up reads, walks and sends before the next one begins.
-_BUFFER: Final = bytearray(BUFFER_BYTES)
-_SHARED: Final = memoryview(_BUFFER)
 # Behind spliced bytes so much is read: the start of the next frame is to be seen, its records are to be spliced.
 _BRIEF_BYTES: Final = 16 * 1024
-_BRIEF: Final = _SHARED[:_BRIEF_BYTES]
+_WORTH_SWAPPING: Final = BUFFER_BYTES // 2  # a smaller rest is copied: it would keep a whole buffer in memory
+
+
+class SharedBuffer:
+    """The one buffer of the process: a wake-up reads, walks and sends before the next one begins.
+
+    Its bytes stay as they are until the next link receives. To keep many of them, the buffer is given away and
+    another takes its place (`renew`), which costs less than a copy.
+    """
+
+    __slots__ = ("content", "start", "view")
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.content = bytearray(BUFFER_BYTES)
+        self.view = memoryview(self.content)
+        self.start = self.view[:_BRIEF_BYTES]
+
+
+_SHARED: Final = SharedBuffer()
 
 
 def kept_view(view: memoryview) -> memoryview:
     """The same bytes, which stay when the shared buffer is used again."""
-    return memoryview(bytes(view)) if view.obj is _BUFFER else view
+    if view.obj is not _SHARED.content:
+        return view
+    if len(view) < _WORTH_SWAPPING:
+        return memoryview(bytes(view))
+    _SHARED.renew()
+    return view
 
 
 class LinkOwner(Protocol):
@@ -228,6 +251,11 @@ class Link:
         self._pipes = pipes
         self._on_pipe = on_pipe
 
+    @property
+    def is_splicing(self) -> bool:
+        """The next bytes go through a pipe, if there is one."""
+        return self._unseen > 0
+
     def close(self) -> None:
         if self.closed:
             return
@@ -271,19 +299,19 @@ class Link:
         if self._target is not None:
             self._target = self._target[received:] or None
             received = 0
-        view = _SHARED
+        view = shared = _SHARED.view
         if kept > received:
             # Few bytes behind many: they are added to those, because a peer that sends single bytes would have all that
             # is kept copied for each of them.
             own = self._kept if isinstance(self._kept, bytearray) else bytearray(self._kept)
-            own += _SHARED[kept : kept + received]
+            own += shared[kept : kept + received]
             self._kept = own
             view = memoryview(own)
         elif kept:
-            _SHARED[:kept] = self._kept
+            shared[:kept] = self._kept
         if self.held:
-            if view is _SHARED:
-                self._kept = bytes(_SHARED[: kept + received])
+            if view is shared:
+                self._kept = bytes(shared[: kept + received])
         elif self._target is None:
             started = perf_counter()
             self._show(view, kept + received)
@@ -299,8 +327,8 @@ class Link:
     def _room(self, kept: int) -> memoryview:
         """Where the next bytes are received, behind those that are kept."""
         if self._is_brief and kept < _BRIEF_BYTES:
-            return _BRIEF[kept:]
-        return _SHARED[kept:] if kept else _SHARED
+            return _SHARED.start[kept:]
+        return _SHARED.view[kept:] if kept else _SHARED.view
 
     def _splice_on(self) -> bool:
         """Have the kernel move what has been received into a pipe; False: it has to be received and shown."""
@@ -344,7 +372,7 @@ class Link:
 
     def _show(self, view: memoryview, size: int) -> None:
         used = self._owner.on_bytes(view, size)
-        if self.closed or (not used and view is not _SHARED):
+        if self.closed or (not used and view.obj is self._kept):
             return
         self._kept = bytes(view[used:size]) if used < size else b""
 

@@ -100,10 +100,10 @@ class ResponseStream:
         except Exception as failure:  # noqa: BLE001 - one connection must not take the process with it
             connection.close_on_bug(failure)
             return size
-        if not connection.is_flowing or connection.client.backlog:
-            connection.regulate()
         if (self._passing or self._large is not None) and used == size:
             self._splice_unseen()
+        if not connection.is_flowing or connection.client.backlog:
+            connection.regulate()
         return used
 
     def on_pipe(self, pipe: Pipe) -> None:
@@ -139,9 +139,9 @@ class ResponseStream:
         if unseen < SPLICE_FROM or self._purpose is not None or not self._output.is_released:
             return
         connection = self._connection
-        client, upstream = connection.client, connection.upstream
-        if client.is_plain and upstream.is_plain:
-            upstream.splice(unseen, connection.gateway.pipes, self.on_pipe)
+        client, upstream, pipes = connection.client, connection.upstream, connection.gateway.pipes
+        if client.is_plain and upstream.is_plain and pipes.limit:
+            upstream.splice(unseen, pipes, self.on_pipe)
 
     # The walk.
 

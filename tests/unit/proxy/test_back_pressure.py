@@ -4,11 +4,12 @@ import asyncio
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from struct import pack
 
 from headgate.base.pipe_limits import PIPE_BYTES
 from headgate.proxy.chain import MOST_PENDING
-from headgate.proxy.connection import _LARGEST_BACKLOG
+from headgate.proxy.connection import _HIGH_WATER, _LARGEST_BACKLOG
 from headgate.proxy.interceptor import Answer, Forward, Hold
 from headgate.proxy.link import BUFFER_BYTES
 from headgate.wire.codec import encode
@@ -104,6 +105,34 @@ async def test_a_slow_client_stops_the_broker_and_costs_no_memory() -> None:
         await broker.send(behind)
         assert await client.exactly(len(behind)) == behind
         await until(lambda: connection.is_idle and not connection.client.backlog)
+
+
+async def test_copied_bytes_that_wait_for_the_client_stop_the_broker_from_a_mark_on() -> None:
+    front, behind = fetch_answer(LARGE)
+    async with stage() as on:
+        on.gateway.pipes.limit = 0
+        client, broker = await on.pair(receive_buffer=SMALL_BUFFER)
+        await client.send(request(1, 18, FetchRequest()))
+        await broker.request()
+        await broker.send(front)
+        connection = await on.connection()
+        meter = on.gateway.metrics.upstream_meter
+        sent = 0
+        while not connection.client.backlog:
+            received = meter.received_bytes
+            await broker.send(bytes(20_000))
+            await until(partial(lambda was: meter.received_bytes > was, received))
+            sent += 20_000
+        assert connection.client.backlog <= _HIGH_WATER
+        assert connection.upstream.is_reading
+        assert not meter.times_paused
+        pouring = asyncio.create_task(pour(broker, LARGE - sent))
+        await stalls(on, "upstream")
+        assert _HIGH_WATER < connection.client.backlog <= _HIGH_WATER + BUFFER_BYTES
+        await drink(client, len(front) + LARGE)
+        await pouring
+        await broker.send(behind)
+        assert await client.exactly(len(behind)) == behind
 
 
 async def test_a_slow_broker_stops_the_client_and_costs_no_memory() -> None:

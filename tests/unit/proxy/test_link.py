@@ -127,15 +127,32 @@ async def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
         assert link.meter.sent_bytes == len(received)
 
 
-async def test_what_is_kept_of_the_shared_buffer_is_a_copy() -> None:
+@pytest.mark.parametrize("size", [100, BUFFER_BYTES // 2, BUFFER_BYTES])
+async def test_what_is_kept_of_the_shared_buffer_does_not_change_when_more_is_received(size: int) -> None:
     async with linked() as (link, _, peer):
         full = bytes(10_000_000)  # more than the kernel takes
         link.write(full)
-        link_module._SHARED[:] = b"x" * len(link_module._SHARED)
-        link.write(link_module._SHARED[:100_000])
-        link_module._SHARED[:] = b"y" * len(link_module._SHARED)
-        received = await received_from(peer, len(full) + 100_000)
-        assert received[len(full) :] == b"x" * 100_000
+        for letter in (b"x", b"y", b"z"):
+            shared = link_module._SHARED.view
+            shared[:] = letter * len(shared)
+            link.write(shared[:size])
+        shared = link_module._SHARED.view
+        shared[:] = b"-" * len(shared)
+        received = await received_from(peer, len(full) + 3 * size)
+        assert received[len(full) :] == b"x" * size + b"y" * size + b"z" * size
+
+
+async def test_many_bytes_are_kept_without_a_copy_and_few_do_not_keep_a_whole_buffer() -> None:
+    async with linked() as (link, _, _):
+        fill(link)
+        before = link_module._SHARED.content
+        link.write(link_module._SHARED.view[:1_000])
+        assert link_module._SHARED.content is before
+        link.write(link_module._SHARED.view)
+        assert link_module._SHARED.content is not before
+        kept = link._out[-1]
+        assert isinstance(kept, memoryview)
+        assert kept.obj is before
 
 
 async def test_bytes_are_received_where_they_are_wanted_and_those_behind_them_are_shown_again() -> None:

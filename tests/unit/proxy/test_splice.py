@@ -87,7 +87,8 @@ SPLICED = [
 async def test_the_digest_of_a_response_is_the_same_with_and_without_splice_wherever_it_is_cut(call: Call) -> None:
     body = encode(call.answered, call.version)
     size = len(body) + 8
-    cuts = [*range(1, 100), *range(200, size - 400, size // 20), *range(size - 400, size)]
+    # Before the eighth byte nothing has gone out: what is then received at once is changed freely.
+    cuts = [*range(8, 100), *range(200, size - 400, size // 20), *range(size - 400, size)]
     digests: dict[bool, list[bytes]] = {}
     for is_spliced in (True, False):
         async with splicing(limit=None if is_spliced else 0) as on:

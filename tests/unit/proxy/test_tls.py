@@ -238,9 +238,10 @@ async def test_bytes_of_the_shared_buffer_that_wait_to_be_sealed_do_not_change(f
         data = os.urandom(9_000_000)
         link.write(data)
         assert link.backlog
-        link_module._SHARED[:5] = b"first"
-        link.write(link_module._SHARED[:5])
-        link_module._SHARED[:5] = b"other"
+        shared = link_module._SHARED.view
+        shared[:5] = b"first"
+        link.write(shared[:5])
+        shared[:5] = b"other"
         received = bytearray()
         while len(received) < len(data) + 5:
             received += await peer.receive()
