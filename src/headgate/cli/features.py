@@ -17,6 +17,7 @@ from headgate.share_groups.feature import DisabledShareGroups, ReservedNames, Sh
 from headgate.share_groups.service import ShareGroupService
 from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
 from headgate.topologies.resources import open_resources
+from headgate.topologies.retention import Retention
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.loading import find_plugin
 
@@ -68,12 +69,19 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
                 open_resources, config, worker=worker, cache_name=cache, clock=SystemClock(), environment=os.environ
             )
             service = TopologyService(config, opening)
+            retention = Retention(
+                service,
+                deleted_retention_ms=config.topologies.deleted_retention_ms,
+                versions_kept=config.topologies.versions_kept,
+                clock=SystemClock(),
+            )
             feature = TopologyFeature(
                 service,
                 max_bytes=config.topologies.max_bytes,
                 describe=describe,
                 cleanup_interval_s=config.topologies.cleanup_interval_ms / 1000,
                 worker=worker,
+                retention=retention,
             )
             return (feature,)
 

@@ -4,6 +4,7 @@
 of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
 While a gateway has the file of `sqlite:` open, the description stays in it until the next push, and is not shown.
 `status` is in `topology_status`, `versions` and `show` are in `topology_versions`, `diff` is in `topology_diffs`.
+With `--purge` the topics do not keep the group's earlier versions either; the tables of the pipeline do.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
@@ -27,11 +29,12 @@ from headgate.config.values import Store
 from headgate.facts.topology import DESCRIPTION, Description, content_hash, findings
 from headgate.topologies.model.topology_text import render
 from headgate.topologies.resources import open_resources
+from headgate.topologies.retention import purge
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.sqlite_store import is_in_use
 
 _MOST_FINDINGS = 20
-_PATIENCE_S, _QUIET_S = 60.0, 2.0
+_PATIENCE_S, _QUIET_S, _PURGE_S = 60.0, 2.0, 600.0
 
 
 def define_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +46,11 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     forgetting = actions.add_parser("forget", help="delete the stored description of a group, to get it anew")
     forgetting.add_argument("group", metavar="GROUP", help="the Streams group, which is its application id")
     forgetting.add_argument("--config", type=Path, required=True, metavar="FILE", help="the gateway's TOML file")
+    forgetting.add_argument(
+        "--purge",
+        action="store_true",
+        help="also remove all records of the group from Headgate's topics; tables keep their rows",
+    )
     forgetting.add_argument("--json", action="store_true", help="print one JSON object")
     forgetting.set_defaults(run=forget)
     topology_status.add_action(actions)
@@ -51,23 +59,37 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def forget(args: argparse.Namespace) -> int:
-    """Exit code 0 when it was deleted, 1 when none is stored; the service account does it, so users need no rights."""
+    """Exit code 0 when something was deleted, 1 when nothing is stored. The service account does it."""
     logs.configure("error")
-    forgotten = asyncio.run(_forget(load(args.config, os.environ), args.group))
+    done = asyncio.run(_forget(load(args.config, os.environ), args.group, purging=args.purge))
+    found = done.forgotten or bool(done.records)
     if args.json:
-        print(json.dumps({"group": args.group, "forgotten": forgotten}))
-    elif forgotten:
+        records = {} if done.records is None else {"records": done.records}
+        print(json.dumps({"group": args.group, "forgotten": done.forgotten, **records}))
+        return 0 if found else 1
+    if done.forgotten:
         print(f"Deleted the topology description of streams group '{args.group}'. Its members are asked for it again.")
-    else:
+    elif not found:
         print(f"No topology description is stored for streams group '{args.group}'.", file=sys.stderr)
-    return 0 if forgotten else 1
+    if done.records:
+        print(f"Removed {done.records} records of '{args.group}' from Headgate's topics. Tables keep their rows.")
+    return 0 if found else 1
 
 
-async def _forget(config: Config, group: str) -> bool:
+class _Forgotten(NamedTuple):
+    """`records` is the number of records that were removed, None without `--purge`."""
+
+    forgotten: bool
+    records: int | None = None
+
+
+async def _forget(config: Config, group: str, *, purging: bool) -> _Forgotten:
     if config.topologies.owner != "gateway" or config.topologies.store.scheme == "none":
         raise UsageError("this gateway stores no descriptions: check topologies.owner and topologies.store")
     store = config.topologies.store
     in_use = store.scheme == "sqlite" and await is_in_use(Path(store.target))
+    if in_use and purging:
+        raise UsageError(f"a gateway has {store.target} open: stop it, or leave out --purge")
     if in_use:  # by the gateway, which reads from the state topic that the description is not to be shown
         config = replace(config, topologies=replace(config.topologies, store=Store("memory")))
     with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
@@ -76,12 +98,16 @@ async def _forget(config: Config, group: str) -> bool:
         service = TopologyService(config, opening)
         async with service.running():
             await _wait_until_ready(service)
-            if not service.must_delete(group):
-                return False
+            is_stored = service.must_delete(group)
+            if purging:
+                async with asyncio.timeout(_PURGE_S):
+                    return _Forgotten(is_stored, await purge(service, group))
+            if not is_stored:
+                return _Forgotten(forgotten=False)
             failed = await (service.disown(group) if in_use else service.delete(group))
     if failed is not None:
         raise HeadgateError(f"the description of {group!r} was not deleted: {failed.text}")
-    return True
+    return _Forgotten(forgotten=True)
 
 
 async def _wait_until_ready(service: TopologyService) -> None:

@@ -118,6 +118,9 @@ class TopologiesConfig(ConfigSection):
     call_timeout_ms: Annotated[int, WholeNumber(10, 30_000)] = 5_000
     # offsets.retention.check.interval.ms as brokers ship it: no group expires sooner.
     cleanup_interval_ms: Annotated[int, WholeNumber(1_000, 86_400_000)] = 600_000
+    # A pipeline that is stopped for less than this still reads the deletion.
+    deleted_retention_ms: Annotated[int, WholeNumber(1_000, 315_360_000_000)] = 604_800_000
+    versions_kept: Annotated[int, WholeNumber(1, 100_000)] = 100
     groups: Groups = GroupPatterns()
     plugin: Annotated[Mapping[str, PluginSetting], values.parse_plugin_settings] = FrozenMap({})
 

@@ -14,11 +14,17 @@ from headgate.facts.decisions import (
     GroupPaused,
     GroupPauseEnded,
     ReplayStateChanged,
+    TopologyEpochsRemoved,
     TopologyEpochsSet,
 )
 from headgate.facts.json_form import JsonText
 from headgate.facts.observations import ActivityObserved, Actor, DispositionsCounted, EventHappened, Software, identity
-from headgate.facts.topology import TopologyDeleted, TopologyDescribed
+from headgate.facts.topology import (
+    TopologyDeleted,
+    TopologyDeletionRemoved,
+    TopologyDescribed,
+    TopologyVersionRemoved,
+)
 
 __all__ = [
     "MAX_FACT_BYTES",
@@ -41,8 +47,11 @@ __all__ = [
     "ReplayStateChanged",
     "Software",
     "TopologyDeleted",
+    "TopologyDeletionRemoved",
     "TopologyDescribed",
+    "TopologyEpochsRemoved",
     "TopologyEpochsSet",
+    "TopologyVersionRemoved",
     "decode",
     "encode",
     "identity",

@@ -85,6 +85,13 @@ class TopologyEpochsSet(Fact):
     failed_epoch: Annotated[int, "the epoch that failed permanently; -1 none", Whole(-1, INT32_MAX)]
 
 
+@fact(topic="state", key=("topology", "group"))
+class TopologyEpochsRemoved(Ended):
+    """No epochs are kept for the group any more: it was deleted some time ago, or its records were purged."""
+
+    group: Group
+
+
 @fact(topic="state", key=("replay", "plan"))
 class ReplayStateChanged(Fact):
     """A replay plan changed its state."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal, assert_never
 
-from headgate.facts.codec import Fact, fact
+from headgate.facts.codec import Ended, Fact, fact
 from headgate.facts.json_form import INT32_MAX, Extra, Whole, object_type
 
 
@@ -97,10 +97,28 @@ class TopologyDescribed(Fact):
 
 @fact(topic="topologies", key=("group", "deleted"), key_in_value=True)
 class TopologyDeleted(Fact):
-    """The group was deleted, and with it its description; its versions stay as history."""
+    """The group was deleted, and with it its description; its versions stay as history for a time."""
 
     group: _Group
     incarnation: _Incarnation
+
+
+@fact(topic="topologies", key=("group", "incarnation", "epoch", "hash", "provenance"))
+class TopologyVersionRemoved(Ended):
+    """The version is not kept in the topic any more. It is no deletion: the rows of the tables stay as they are."""
+
+    group: _Group
+    incarnation: _Incarnation
+    epoch: Annotated[int, "the topology epoch within it", Whole(0, INT32_MAX)]
+    hash: Annotated[str, "the content hash of the description"]
+    provenance: Annotated[Provenance, "the origin of the description"]
+
+
+@fact(topic="topologies", key=("group", "deleted"))
+class TopologyDeletionRemoved(Ended):
+    """The deletion of the group is not kept in the topic any more. It says nothing about a later description."""
+
+    group: _Group
 
 
 # --- derived from a description -------------------------------------------------------------------------------------

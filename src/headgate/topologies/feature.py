@@ -2,7 +2,8 @@
 
 The gateway is no coordinator and does not see a group end. So the cleanup describes the groups with a stored
 description as the service account, and a group that is not found in two cycles running is gone. Any other response
-proves nothing, including one that the account may not describe the group. One worker cleans up for all.
+proves nothing, including one that the account may not describe the group. One worker cleans up for all. After each
+cycle it removes records that are not needed any more (`retention.py`).
 """
 
 import asyncio
@@ -23,13 +24,16 @@ from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S, HeartbeatInterceptor
 from headgate.topologies.push_interceptor import PushInterceptor
+from headgate.topologies.retention import Retention
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import HIDDEN
 from headgate.topologies.topology_metrics import FAMILIES
+from headgate.wire.errors import ErrorCode
 
 log = structlog.get_logger()
 
 _BATCH: Final = 100
+_ROUND_S: Final = 300.0
 
 DescribeGroups = Callable[[Sequence[str]], Awaitable[Mapping[str, GroupOutline]]]
 
@@ -48,16 +52,25 @@ class HiddenTopologies(Feature):
 class Cleanup:
     """Deletes the descriptions of groups that are gone; `describe` responds for the groups that it could describe."""
 
-    def __init__(self, service: TopologyService, describe: DescribeGroups, *, interval_s: float) -> None:
+    def __init__(
+        self,
+        service: TopologyService,
+        describe: DescribeGroups,
+        *,
+        interval_s: float,
+        retention: Retention | None = None,
+    ) -> None:
         self._service = service
         self._describe = describe
         self._interval_s = interval_s
+        self._retention = retention
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
             if self._service.is_ready:
                 await self.cycle()
+                await self.remove_records()
 
     async def cycle(self) -> None:
         """One cycle over all groups; it counts when it was not cut short."""
@@ -72,6 +85,25 @@ class Cleanup:
                 await self._service.on_cleanup_described(group)
         self._service.metrics.cleanup_cycles += 1
 
+    async def remove_records(self) -> None:
+        """One round of the retention; a failure leaves the rest to the next round."""
+        if self._retention is None:
+            return
+        try:
+            async with asyncio.timeout(_ROUND_S):
+                await self._remove_records(self._retention)
+        except (HeadgateError, OSError) as problem:  # also a timeout
+            log.warning("topology records were not removed", problem=str(problem) or f"not done in {_ROUND_S:g} s")
+
+    async def _remove_records(self, retention: Retention) -> None:
+        retention.begin_round()
+        await retention.remove_oldest_versions()
+        candidates = await retention.candidates()
+        for start in range(0, len(candidates), _BATCH):
+            for group in (await self._describe(candidates[start : start + _BATCH])).values():
+                if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                    await retention.remove_deleted(group.group)
+
 
 class TopologyFeature(Feature):
     """`owner = "gateway"`: the gateway stores descriptions. `describe` is for the cleanup, None without one."""
@@ -85,6 +117,7 @@ class TopologyFeature(Feature):
         max_bytes: int,
         describe: DescribeGroups | None = None,
         cleanup_interval_s: float = 600.0,
+        retention: Retention | None = None,
         write_timeout_s: float = WRITE_TIMEOUT_S,
         worker: int = 0,
         clock: Clock | None = None,
@@ -100,7 +133,9 @@ class TopologyFeature(Feature):
             DeleteGroupsInterceptor(service, rights),
             ClassicJoinInterceptor(service, rights),
         )
-        self._cleanup = None if describe is None else Cleanup(service, describe, interval_s=cleanup_interval_s)
+        self._cleanup = (
+            None if describe is None else Cleanup(service, describe, interval_s=cleanup_interval_s, retention=retention)
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

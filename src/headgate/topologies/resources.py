@@ -15,7 +15,7 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.facts import TopologyEpochsSet, decode
+from headgate.facts import TopologyEpochsRemoved, TopologyEpochsSet, decode
 from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
@@ -30,6 +30,7 @@ from headgate.topologies.stores.loading import make_store, settings_of
 
 log = structlog.get_logger()
 
+_Epochs = TopologyEpochsSet | TopologyEpochsRemoved
 _STATE: Final = "state"
 _REPLAY_TIMEOUT_S: Final = 300.0
 _CONFIGURE_TIMEOUT_S: Final = 60.0
@@ -38,13 +39,13 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TopologyResources:
-    """`write_epochs` returns when the epochs were read back; `ClusterError` when they were not written.
+    """`write_epochs` returns when the record was read back; `ClusterError` when it was not written.
 
     `kafka_store` is the store itself if it is `kafka:`.
     """
 
     store: StoreCalls
-    write_epochs: Callable[[TopologyEpochsSet], Awaitable[None]]
+    write_epochs: Callable[[TopologyEpochsSet | TopologyEpochsRemoved], Awaitable[None]]
     kafka_store: KafkaStore | None = None
 
 
@@ -136,8 +137,8 @@ class EpochsTopic:
         self._writer = writer
         self._clock = clock
         self._groups = groups
-        self._replay: CatchUp[TopologyEpochsSet] = CatchUp(self._on_epochs)
-        self._reader: FactReader[list[TopologyEpochsSet] | None] = FactReader(
+        self._replay: CatchUp[_Epochs] = CatchUp(self._on_epochs)
+        self._reader: FactReader[list[_Epochs] | None] = FactReader(
             settings,
             topic=prefix + _STATE,
             start=0,
@@ -157,14 +158,16 @@ class EpochsTopic:
         await self._reader.replayed.wait()
         await self._replay.catch_up()
 
-    async def write(self, epochs: TopologyEpochsSet) -> None:
-        position = await self._writer.write(replace(epochs, at=self._clock.epoch_ms()))
+    async def write(self, epochs: _Epochs) -> None:
+        if isinstance(epochs, TopologyEpochsSet):
+            epochs = replace(epochs, at=self._clock.epoch_ms())
+        position = await self._writer.write(epochs)
         await self._reader.reached(position.offset)
 
     async def close(self) -> None:
         await self._reader.close()
 
-    def _take(self, found: list[TopologyEpochsSet] | None) -> None:
+    def _take(self, found: list[_Epochs] | None) -> None:
         if found is None:  # the topic lost records
             self._replay.forget()
             self._groups.on_state_topic_replaced()
@@ -172,10 +175,13 @@ class EpochsTopic:
         for epochs in found:
             self._replay.take(epochs.group, epochs)
 
-    def _on_epochs(self, _: str, epochs: TopologyEpochsSet) -> None:
-        self._groups.on_epochs_read(epochs, is_own=self._writer.is_own(epochs))
+    def _on_epochs(self, group: str, epochs: _Epochs) -> None:
+        if isinstance(epochs, TopologyEpochsRemoved):
+            self._groups.on_epochs_removed(group)
+        else:
+            self._groups.on_epochs_read(epochs, is_own=self._writer.is_own(epochs))
 
 
-def _epochs_in(records: Sequence[ConsumedRecord]) -> list[TopologyEpochsSet]:
+def _epochs_in(records: Sequence[ConsumedRecord]) -> list[_Epochs]:
     facts = (decode(_STATE, record.key, record.value) for record in records)
-    return [fact for fact in facts if isinstance(fact, TopologyEpochsSet)]
+    return [fact for fact in facts if isinstance(fact, _Epochs)]

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -179,6 +179,15 @@ class TopologyService:
                 await asyncio.wait(writes)
             await asyncio.sleep(0)
         self.is_ready, self.problem = True, None
+
+    @property
+    def resources(self) -> TopologyResources | None:
+        """None until the topics were read."""
+        return self._resources if self.is_ready else None
+
+    def lock(self, group: str) -> AbstractAsyncContextManager[None]:
+        """While it is held, no call of the store about this group runs; `ClusterError` when it is not free in time."""
+        return self._locks.acquire(group, self._timeout_s)
 
     def _opened(self) -> TopologyResources:
         if self._resources is None:

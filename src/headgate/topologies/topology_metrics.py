@@ -57,6 +57,12 @@ FAMILIES = (
     MetricFamily("headgate_topologies_cleanup_cycles", "counter", "Completed cleanups of topology descriptions"),
     MetricFamily("headgate_topologies_cleanup_eligible", "counter", "Groups that a cleanup found deleted"),
     MetricFamily(
+        "headgate_topologies_removed_records",
+        "counter",
+        "Records of topologies that were removed from the topics: of deleted groups, and versions beyond versions_kept",
+        ("reason",),
+    ),
+    MetricFamily(
         "headgate_topologies_gate_failures",
         "counter",
         "Heartbeats that were answered although the decision to ask for a topology failed",
@@ -73,6 +79,7 @@ class TopologyMetrics:
         self.store_calls: Counter[tuple[str, str]] = Counter(dict.fromkeys(calls, 0))
         self.cleanup_cycles = 0
         self.cleanup_eligible = 0
+        self.removed_records: Counter[str] = Counter(dict.fromkeys(("deleted", "versions"), 0))
         self.heartbeats: Counter[Solicitation] = Counter(dict.fromkeys(Solicitation, 0))
         self.gate_failures = 0
         self.pushes: Counter[int] = Counter()  # by error code
@@ -99,6 +106,8 @@ class TopologyMetrics:
             samples["headgate_topologies_store_calls", (call, outcome)] = count
         for solicitation, count in self.heartbeats.items():
             samples["headgate_topologies_heartbeats", (solicitation.value,)] = count
+        for reason, count in self.removed_records.items():
+            samples["headgate_topologies_removed_records", (reason,)] = count
         for code, count in self.pushes.items():
             samples["headgate_topologies_pushes", (str(code),)] = count
         return samples

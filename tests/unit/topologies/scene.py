@@ -13,7 +13,7 @@ from typing import Any
 from headgate.base.errors import ClusterError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
-from headgate.facts import TopologyEpochsSet
+from headgate.facts import TopologyEpochsRemoved, TopologyEpochsSet
 from headgate.plugin import TopologyStore
 from headgate.proxy.server import Gateway
 from headgate.topologies.feature import TopologyFeature
@@ -55,21 +55,27 @@ class FakeEpochs:
 
     def __init__(self) -> None:
         self.written: list[TopologyEpochsSet] = []
+        self.removed: list[str] = []
+        self.now_ms = 0
         self.away = False
         self.takes_writes = asyncio.Event()
         self.takes_writes.set()
         self.waiting = 0
         self.groups: StreamsGroups | None = None
 
-    async def write(self, epochs: TopologyEpochsSet) -> None:
+    async def write(self, epochs: TopologyEpochsSet | TopologyEpochsRemoved) -> None:
         self.waiting += 1
         await self.takes_writes.wait()
         self.waiting -= 1
         if self.away:
             raise ClusterError("the topic is away")
         assert self.groups is not None
-        self.written.append(epochs)
-        self.groups.on_epochs_read(epochs, is_own=True)
+        if isinstance(epochs, TopologyEpochsRemoved):
+            self.removed.append(epochs.group)
+            self.groups.on_epochs_removed(epochs.group)
+            return
+        self.written.append(replace(epochs, at=self.now_ms))
+        self.groups.on_epochs_read(self.written[-1], is_own=True)
 
 
 @dataclass

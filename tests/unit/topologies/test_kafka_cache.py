@@ -12,13 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.clock import Clock, SystemClock
 from headgate.facts import TopologyDeleted, TopologyDescribed, encode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.topics import TopicIdentity
 from headgate.plugin import TransientFailure
 from headgate.plugin.conformance import HOSTILE_NAMES, pushed, topology
-from headgate.topologies.stores.kafka_cache import CachedRecord, TopologyCache, description_in, read_record
+from headgate.topologies.stores.kafka_cache import (
+    CachedRecord,
+    Tombstone,
+    TopologyCache,
+    description_in,
+    read_record,
+)
 from headgate.topologies.stores.kafka_store import described_fact
+from headgate.topologies.stores.record_keys import RecordKey
 from headgate.wire.compression import Compression, compress
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -37,7 +45,7 @@ def described(group: str = "g", **changes: object) -> TopologyDescribed:
 @pytest.mark.parametrize("group", HOSTILE_NAMES)
 def test_a_description_is_read_by_its_key_and_who_pushed_it(group: str) -> None:
     cached = read_record(record(described(group)))
-    assert cached is not None
+    assert isinstance(cached, CachedRecord)
     assert (cached.group, cached.offset, cached.incarnation, cached.epoch) == (group, 7, "9f2c", 0)
     assert (cached.hash, cached.member) == (described().hash, "m-1")
     assert description_in(cached, max_bytes=MAX_BYTES) == topology()
@@ -45,16 +53,32 @@ def test_a_description_is_read_by_its_key_and_who_pushed_it(group: str) -> None:
 
 def test_a_deletion_is_read_record() -> None:
     found = read_record(record(TopologyDeleted(at=1, group="g", incarnation="9f2c")))
-    assert found == CachedRecord(group="g", offset=7, incarnation="9f2c")
+    own_key = RecordKey(key=b'["g","deleted"]', group="g", offset=7, at=1)
+    assert found == CachedRecord(group="g", offset=7, incarnation="9f2c", key=own_key)
 
 
-def test_a_description_that_was_not_pushed_is_skipped() -> None:
-    assert read_record(record(described(provenance="pasted", member=None))) is None
+def test_of_a_description_that_was_not_pushed_only_the_key_is_kept() -> None:
+    pasted = record(described(provenance="pasted", member=None))
+    assert pasted.key is not None
+    assert read_record(pasted) == RecordKey(key=pasted.key, group="g", offset=7, provenance="pasted", at=1)
+
+
+@pytest.mark.parametrize("at", ['"now"', "true", "-1", "99999999999999999999", "null"])
+def test_a_time_that_is_none_is_not_kept(at: str) -> None:
+    found = read_record(ConsumedRecord(1, b'["g","deleted"]', b'{"v":1,"incarnation":"i","at":%s}' % at.encode()))
+    assert isinstance(found, CachedRecord)
+    assert found.key is not None
+    assert found.key.at is None
+
+
+def test_a_record_without_a_value_is_a_tombstone() -> None:
+    assert read_record(ConsumedRecord(3, b"any key", None)) == Tombstone(b"any key", 3)
+    assert read_record(ConsumedRecord(3, None, None)) is None
 
 
 def test_a_member_that_is_called_like_the_field_is_no_trap() -> None:
     found = read_record(record(described(member=',"description":{}')))
-    assert found is not None
+    assert isinstance(found, CachedRecord)
     assert found.member == ',"description":{}'
 
 
@@ -63,7 +87,7 @@ def test_another_writers_order_of_fields_is_read_whole() -> None:
     assert value is not None
     turned = json.dumps(dict(reversed(json.loads(value).items()))).encode()
     found = read_record(ConsumedRecord(1, key, turned))
-    assert found is not None
+    assert isinstance(found, CachedRecord)
     assert found.member == "m-1"
 
 
@@ -71,7 +95,7 @@ def test_another_writers_order_of_fields_is_read_whole() -> None:
     ("key", "value"),
     [
         (None, b"{}"),
-        (b'["g","9f2c",0,"h","pushed"]', None),
+        (b'["g","9f2c",0,"h","guessed"]', b'{"v":1}'),
         (b"not json", b"{}"),
         (b'{"a":1}', b'{"v":1}'),
         (b'["g","9f2c",0,"h","pushed"]', b'{"v":2}'),
@@ -97,7 +121,7 @@ def test_no_bytes_raise(key: bytes | None, value: bytes | None) -> None:
 
 def test_a_record_that_is_no_description_after_all_fails_when_it_is_wanted() -> None:
     found = read_record(ConsumedRecord(1, b'["g","9f2c",0,"h","pushed"]', b'{"v":1,"member":null}'))
-    assert found is not None
+    assert isinstance(found, CachedRecord)
     with pytest.raises(TransientFailure, match="at offset 1"):
         description_in(found, max_bytes=MAX_BYTES)
 
@@ -105,14 +129,14 @@ def test_a_record_that_is_no_description_after_all_fails_when_it_is_wanted() -> 
 @pytest.mark.parametrize("damaged", [b"", b"not packed", None])
 def test_a_record_that_cannot_be_unpacked_fails_when_it_is_wanted(damaged: bytes | None) -> None:
     found = read_record(record(described()))
-    assert found is not None
+    assert isinstance(found, CachedRecord)
     with pytest.raises(TransientFailure, match="cannot be decompressed"):
         description_in(dataclasses.replace(found, record=damaged), max_bytes=MAX_BYTES)
 
 
 def test_a_record_that_unpacks_to_more_than_there_can_be_is_not_unpacked() -> None:
     found = read_record(record(described()))
-    assert found is not None
+    assert isinstance(found, CachedRecord)
     with pytest.raises(TransientFailure, match="cannot be decompressed"):
         description_in(dataclasses.replace(found, record=compress(Compression.ZSTD, b" " * 100_000)), max_bytes=1000)
 
@@ -122,12 +146,15 @@ def test_a_record_that_unpacks_to_more_than_there_can_be_is_not_unpacked() -> No
 IDENTITY = TopicIdentity(cluster="c1", topic_id="t1")
 ONE = CachedRecord(group="g", offset=4, incarnation="9f2c", epoch=0, hash="sha256:1", member="m", record=b"{}")
 GONE = CachedRecord(group="h", offset=5, incarnation="77aa")
+SYSTEM = SystemClock()
 NAMES = ["", "é", "\udc80", "\0", "x" * 10_000]
 
 
 @asynccontextmanager
-async def opened(path: Path, identity: TopicIdentity = IDENTITY) -> AsyncIterator[tuple[TopologyCache, int]]:
-    cache = TopologyCache(path)
+async def opened(
+    path: Path, identity: TopicIdentity = IDENTITY, clock: Clock = SYSTEM
+) -> AsyncIterator[tuple[TopologyCache, int]]:
+    cache = TopologyCache(path, clock)
     try:
         yield cache, await cache.open(identity)
     finally:

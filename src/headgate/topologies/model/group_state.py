@@ -268,9 +268,13 @@ class GroupState:
         still_new = state.new_members if state._says_unconfirmed(epochs) else ()
         return replace(state, has_unconfirmed_join=False, new_members=still_new)
 
-    def on_record_read(self, record: StoredVersion | DeletedVersion) -> "GroupState":
-        """The last record of the group in `headgate.topologies`."""
-        if isinstance(record, DeletedVersion):
+    def on_epochs_removed(self) -> "GroupState":
+        """The state topic keeps no epochs of the group any more, which it does only when nothing is stored."""
+        return replace(self, epochs=None, last_set=None)
+
+    def on_record_read(self, record: StoredVersion | DeletedVersion | None) -> "GroupState":
+        """The last record of the group in `headgate.topologies`; None: its records were removed."""
+        if not isinstance(record, StoredVersion):
             return replace(self, record=record, confirmed_by=(), new_members=(), has_unconfirmed_join=False)
         same = isinstance(self.record, StoredVersion) and self.record.is_same_version(record)
         confirmed_by = _appended(self.confirmed_by if same else (), record.member)

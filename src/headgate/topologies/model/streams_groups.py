@@ -97,7 +97,11 @@ class StreamsGroups:
     def on_epochs_read(self, epochs: TopologyEpochsSet, *, is_own: bool) -> None:
         self._keep(self.state(epochs.group).on_epochs_read(epochs, is_own=is_own))
 
-    def on_record_read(self, group: str, record: StoredVersion | DeletedVersion) -> None:
+    def on_epochs_removed(self, group: str) -> None:
+        if self.is_known(group):
+            self._keep(self.state(group).on_epochs_removed())
+
+    def on_record_read(self, group: str, record: StoredVersion | DeletedVersion | None) -> None:
         self._keep(self.state(group).on_record_read(record))
 
     def on_state_topic_replaced(self) -> None:
@@ -297,6 +301,16 @@ class StreamsGroups:
     def groups_to_clean_up(self) -> list[str]:
         """The groups that the periodic cleanup describes: those with a stored or permanently failed description."""
         return [group for group, state in self._kept.items() if state.must_delete or state.failed_epoch != NONE]
+
+    def groups_ended_before(self, at: int) -> list[str]:
+        """Groups of which nothing is stored, and whose epochs in the state topic say so since this time or earlier."""
+        return [
+            group
+            for group, state in self._droppable.items()
+            if state.epochs is not None
+            and state.epochs.at <= at
+            and (state.epochs.stored_epoch, state.epochs.failed_epoch) == (NONE, NONE)
+        ]
 
     def on_cleanup_described(
         self, group: str, *, error_code: int, topology_epoch: int | None = None, members: Collection[str] = ()

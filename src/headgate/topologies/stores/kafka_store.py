@@ -7,16 +7,22 @@ takes. The local cache only saves reading the topic again; if it is lost, stale 
 `on_record` gets the last record of each group when the topic was read to its end, and from then on every record in the
 order of the topic. Until then `get` fails rather than return a description that may have been replaced.
 
+The topic keeps every version of a group, and the record of its deletion, until `remove_deleted`, `remove_oldest` or
+`remove_all` writes tombstones for them. These are not calls of the contract of stores: `topologies/retention.py` makes
+them.
+
 When the topic loses records (`kafka/fact_reader.py`), it is read again. Descriptions that it does not have any more are
 logged, counted in `lost_descriptions` and reported as deleted, so that members push them again.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -31,13 +37,25 @@ from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.topics import TopicIdReader, identify
 from headgate.plugin import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
-from headgate.topologies.stores.kafka_cache import PUSHED, CachedRecord, TopologyCache, description_in, read_record
+from headgate.topologies.stores import record_keys
+from headgate.topologies.stores.kafka_cache import (
+    PUSHED,
+    CachedRecord,
+    RemovedRecord,
+    TopologyCache,
+    description_in,
+    read_record,
+    record_of,
+)
+from headgate.topologies.stores.record_keys import GroupDeletion
 from headgate.topologies.stores.sqlite_store import InUseError
 
 log = structlog.get_logger()
 
 SUFFIX = "topologies"
-OnRecord = Callable[[str, StoredVersion | DeletedVersion], object]
+_WRITTEN_AT_ONCE: Final = 100
+T = TypeVar("T")
+OnRecord = Callable[[str, StoredVersion | DeletedVersion | None], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +65,13 @@ class _RecordsLost:
     before: Sequence[CachedRecord]
 
 
+_Digested = list[CachedRecord | RemovedRecord | _RecordsLost]
+
+
 class KafkaStore:
-    """`on_record` is called on the event loop; `settings` are librdkafka's for the reader.
+    """`on_record` is called on the event loop, with None when the group has no record any more.
+
+    `settings` are librdkafka's for the reader.
 
     `writer` is the worker's and stays open when the store is closed; it takes records up to `message_limit`.
     """
@@ -70,8 +93,8 @@ class KafkaStore:
         self._cache_name = cache_name
         self._max_bytes = 0
         self._cache: TopologyCache | None = None
-        self._reader: FactReader[list[CachedRecord | _RecordsLost]] | None = None
-        self._replay: CatchUp[StoredVersion | DeletedVersion] = CatchUp(on_record)
+        self._reader: FactReader[_Digested] | None = None
+        self._replay: CatchUp[StoredVersion | DeletedVersion | None] = CatchUp(on_record)
         self._reported_to = 0  # `on_record` got the records before this offset; reading again repeats none
         self._rebuilding_to = 0  # the cache is behind the topic until this offset
         self._rebuilt_for = -1  # the offset of the last record for which it was rebuilt
@@ -83,7 +106,7 @@ class KafkaStore:
         """Open the cache and begin to read; the store is ready when `replayed` returns."""
         self._max_bytes = message_limit(settings.max_bytes)
         path = Path(settings.folder) / self._cache_name
-        self._cache = TopologyCache(path)
+        self._cache = TopologyCache(path, self._clock)
         identity = await identify(self._settings, self._topic)
         try:
             start = await self._cache.open(identity)
@@ -114,6 +137,7 @@ class KafkaStore:
         """Return when the topic was read to its end and `on_record` got its records."""
         await self._open_reader().replayed.wait()
         await self._replay.catch_up()
+        await self._mark_current()
 
     @property
     def problem(self) -> str | None:
@@ -153,10 +177,70 @@ class KafkaStore:
         deleted = TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=cached.incarnation)
         await self._write(deleted)
 
+    # --- records that are not kept any more
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last record that was read."""
+        return self._open_reader().position
+
+    async def deletions_before(self, at: int, *, after: int, limit: int) -> Sequence[GroupDeletion]:
+        """Groups that were deleted by then and have no description, whose deletion has an offset above `after`."""
+        return await self._select(partial(record_keys.groups_deleted_before, at=at, after=after, limit=limit))
+
+    async def remove_deleted(self, group: str, *, before: int, limit: int) -> int:
+        """Write tombstones for a group that was deleted at `before` or earlier; returns how many.
+
+        First for its versions, last for the deletion: until then the group counts as deleted, and what is left is
+        found again. A description that another gateway stores meanwhile has a key of its own and stays.
+        """
+        if not await self._select(partial(record_keys.is_deleted_before, group=group, at=before)):
+            return 0
+        keys = await self._select(partial(record_keys.keys_of, group=group, provenance=PUSHED, limit=limit))
+        return await self._write_tombstones(keys)
+
+    async def groups_with_more_than(self, kept: int, *, limit: int) -> Sequence[str]:
+        """Groups with more pushed versions than that."""
+        query = partial(record_keys.groups_with_more_than, kept=kept, provenance=PUSHED, limit=limit)
+        return await self._select(query)
+
+    async def remove_oldest(self, group: str, *, kept: int, limit: int) -> int:
+        """Write tombstones for all but the newest `kept` pushed versions of a group; returns how many."""
+        before = await self._cached(group)
+        query = partial(record_keys.oldest_keys, group=group, kept=max(kept, 1), provenance=PUSHED, limit=limit)
+        removed = await self._write_tombstones(await self._select(query))
+        if before is not None and await self._cached(group) is None:
+            # Another gateway stored one of them again just now. Compaction would make an older version the last one,
+            # so the group's last record becomes a deletion, and a member pushes again.
+            incarnation = before.incarnation
+            await self._write(TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=incarnation))
+        return removed
+
+    async def remove_all(self, group: str, *, before_offset: int) -> int:
+        """Write tombstones for the deletion of a group and every earlier record of any origin; returns how many."""
+        keys = await self._select(partial(record_keys.all_keys_of, group=group, before_offset=before_offset))
+        return await self._write_tombstones(keys)
+
+    async def _write_tombstones(self, keys: Sequence[bytes]) -> int:
+        """Write them and return when they were read back; the last one is written when all others were read back."""
+        reader = self._open_reader()
+        others = keys[:-1]
+        parts = [others[start : start + _WRITTEN_AT_ONCE] for start in range(0, len(others), _WRITTEN_AT_ONCE)]
+        for part in (*parts, keys[-1:]) if keys else ():
+            try:
+                written = await asyncio.gather(*(self._writer.append(self._topic, key, None) for key in part))
+            except FactNotWrittenError as failure:
+                raise TransientFailure(str(failure)) from None
+            await reader.reached(max(one.offset for one in written))
+        return len(keys)
+
     async def close(self) -> None:
         if self._reader is not None:
+            is_current = self._reader.replayed.is_set() and self._reader.problem is None
             await self._reader.close()
             self._reader = None
+            if is_current:
+                await self._mark_current()
         if self._cache is not None:
             await self._cache.close()
             self._cache = None
@@ -171,18 +255,26 @@ class KafkaStore:
             raise TransientFailure(str(failure)) from None
         await reader.reached(position.offset)
 
+    async def _mark_current(self) -> None:
+        if self._cache is not None:
+            with contextlib.suppress(sqlite3.DatabaseError, TransientFailure):  # then it is rebuilt by the next start
+                await self._cache.mark_current()
+
     async def _cached(self, group: str) -> CachedRecord | None:
+        return await self._select(partial(record_of, group=group))
+
+    async def _select(self, query: Callable[[sqlite3.Connection], T]) -> T:
         reader, cache = self._open_reader(), self._cache
         assert cache is not None
         if not reader.replayed.is_set() or reader.position < self._rebuilding_to:
             raise TransientFailure(f"{self._topic} has not been read to its end yet")
         try:
-            return await cache.get(group)
+            return await cache.select(query)
         except sqlite3.DatabaseError as failure:
             self._rebuild(str(failure))
             raise TransientFailure("the cache of descriptions is being rebuilt") from None
 
-    def _open_reader(self) -> FactReader[list[CachedRecord | _RecordsLost]]:
+    def _open_reader(self) -> FactReader[_Digested]:
         if self._reader is None:
             raise TransientFailure("the store kafka: is not open")
         return self._reader
@@ -196,21 +288,21 @@ class KafkaStore:
 
     # --- on the reader's thread
 
-    def _digest(self, records: Sequence[ConsumedRecord]) -> list[CachedRecord | _RecordsLost]:
+    def _digest(self, records: Sequence[ConsumedRecord]) -> _Digested:
         reader, cache = self._reader, self._cache
         assert reader is not None
         assert cache is not None
         found = [cached for record in records if (cached := read_record(record)) is not None]
         try:
-            cache.put(found, records[-1].offset + 1)
+            changes = cache.put(found, records[-1].offset + 1, is_current=reader.replayed.is_set())
         except sqlite3.DatabaseError:
             # The cache is behind from here on; the reader reads this batch again, into an empty cache.
             self._rebuilding_to = max(self._rebuilding_to, records[-1].offset + 1)
             reader.read_again()
             raise
-        return list(found)
+        return [*changes]
 
-    def _forget(self, lost: bool) -> list[CachedRecord | _RecordsLost]:
+    def _forget(self, lost: bool) -> _Digested:
         """Empty the cache; `lost`: the topic lost records."""
         assert self._cache is not None
         before = self._cache.wipe()
@@ -218,18 +310,18 @@ class KafkaStore:
 
     # --- on the event loop
 
-    def _take(self, found: list[CachedRecord | _RecordsLost]) -> None:
+    def _take(self, found: _Digested) -> None:
         if self._reader is None:  # closed meanwhile
             return
         for one in found:
-            if isinstance(one, CachedRecord):
-                self._missing.pop(one.group, None)
-                if one.offset >= self._reported_to:
-                    self._reported_to = one.offset + 1
-                    self._replay.take(one.group, one.version)
-            else:
+            if isinstance(one, _RecordsLost):
                 self._reported_to = self._rebuilding_to = 0
                 self._missing |= _descriptions_in(one.before)
+                continue
+            self._missing.pop(one.group, None)
+            if one.offset >= self._reported_to:
+                self._reported_to = one.offset + 1
+                self._replay.take(one.group, one.version if isinstance(one, CachedRecord) else None)
 
     def _on_end(self) -> None:
         """The topic was read to its end, for the first time or again."""
