@@ -5,7 +5,13 @@ import random
 import pytest
 
 from headgate.embedded import SecurityProtocol
-from headgate.facts import EventHappened, TopologyDeleted
+from headgate.facts import (
+    EventHappened,
+    TopologyDeleted,
+    TopologyDeletionRemoved,
+    TopologyEpochsRemoved,
+    TopologyVersionRemoved,
+)
 from headgate.pipeline.batches import Moment, OnMoment
 from tests.pipeline import oracle
 from tests.pipeline.estate import Estate
@@ -41,6 +47,25 @@ def test_tables_of_a_random_history_are_those_of_the_oracle(estate: Estate) -> N
     for name in REBUILT:
         estate.rebuild(name)
     assert estate.tables(REBUILT) == before, "rebuild equals incremental"
+
+
+def test_tombstones_of_topologies_are_no_deletions_in_the_tables(estate: Estate) -> None:
+    """The topics do not keep records for ever; the tables do, and a rebuild leaves them so."""
+    current = described("live", POOL[1], at=2)
+    gone = described("gone", POOL[2], at=3)
+    estate.write(described("live", POOL[0], at=1), current, gone)
+    estate.write(TopologyDeleted(at=4, group="gone", incarnation=gone.incarnation))
+    assert estate.run()
+    before = estate.tables(TABLES)
+    for fact in (described("live", POOL[0], at=1), gone):
+        version = {name: getattr(fact, name) for name in ("group", "incarnation", "epoch", "hash", "provenance")}
+        estate.write(TopologyVersionRemoved(**version))
+    estate.write(TopologyDeletionRemoved(group="gone"), TopologyEpochsRemoved(group="gone"))
+    assert estate.run()
+    assert estate.tables(TABLES) == before
+    assert estate.rows("rejected_facts") == {}
+    estate.rebuild("applications")
+    assert estate.tables(TABLES) == before
 
 
 class KilledError(Exception):

@@ -72,7 +72,7 @@ def forget(args: argparse.Namespace) -> int:
     elif not found:
         print(f"No topology description is stored for streams group '{args.group}'.", file=sys.stderr)
     if done.records:
-        print(f"Removed {done.records} records of '{args.group}' from Headgate's topics. Tables keep their rows.")
+        print(f"Records of '{args.group}' removed from Headgate's topics: {done.records}. Tables keep their rows.")
     return 0 if found else 1
 
 
@@ -100,14 +100,21 @@ async def _forget(config: Config, group: str, *, purging: bool) -> _Forgotten:
             await _wait_until_ready(service)
             is_stored = service.must_delete(group)
             if purging:
-                async with asyncio.timeout(_PURGE_S):
-                    return _Forgotten(is_stored, await purge(service, group))
+                return _Forgotten(is_stored, await _purge(service, group))
             if not is_stored:
                 return _Forgotten(forgotten=False)
             failed = await (service.disown(group) if in_use else service.delete(group))
     if failed is not None:
         raise HeadgateError(f"the description of {group!r} was not deleted: {failed.text}")
     return _Forgotten(forgotten=True)
+
+
+async def _purge(service: TopologyService, group: str) -> int:
+    try:
+        async with asyncio.timeout(_PURGE_S):
+            return await purge(service, group)
+    except TimeoutError:
+        raise HeadgateError(f"the records of {group!r} were not all removed in {_PURGE_S:g} s: try again") from None
 
 
 async def _wait_until_ready(service: TopologyService) -> None:

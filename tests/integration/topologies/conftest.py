@@ -28,7 +28,7 @@ class Place:
     settings: Settings
     prefix: str
     folder: Path
-    records: list[tuple[str, StoredVersion | DeletedVersion]] = field(default_factory=list)
+    records: list[tuple[str, StoredVersion | DeletedVersion | None]] = field(default_factory=list)
 
     @asynccontextmanager
     async def open(self, *, folder: Path | None = None, replay: bool = True) -> AsyncIterator[KafkaStore]:

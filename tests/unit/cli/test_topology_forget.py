@@ -26,12 +26,18 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def epochs(monkeypatch: pytest.MonkeyPatch) -> FakeEpochs:
+def opened() -> list[str]:
+    """The schemes of the stores that were opened."""
+    return []
+
+
+@pytest.fixture
+def epochs(monkeypatch: pytest.MonkeyPatch, opened: list[str]) -> FakeEpochs:
     """The state topic, with one description; it is the only thing that is opened."""
     topic = FakeEpochs()
 
     async def opening(config: Config, groups: StreamsGroups, _: AsyncExitStack, **__: object) -> TopologyResources:
-        assert config.topologies.store.scheme == "memory"
+        opened.append(config.topologies.store.scheme)
         topic.groups = groups
         groups.on_epochs_read(STORED, is_own=False)
         return TopologyResources(StoreCalls(MemoryStore(), timeout_s=30.0), topic.write)
@@ -40,24 +46,58 @@ def epochs(monkeypatch: pytest.MonkeyPatch) -> FakeEpochs:
     return topic
 
 
-def test_the_description_in_a_file_that_is_in_use_is_not_shown_any_more(
-    tmp_path: Path, epochs: FakeEpochs, capsys: Capture
-) -> None:
-    file, config = tmp_path / "t.db", tmp_path / "headgate.toml"
-    config.write_text(f'[topologies]\nstore = "sqlite:{file}"\n[gateway]\nnodes = [0]\n')
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "headgate.toml"
+    file.write_text(f'[topologies]\nstore = "sqlite:{tmp_path / "t.db"}"\n[gateway]\nnodes = [0]\n')
+    return file
 
-    async def forget(group: str) -> int:
+
+def forget_beside_a_gateway(config: Path, group: str, *options: str) -> int:
+    async def forget() -> int:
         store = SqliteStore()  # the gateway's
-        await store.configure(replace(settings_in(tmp_path), target=str(file)))
+        await store.configure(replace(settings_in(config.parent), target=str(config.parent / "t.db")))
         try:
-            return await asyncio.to_thread(main, ["topology", "forget", group, "--config", str(config), "--json"])
+            return await asyncio.to_thread(main, ["topology", "forget", group, "--config", str(config), *options])
         finally:
             await store.close()
 
-    assert asyncio.run(forget("g")) == 0
+    return asyncio.run(forget())
+
+
+def test_the_description_in_a_file_that_is_in_use_is_not_shown_any_more(
+    config: Path, epochs: FakeEpochs, opened: list[str], capsys: Capture
+) -> None:
+    assert forget_beside_a_gateway(config, "g", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"group": "g", "forgotten": True}
     assert epochs.written == [replace(STORED, at=0, stored_epoch=-2)]
-    assert asyncio.run(forget("other")) == 1
+    assert forget_beside_a_gateway(config, "other", "--json") == 1
+    assert opened == ["memory", "memory"]
+
+
+def test_a_purge_of_a_file_that_is_in_use_is_refused(config: Path, epochs: FakeEpochs, capsys: Capture) -> None:
+    """The records say that the description in the file is not to be shown: they must stay."""
+    assert forget_beside_a_gateway(config, "g", "--purge") == 2
+    assert "leave out --purge" in capsys.readouterr().err
+    assert (epochs.written, epochs.removed) == ([], [])
+
+
+def test_a_purge_removes_the_records_too_and_says_how_many(
+    config: Path, epochs: FakeEpochs, opened: list[str], capsys: Capture
+) -> None:
+    assert main(["topology", "forget", "g", "--config", str(config), "--purge"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Deleted the topology description of streams group 'g'. Its members are asked for it again.",
+        "Records of 'g' removed from Headgate's topics: 1. Tables keep their rows.",
+    ]
+    assert epochs.removed == ["g"]
+    assert opened == ["sqlite"]
+
+
+def test_a_purge_of_a_group_without_records_ends_with_1(config: Path, epochs: FakeEpochs, capsys: Capture) -> None:
+    assert main(["topology", "forget", "other", "--config", str(config), "--purge", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"group": "other", "forgotten": False, "records": 0}
+    assert epochs.removed == []
 
 
 async def test_a_gateway_that_reads_it_shows_nothing_and_solicits_again() -> None:

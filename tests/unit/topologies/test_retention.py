@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -84,7 +84,7 @@ async def estate(folder: Path, scheme: str = "kafka") -> AsyncIterator[Estate]:
         return TopologyResources(StoreCalls(store, timeout_s=30.0), epochs.write, store)
 
     topologies = TopologiesConfig(store=Store(scheme), call_timeout_ms=30_000)  # type: ignore[arg-type]
-    service = TopologyService(config(1).model_copy(update={"topologies": topologies}), opening, clock=clock)
+    service = TopologyService(replace(config(1), topologies=topologies), opening, clock=clock)
     retention = Retention(service, deleted_retention_ms=RETENTION_MS, versions_kept=KEPT, clock=clock)
     async with service.running():
         await until(lambda: service.is_ready)
@@ -188,6 +188,18 @@ async def test_a_group_whose_records_were_removed_can_be_stored_again(tmp_path: 
         it.clock.now_ms += 30 * DAY_MS
         await it.round()
         assert it.log.kept_keys == keys(again)
+
+
+async def test_a_group_whose_records_were_removed_is_not_known_any_more(tmp_path: Path) -> None:
+    async with estate(tmp_path) as it:
+        it.delete_days_ago(8, "g", "h")
+        it.set_epochs("g")
+        it.service.groups.on_described("h", error_code=0, topology_epoch=3, members=())
+        assert len(it.service.groups) == 2
+        await it.round()
+        assert it.log.kept_keys == []
+        assert not it.service.is_known("g")
+        assert it.service.current_epoch("h") == 3  # was described since
 
 
 async def test_groups_that_stay_do_not_keep_others_from_their_turn(

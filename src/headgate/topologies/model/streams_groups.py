@@ -98,11 +98,13 @@ class StreamsGroups:
         self._keep(self.state(epochs.group).on_epochs_read(epochs, is_own=is_own))
 
     def on_epochs_removed(self, group: str) -> None:
-        if self.is_known(group):
-            self._keep(self.state(group).on_epochs_removed())
+        self._keep(self.state(group).on_epochs_removed())
+        self._drop_if_nothing_is_left(group)
 
     def on_record_read(self, group: str, record: StoredVersion | DeletedVersion | None) -> None:
         self._keep(self.state(group).on_record_read(record))
+        if record is None:
+            self._drop_if_nothing_is_left(group)
 
     def on_state_topic_replaced(self) -> None:
         """The state topic is a new, empty one: no epochs are stored in it."""
@@ -343,6 +345,12 @@ class StreamsGroups:
     def _apply(self, transition: Transition) -> TopologyEpochsSet | None:
         self._keep(transition.state)
         return transition.write
+
+    def _drop_if_nothing_is_left(self, group: str) -> None:
+        """Drop a group whose records were removed, unless it has been heard of since it was deleted."""
+        state = self._droppable.get(group)
+        if state is not None and (state.record, state.epochs, state.current_epoch) == (None, None, NONE):
+            del self._droppable[group]
 
     def _keep(self, state: GroupState) -> None:
         before = self._kept.get(state.group)
