@@ -1,10 +1,13 @@
 """`headgate topology diff A B`: what changed between two versions of a topology, and whether B can take over from A.
 
 A and B are files with a text of `Topology#describe()`, or GROUP@VERSION for a version that is kept. An existing file
-counts first. Exit codes: 0 no difference, 1 a difference or a failure, 2 usage.
+counts first. With a gateway's configuration the numbers of partitions of the topics that are read come from its
+cluster, as far as the service account may describe them. Exit codes: 0 no difference, 1 a difference or a failure, 2
+usage.
 """
 
 import argparse
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,9 @@ from headgate.base.errors import UsageError
 from headgate.cli.escaping import escaped
 from headgate.cli.topology_files import read_topology
 from headgate.cli.topology_versions import add_formats, print_format, version_of
+from headgate.config import load
 from headgate.facts.topology import Description
+from headgate.kafka.topics import client_settings, list_topics
 from headgate.topologies.model.compatibility import Compatibility, Verdict, judge_compatibility
 from headgate.topologies.model.topology_diff import TopologyDiff, diff
 from headgate.topologies.model.topology_pictures import picture_of_diff
@@ -42,7 +47,7 @@ def add_action(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         action="append",
         default=[],
         metavar="TOPIC=N",
-        help="the number of partitions of a topic, to compare those of internal topics; repeat for more topics",
+        help="the number of partitions of a topic, if --config does not give the cluster; repeat for more topics",
     )
     add_formats(parser)
     parser.set_defaults(run=run)
@@ -57,7 +62,7 @@ class _Side:
 
 
 def run(args: argparse.Namespace) -> int:
-    partitions = dict(map(_partition_count, args.partitions))
+    given = dict(map(_partition_count, args.partitions))
     before, after = (_side(name, args.config) for name in (args.before, args.after))
     found = diff(
         before.description,
@@ -65,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         before_application=before.application,
         after_application=after.application,
     )
-    compatibility = judge_compatibility(found, partitions)
+    known = {} if args.config is None else cluster_partitions(args.config, found)
+    compatibility = judge_compatibility(found, {**known, **given})
     print_format(
         args,
         lambda: diff_text(found, compatibility),
@@ -82,6 +88,13 @@ def _side(name: str, config: Path | None) -> _Side:
     if config is None:
         raise UsageError(f"{name} is no file; for a version that is kept, --config names the gateway's TOML file")
     return _Side(version_of(group, version, config).fact.description, group)
+
+
+def cluster_partitions(config: Path, found: TopologyDiff) -> dict[str, int]:
+    """The numbers of partitions of the topics that either version reads and that exist."""
+    read = {topic for node in (*found.before, *found.after) if node.kind == "source" for topic in node.topics}
+    existing = list_topics(client_settings(load(config, os.environ).upstream)).topics
+    return {topic: len(existing[topic]) for topic in read if existing.get(topic)}
 
 
 def _partition_count(words: str) -> tuple[str, int]:

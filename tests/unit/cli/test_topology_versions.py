@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from headgate.cli import topology_versions
+from headgate.cli import topology_diffs, topology_versions
 from headgate.cli.main import main
 from headgate.config.model import Config
 from headgate.facts.topology import Description, ProcessorNode, Subtopology, TopologyDescribed, content_hash
+from headgate.kafka.topics import TopicListing
 from headgate.topologies.kept_versions import KeptVersion
 from tests.unit.topologies.topologies import FIXTURES, generated
 
@@ -42,7 +43,11 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     async def read(_: Config, group: str) -> tuple[KeptVersion, ...]:
         return versions if group == "shop" else ()
 
+    def listing(_: object) -> TopicListing:
+        return TopicListing(cluster="c", topics={"orders": range(4), "wide": range(8), "totals": range(3)})
+
     monkeypatch.setattr(topology_versions, "read_versions", read)
+    monkeypatch.setattr(topology_diffs, "list_topics", listing)
     file = tmp_path / "headgate.toml"
     file.write_text("[gateway]\nnodes = [0]\n")
     return ["--config", str(file)]
@@ -159,6 +164,19 @@ def test_numbers_of_partitions_are_taken_from_the_command_line(capsys: Capture, 
     for wrong in ("in", "in=", "in=0", "in=x", "=3", "in=99999999"):
         assert main(["topology", "diff", before, str(after), "--partitions", wrong]) == 2
         assert "write TOPIC=N" in capsys.readouterr().err
+
+
+def test_numbers_of_partitions_are_read_from_the_cluster_unless_they_are_given(
+    config: list[str], capsys: Capture, tmp_path: Path
+) -> None:
+    text = (GENERATED / "orders-store-renamed.txt").read_text()
+    file = tmp_path / "after.txt"
+    file.write_text(text.replace("[orders]", "[wide]"))
+    command = ["topology", "diff", "shop@latest", str(file), *config]
+    assert main(command) == 1
+    assert "the changelog topic loyalty-changelog has 4 partitions and needs 8\n" in capsys.readouterr().out
+    assert main([*command, "--partitions", "wide=4"]) == 1
+    assert "Verdict: safe to roll\n" in capsys.readouterr().out
 
 
 def test_a_version_needs_the_configuration_of_a_gateway(capsys: Capture) -> None:
