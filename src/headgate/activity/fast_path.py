@@ -26,7 +26,7 @@ _MOST_MULTI_TOPIC: Final = 4  # prefixes of one connection
 _MOST_TOPICS: Final = 256  # of one connection
 _LONGEST_HEARTBEAT: Final = 512  # bytes: those with topic subscriptions may be longer, and are rare
 _MOST_HEARTBEATS: Final = 16  # of one connection and version
-_HEARTBEAT_S: Final = 60.0
+HEARTBEAT_S: Final = 60.0
 _PARTITION_BYTES: Final = 40  # about the size of a partition without records in a Fetch response
 _I32: Final = Struct(">i").unpack_from
 _I16: Final = Struct(">h").unpack_from
@@ -261,4 +261,4 @@ class HeartbeatFastPath(FastPath):
         known.pop(repeated, None)
         if len(known) >= _MOST_HEARTBEATS:
             del known[next(iter(known))]
-        known[repeated] = self._now() + _HEARTBEAT_S
+        known[repeated] = self._now() + HEARTBEAT_S

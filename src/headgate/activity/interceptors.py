@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.activity.fast_path import FetchFastPath, HeartbeatFastPath, ProduceFastPath
+from headgate.activity.fast_path import HEARTBEAT_S, FetchFastPath, HeartbeatFastPath, ProduceFastPath
 from headgate.activity.model.identity import GroupKind, GroupRef
 from headgate.activity.model.intervals import Interval
 from headgate.activity.usage_tracker import LONGEST_NAME, ConnectionUsage, UsageTracker
@@ -32,6 +32,8 @@ _GROUP_KINDS: Final[dict[int, GroupKind]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: "share_group",
     ApiKey.STREAMS_GROUP_HEARTBEAT: "streams",
 }
+# Opened, rewritten, and never twice the same bytes, because of the task offsets: known by client id and group.
+_REWRITTEN_KEYS: Final = frozenset((ApiKey.STREAMS_GROUP_HEARTBEAT,))
 _FAST_KEYS: Final = frozenset((ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT))
 _CLIENT_ID_AT: Final = 8  # behind api key, version and correlation id
 # The version from which ThrottleTimeMs precedes the error code.
@@ -210,12 +212,14 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
         self._now = now
         # By connection, api key and version.
         self._fast_paths: dict[int, dict[tuple[ApiKey, ApiVersion], HeartbeatFastPath]] = {}
+        # By connection: the member of a streams group that the broker accepted last, and until when that is enough.
+        self._streams_members: dict[int, tuple[str | None, str, float]] = {}
 
-    def on_request(self, request: RequestFrame, session: Session) -> Forward[Heartbeat]:  # noqa: ARG002
+    def on_request(self, request: RequestFrame, session: Session) -> Forward[Heartbeat]:
         key, version = request.api_key, request.api_version
         is_flexible = has_flexible_request(key, version)
         name = _first_string(request.body, flexible=is_flexible)
-        if not name:
+        if not name or (key in _REWRITTEN_KEYS and self._is_known_member(session, request.client_id, name)):
             return Forward()
         skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
         error_code = ErrorCodeReader(flexible=has_flexible_response(key, version), skipped=skipped)
@@ -231,9 +235,17 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
             self._tracker.on_membership(session, context.client_id, context.group)
             if context.repeated is not None:
                 self._learn(context, context.repeated, session)
+            elif context.api_key in _REWRITTEN_KEYS:
+                member = (context.client_id, context.group.name, self._now() + HEARTBEAT_S)
+                self._streams_members[session.number] = member
 
     def on_close(self, session: Session) -> None:
         self._fast_paths.pop(session.number, None)
+        self._streams_members.pop(session.number, None)
+
+    def _is_known_member(self, session: Session, client_id: str | None, group: str) -> bool:
+        known = self._streams_members.get(session.number)
+        return known is not None and known[:2] == (client_id, group) and self._now() <= known[2]
 
     def _learn(self, heartbeat: Heartbeat, repeated: bytes, session: Session) -> None:
         fast_paths = self._fast_paths.setdefault(session.number, {})

@@ -178,7 +178,7 @@ class ResponseStream:
                 raise WireError(f"a response of {length} bytes")
             if length > FREE_BYTES and purpose is not None and not self._reserve(route, purpose, 4 + length):
                 break
-            pending.popleft()
+            pending.pop(0)
             if not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
                 connection.mark_proved()
             end = pos + 4 + length
@@ -346,7 +346,7 @@ class ResponseStream:
     def _respond_local(self) -> None:
         pending = self._connection.pending
         while pending and isinstance(local := pending[0][2], OwnResponse):
-            pending.popleft()
+            pending.pop(0)
             self._open(local.route, local.head, local.body, local.contexts)
 
     def _open(

@@ -24,6 +24,7 @@ from headgate.wire.messages.groups import (
     HeartbeatResponse,
 )
 from headgate.wire.messages.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, TaskOffset
 from headgate.wire.schema import Message
 from tests.support.fake_upstream import Broker, Client, answer, request
 from tests.unit.proxy.stage import Stage, stage, until
@@ -247,6 +248,26 @@ async def test_a_reserved_group_is_refused_between_heartbeats_that_take_the_fast
             await it.client.send(reserved.frame(9))
             assert await it.client.frame() == answer(CLASSIC, 4, 9, HeartbeatResponse(error_code=30))
         assert len(it.tracker.informed) == 1
+
+
+async def test_a_streams_member_is_reported_once_a_minute_although_its_heartbeats_differ() -> None:
+    asked = StreamsGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+    said = StreamsGroupHeartbeatResponse(member_id="m", member_epoch=3)
+    member = Member(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, asked, said)
+    async with scene() as it:
+        await it.beat(member, replace(said, error_code=25))
+        assert it.tracker.informed == []
+        for at, offset, count in ((0, 1, 1), (1, 2, 1), (59, 3, 1), (61, 4, 2), (62, 5, 2)):
+            it.now[0] = at
+            offsets = (TaskOffset(subtopology_id="0", offset=offset),)
+            await it.beat(replace(member, asked=replace(asked, task_offsets=offsets)))
+            assert len(it.tracker.informed) == count
+        await it.beat(replace(member, asked=replace(asked, group_id="h")))
+        await it.beat(replace(member, client_id=b"d", asked=replace(asked, group_id="h")))
+        streams = [("c", GroupRef("streams", "h")), ("d", GroupRef("streams", "h"))]
+        assert it.tracker.informed[2:] == streams
+        it.client.close()
+        await until(lambda: not it.watcher._streams_members)
 
 
 async def test_nothing_is_left_of_a_connection_that_has_closed() -> None:
