@@ -138,8 +138,13 @@ class Client(End):
     """A client of the gateway."""
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, receive_buffer: int | None = None) -> Self:
+    async def connect(
+        cls, host: str, port: int, *, receive_buffer: int | None = None, source: str | None = None
+    ) -> Self:
+        """`source` is the address that the gateway sees."""
         sock = socket.socket()
+        if source is not None:
+            sock.bind((source, 0))
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.setblocking(False)

@@ -10,12 +10,14 @@ Invariant: each arrival ends in exactly one of a connection, a task, or a refusa
 
 import asyncio
 import socket
+from functools import partial
 from typing import Final, Protocol
 
 from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.proxy.endpoints import UNREACHABLE, PeerSocket, PeerSockets, prepare
 from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.unproved_queue import UnprovedPlace
 
 _FIRST_BYTES: Final = (
     4096  # what is received before the broker is dialled; a client's first request has a hundred bytes
@@ -25,12 +27,22 @@ _FIRST_BYTES: Final = (
 class Arrival:
     """A client that has no connection yet; `upstream` is the socket that is being connected."""
 
-    __slots__ = ("address", "client", "deadline", "node", "peer", "received", "silent_s", "since", "upstream")
+    __slots__ = ("address", "client", "deadline", "node", "peer", "place", "received", "silent_s", "since", "upstream")
 
-    def __init__(self, node: NodeId | None, client: socket.socket, peer: str, since: float, deadline: float) -> None:
+    def __init__(
+        self,
+        node: NodeId | None,
+        client: socket.socket,
+        peer: str,
+        place: UnprovedPlace,
+        *,
+        since: float,
+        deadline: float,
+    ) -> None:
         self.node = node
         self.client = client
         self.peer = peer
+        self.place = place
         self.since = since
         self.deadline = deadline
         self.received = b""
@@ -71,9 +83,10 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, node: NodeId | None, client: socket.socket, peer: str) -> None:
+    def add(self, node: NodeId | None, client: socket.socket, peer: str, place: UnprovedPlace) -> None:
         now = self._loop.time()
-        arrival = Arrival(node, client, peer, now, now + self._ends.first_byte_s)
+        arrival = Arrival(node, client, peer, place, since=now, deadline=now + self._ends.first_byte_s)
+        place.close = partial(self._refuse, arrival, CloseCause.DISPLACED)
         self._all.add(arrival)
         self._loop.add_reader(client.fileno(), self._on_readable, arrival)
 

@@ -29,6 +29,7 @@ from headgate.wire.schema import Request
 
 if TYPE_CHECKING:
     from headgate.proxy.server import Gateway
+    from headgate.proxy.unproved_queue import UnprovedPlace
 
 log = structlog.get_logger()
 
@@ -70,6 +71,7 @@ class Connection:
         "max_gathered_bytes",
         "number",
         "pending",
+        "place",
         "requests",
         "responses",
         "routes",
@@ -100,6 +102,7 @@ class Connection:
         self.is_proved = False
         # The broker has got a request that it answers only to authenticated clients: it closes any other's connection.
         self.is_proof_requested = False
+        self.place: UnprovedPlace | None = None  # as long as it is not proved
         self.max_gathered_bytes = min(_UNAUTHENTICATED_BYTES, self.max_frame_bytes)
         self.pending: list[Entry] = []  # at most MOST_PENDING; an empty deque would take ten times its memory
         self.fast_paths: dict[Route, FastPath] = {}

@@ -38,6 +38,7 @@ class CloseCause(enum.Enum):
     UNSUPPORTED_CALL = "unsupported_call"
     TOO_MANY_CONNECTIONS = "too_many_connections"
     TOO_MANY_UNPROVED = "too_many_unproved"
+    DISPLACED = "displaced"
     NO_REQUEST = "no_request"
     UNPROVED = "unproved"
     WRONG_CLUSTER = "wrong_cluster"

@@ -6,7 +6,8 @@ replaced. All workers accept on the bootstrap port; a node's port belongs to one
 that a broker's share sessions and coordinator traffic stay in one process.
 
 Limits: of connections, and of *unproved* ones, whose broker has not got a request yet that it answers only to
-authenticated clients; both in all and for each address. Each worker counts its own connections in its own row of a
+authenticated clients; both in all and for each address. One more unproved connection than there may be in all is
+admitted, and an older one makes room (`excess_unproved`). Each worker counts its own connections in its own row of a
 table in shared memory, and sums all rows before it admits one more. Addresses are counted in buckets by their checksum:
 two addresses may share a bucket, and then they share the limit; memory does not grow with the number of addresses.
 """
@@ -132,6 +133,8 @@ class ConnectionLimits:
         all_limits, unproved_limits = _limits(config)
         self._all = _SharedCount(self._row, rows, 0, *all_limits)
         self._unproved = _SharedCount(self._row, rows, _counters(all_limits), *unproved_limits)
+        self._most_unproved = config.max_unproved_connections
+        self._unproved_share = max(1, (config.max_unproved_connections or 0) // config.workers)
 
     @property
     def connections(self) -> int:
@@ -143,11 +146,25 @@ class ConnectionLimits:
         """The unproved connections of this worker."""
         return self._unproved.own
 
+    @property
+    def excess_unproved(self) -> int:
+        """How many unproved connections this worker has to close, so that there are not too many in all.
+
+        A worker that has no more than its share of them closes none: a flood of one worker does not keep the clients of
+        the others out.
+        """
+        if self._most_unproved is None or self._unproved.own <= self._unproved_share:
+            return 0
+        return max(0, min(self._unproved.total - self._most_unproved, self._unproved.own - self._unproved_share))
+
     def admit(self, host: str) -> CloseCause | None:
-        """Count one more connection from `host`, as unproved; a cause if that were one too many."""
-        if not self._all.has_room(host):
+        """Count one more connection from `host`, as unproved; a cause if that were one too many.
+
+        Too many unproved ones in all are no cause: see `excess_unproved`.
+        """
+        if not (self._all.has_room and self._all.has_room_from(host)):
             return CloseCause.TOO_MANY_CONNECTIONS
-        if not self._unproved.has_room(host):
+        if not self._unproved.has_room_from(host):
             return CloseCause.TOO_MANY_UNPROVED
         self._all.add(host, 1)
         self._unproved.add(host, 1)
@@ -189,12 +206,14 @@ class _SharedCount:
     def total(self) -> int:
         return self._sum(self._first)
 
-    def has_room(self, host: str) -> bool:
-        if self._most is not None and self.total >= self._most:
-            return False
-        return (
-            self._most_from_one is None or host == UNKNOWN_HOST or self._sum(self._bucket(host)) < self._most_from_one
-        )
+    @property
+    def has_room(self) -> bool:
+        return self._most is None or self.total < self._most
+
+    def has_room_from(self, host: str) -> bool:
+        if self._most_from_one is None or host == UNKNOWN_HOST:
+            return True
+        return self._sum(self._bucket(host)) < self._most_from_one
 
     def add(self, host: str, step: int) -> None:
         self._own[self._first] += step

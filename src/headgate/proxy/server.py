@@ -31,6 +31,7 @@ from headgate.proxy.metric_series import SeriesLimit
 from headgate.proxy.metrics import Metrics, MetricsPage, Snapshot
 from headgate.proxy.pipes import make_pool
 from headgate.proxy.routes import Routes
+from headgate.proxy.unproved_queue import UnprovedPlace, UnprovedQueue
 
 if TYPE_CHECKING:
     from headgate.proxy.status import StatusPages
@@ -79,6 +80,7 @@ class Gateway:
         self._ports = ports
         self._caps = caps or ConnectionLimits(config.gateway)
         self.connections: set[Connection] = set()
+        self._unproved = UnprovedQueue()
         self._tasks: set[asyncio.Task[None]] = set()
         self.log_throttle = LogThrottle(self.loop.time)
         self._draining = False
@@ -214,10 +216,25 @@ class Gateway:
             self._count_refusal(refusal, peer)
             return
         client.setblocking(False)
+        place = self._unproved.enter(host)
         if self._ends.has_plain_clients:
-            self._arrivals.add(node, client, peer)
+            self._arrivals.add(node, client, peer, place)
         else:
-            self._spawn(self._arrive(node, client, peer, host))
+            place.on_task(self._spawn(self._arrive(node, client, peer, place)), client)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Close the oldest unproved clients while there are too many: newcomers are not refused for them."""
+        for _ in range(self._caps.excess_unproved):
+            if (oldest := self._unproved.take_oldest()) is None or oldest.close is None:
+                return
+            if self.log_throttle.allows("displaced", ""):
+                log.warning("too many unproved connections, closing the oldest", unproved=self._caps.unproved)
+            if oldest.host:  # it is not counted as a connection yet
+                oldest.is_displaced = True
+                self._caps.leave(oldest.host, is_proved=False)
+                self.metrics.ended[CloseCause.DISPLACED] += 1
+            oldest.close()
 
     def _count_refusal(self, cause: CloseCause, peer: str) -> None:
         self.metrics.ended[cause] += 1
@@ -234,25 +251,26 @@ class Gateway:
             upstream.sock.close()
             self.on_refused(arrival, CloseCause.DRAINED)
         else:
-            self._open(arrival.node, arrival.end, upstream, arrival.silent_s)
+            self._open(arrival.node, arrival.end, upstream, arrival.place, arrival.silent_s)
 
     def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
-        self._spawn(self._connect(arrival.node, arrival.end, arrival.silent_s, unreachable))
+        work = self._connect(arrival.node, arrival.end, arrival.place, arrival.silent_s, unreachable)
+        arrival.place.on_task(self._spawn(work), arrival.client)
 
     def on_refused(self, arrival: Arrival, cause: CloseCause) -> None:
-        self._close_refused(arrival.client, arrival.peer, cause, arrival.peer)
+        self._close_refused(arrival.client, arrival.place, cause, arrival.peer)
 
-    async def _arrive(self, node: NodeId | None, client: socket.socket, peer: str, counted: str) -> None:
+    async def _arrive(self, node: NodeId | None, client: socket.socket, peer: str, place: UnprovedPlace) -> None:
         """Do the client's handshakes, wait for its first byte and dial its broker."""
         cause: CloseCause | None = CloseCause.INTERNAL
         try:
             arrived = await self._ends.arrive(client, peer)
-            if counted == UNKNOWN_HOST:
-                self._caps.leave(counted, is_proved=False)
-                counted = ""
+            if place.host == UNKNOWN_HOST:
+                self._caps.leave(place.host, is_proved=False)
+                place.host = ""
                 if (refusal := self._caps.admit(arrived.host)) is not None:
                     raise RefusalError(refusal)  # noqa: TRY301 - one place closes what is not served
-                counted = arrived.host
+                place.host = arrived.host
             since = self.loop.time()
             arrived = await self._ends.first_byte(arrived)
             silent_s = self.loop.time() - since
@@ -268,19 +286,24 @@ class Gateway:
                 log.info("client did not arrive", peer=peer, problem=str(failure) or "too slow")
         finally:
             if cause is not None:
-                self._close_refused(client, counted, cause, peer)
+                self._close_refused(client, place, cause, peer)
         if cause is None:
-            await self._connect(node, arrived, silent_s)
+            await self._connect(node, arrived, place, silent_s)
 
     async def _connect(
-        self, node: NodeId | None, client: PeerSocket, silent_s: float, unreachable: Address | None = None
+        self,
+        node: NodeId | None,
+        client: PeerSocket,
+        place: UnprovedPlace,
+        silent_s: float,
+        unreachable: Address | None = None,
     ) -> None:
         """Dial the broker of a client that has sent its first byte; without one the client is closed, and retries."""
         cause: CloseCause | None = CloseCause.INTERNAL
         try:
             upstream = await self._dial(node, unreachable)
             cause = None
-            self._open(node, client, upstream, silent_s)
+            self._open(node, client, upstream, place, silent_s)
         except asyncio.CancelledError:
             cause = CloseCause.DRAINED
             raise
@@ -288,22 +311,33 @@ class Gateway:
             cause = refusal.cause
         finally:
             if cause is not None:
-                self._close_refused(client.sock, client.host, cause, client.host)
+                self._close_refused(client.sock, place, cause, client.host)
 
-    def _close_refused(self, client: socket.socket, counted: str, cause: CloseCause, peer: str) -> None:
+    def _close_refused(self, client: socket.socket, place: UnprovedPlace, cause: CloseCause, peer: str) -> None:
         client.close()
-        if counted:
-            self._caps.leave(counted, is_proved=False)
+        self._unproved.leave(place)
+        if place.is_displaced:
+            return  # it has been counted
+        if place.host:
+            self._caps.leave(place.host, is_proved=False)
         self._count_refusal(cause, peer)
 
-    def _open(self, node: NodeId | None, client: PeerSocket, upstream: PeerSocket, silent_s: float) -> None:
+    def _open(
+        self,
+        node: NodeId | None,
+        client: PeerSocket,
+        upstream: PeerSocket,
+        place: UnprovedPlace,
+        silent_s: float,
+    ) -> None:
         versions = self.cluster.versions(node)
         try:
             connection = Connection(self, client, upstream, node_id=node, versions=versions, silent_s=silent_s)
         except BaseException:
             upstream.sock.close()
-            self._close_refused(client.sock, client.host, CloseCause.INTERNAL, client.host)
+            self._close_refused(client.sock, place, CloseCause.INTERNAL, client.host)
             raise
+        place.on_connection(connection)
         self.connections.add(connection)
         connection.start()
 
@@ -322,10 +356,12 @@ class Gateway:
     def release_unproved(self, connection: Connection) -> None:
         """The broker decides on this connection from now on: it does not count as unproved any more."""
         self._caps.mark_proved(connection.peer)
+        self._unproved.release(connection)
 
     def forget(self, connection: Connection, cause: CloseCause) -> None:
         """A connection has ended."""
         self.connections.discard(connection)
+        self._unproved.release(connection)
         if self._draining and not self.connections:
             self._empty.set()
         self._caps.leave(connection.peer, is_proved=connection.is_proof_requested)
@@ -341,6 +377,7 @@ class Gateway:
             await asyncio.sleep(pause_s)
             self._ends.refresh()
             self.budgets.end_overdue()
+            self._make_room()  # other workers may have taken their share
             now = self.loop.time()
             self._arrivals.end_overdue(now)
             for connection in list(self.connections):

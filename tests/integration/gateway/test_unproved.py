@@ -72,6 +72,42 @@ def test_clients_beyond_the_cap_of_an_address_are_refused_and_proved_ones_do_not
     until(lambda: gateway.metric("headgate_connections_unproved") == 0)
 
 
+def test_a_newcomer_logs_in_while_two_addresses_fill_the_limit(
+    cluster: Cluster, start: Start, password_file: Path
+) -> None:
+    gateway = sasl_gateway(
+        cluster,
+        start,
+        password_file,
+        gateway__workers=2,
+        gateway__first_request_ms=60_000,
+        gateway__max_unproved_connections=20,
+        gateway__max_unproved_connections_per_address=10,
+    )
+    with ExitStack() as stack:
+        proved = stack.enter_context(RawClient(gateway.bootstrap))
+        proved.log_in("admin", USERS["admin"])
+        assert proved.call(ListGroupsRequest(), 4).error_code == 0
+        # All at one worker's port: the newcomers of the other one are not refused either.
+        flood = [
+            stack.enter_context(RawClient(gateway.address(0), source=source))
+            for source in ("127.0.0.6", "127.0.0.7")
+            for _ in range(10)
+        ]
+        until(lambda: gateway.metric("headgate_connections_unproved") == 20)
+        for _ in range(8):  # the bootstrap port is of both workers
+            newcomer = stack.enter_context(RawClient(gateway.bootstrap, source="127.0.0.8"))
+            newcomer.log_in("admin", USERS["admin"])
+            assert newcomer.call(ListGroupsRequest(), 4).error_code == 0
+        greeting = stack.enter_context(RawClient(gateway.address(0), source="127.0.0.8"))
+        greeting.api_versions()
+        assert flood[0].has_ended()
+        assert proved.call(ListGroupsRequest(), 4).error_code == 0
+        until(lambda: gateway.metric("headgate_connections_ended_total", cause="displaced") >= 1)
+        assert gateway.metric("headgate_connections_ended_total", cause="too_many_unproved") == 0
+    until(lambda: gateway.metric("headgate_connections_unproved") == 0)
+
+
 def test_a_client_that_only_greets_is_closed_by_the_broker_and_one_that_logged_in_stays(
     cluster: Cluster, start: Start, password_file: Path
 ) -> None:

@@ -14,6 +14,7 @@ from headgate.config.addresses import Address
 from headgate.proxy.arrivals import Arrival, Arrivals
 from headgate.proxy.endpoints import PeerSocket, PeerSockets
 from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.unproved_queue import UnprovedPlace
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
 from tests.support.fake_upstream import Client, request
 from tests.unit.proxy.stage import GATEWAY_HOST, base_port, config, stage, turns, until
@@ -59,7 +60,7 @@ async def arriving(owner: Owner, *, first: bytes = b"x") -> AsyncIterator[tuple[
     accepted.setblocking(False)
     with client:
         client.sendall(first)
-        arrivals.add(None, accepted, "10.0.0.1")
+        arrivals.add(None, accepted, "10.0.0.1", UnprovedPlace("10.0.0.1"))
         yield arrivals, client
         arrivals.close()
         assert len(arrivals) == 0

@@ -76,6 +76,17 @@ async def too_many_unproved(on: Stage) -> None:
     del on.gateway.metrics.ended[CloseCause.CLIENT_CLOSED]
 
 
+async def displaced(on: Stage) -> None:
+    await on.pair()
+    oldest, *others = [await on.client() for _ in range(3)]
+    assert await oldest.rest() == b""
+    assert on.ended == {"displaced": 1}
+    for client in (*others, *on.ends):
+        client.close()
+    await until(lambda: on.ended == {"displaced": 1, "client_closed": 3})
+    del on.gateway.metrics.ended[CloseCause.CLIENT_CLOSED]
+
+
 async def no_request(on: Stage) -> None:
     assert await (await on.client(first=API_VERSIONS[:-1])).rest() == b""
 
@@ -116,6 +127,7 @@ OTHERS: dict[CloseCause, Callable[[Stage], Awaitable[None]]] = {
     CloseCause.HANDSHAKE_FAILED: handshake_failed,
     CloseCause.TOO_MANY_CONNECTIONS: too_many_connections,
     CloseCause.TOO_MANY_UNPROVED: too_many_unproved,
+    CloseCause.DISPLACED: displaced,
     CloseCause.NO_REQUEST: no_request,
     CloseCause.UNPROVED: unproved,
     CloseCause.WRONG_CLUSTER: wrong_cluster,
@@ -129,7 +141,8 @@ SETTINGS: dict[CloseCause, dict[str, Any]] = {
     CloseCause.DRAINED: {"drain_ms": 60_000},
     CloseCause.DRAIN_TIMEOUT: {"drain_ms": 50},
     CloseCause.TOO_MANY_CONNECTIONS: {"max_connections": 3},
-    CloseCause.TOO_MANY_UNPROVED: {"max_unproved_connections": 2},
+    CloseCause.TOO_MANY_UNPROVED: {"max_unproved_connections_per_address": 2},
+    CloseCause.DISPLACED: {"max_unproved_connections": 2},
     CloseCause.NO_REQUEST: {"first_request_ms": 100},
     CloseCause.UNPROVED: {"first_request_ms": 100},
 }

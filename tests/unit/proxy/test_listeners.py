@@ -131,6 +131,7 @@ def limits(most: int = MOST, most_from_one: int | None = MOST_FROM_ONE) -> Gatew
         max_connections_per_address=most_from_one,
         max_unproved_connections=MOST_UNPROVED,
         max_unproved_connections_per_address=MOST_UNPROVED_FROM_ONE,
+        workers=ROWS,
     )
 
 
@@ -149,21 +150,42 @@ def test_without_a_cap_for_one_address_the_table_is_two_numbers_a_worker() -> No
 
 
 def test_unproved_connections_have_caps_of_their_own_over_all_workers() -> None:
-    config = GatewayConfig(max_unproved_connections=5, max_unproved_connections_per_address=3)
+    config = GatewayConfig(max_unproved_connections=5, max_unproved_connections_per_address=3, workers=2)
     first, second = rows(2, config)
     assert [caps.admit("a") for caps in (first, second, first)] == [None] * 3
     assert second.admit("a") is CloseCause.TOO_MANY_UNPROVED
     assert [second.admit("b"), second.admit(UNKNOWN_HOST)] == [None] * 2
-    assert first.admit("c") is CloseCause.TOO_MANY_UNPROVED
+    assert first.excess_unproved == second.excess_unproved == 0
+    assert first.admit("c") is None  # an older one makes room
+    assert first.excess_unproved == 1
+    first.leave("a", is_proved=False)
+    assert first.excess_unproved == 0
     first.mark_proved("a")
     assert (first.unproved, second.unproved) == (1, 3)
     assert first.admit("a") is None  # proved ones do not count
     first.leave("a", is_proved=True)
-    assert first.admit("d") is CloseCause.TOO_MANY_UNPROVED
-    first.leave("a", is_proved=False)
-    assert first.admit("d") is None
     second.forget_all()
-    assert first.connections == first.unproved == 2
+    assert (first.connections, first.unproved) == (2, 2)
+
+
+def test_a_worker_closes_unproved_connections_beyond_its_share_only() -> None:
+    config = GatewayConfig(max_unproved_connections=4, max_unproved_connections_per_address=None, workers=2)
+    flooded, other = rows(2, config)
+    for _ in range(4):
+        flooded.admit("a")
+    assert flooded.excess_unproved == 0
+    for excess in (1, 2):
+        assert other.admit("b") is None
+        assert (flooded.excess_unproved, other.excess_unproved) == (excess, 0)
+    assert other.admit("b") is None
+    assert (flooded.excess_unproved, other.excess_unproved) == (2, 1)  # each down to its share
+
+
+def test_without_a_limit_no_unproved_connection_makes_room() -> None:
+    caps = ConnectionLimits(GatewayConfig(max_unproved_connections=None))
+    for _ in range(10):
+        caps.admit("a")
+    assert caps.excess_unproved == 0
 
 
 class Crowd(RuleBasedStateMachine):
@@ -180,11 +202,18 @@ class Crowd(RuleBasedStateMachine):
         if host != UNKNOWN_HOST:
             room = room and sum(other == host for _, other, _ in self.inside) < MOST_FROM_ONE
         unproved = [other for _, other, proved in self.inside if not proved]
-        few = len(unproved) < MOST_UNPROVED and (host == UNKNOWN_HOST or unproved.count(host) < MOST_UNPROVED_FROM_ONE)
+        few = host == UNKNOWN_HOST or unproved.count(host) < MOST_UNPROVED_FROM_ONE
         refusal = CloseCause.TOO_MANY_UNPROVED if room else CloseCause.TOO_MANY_CONNECTIONS
         assert self.caps[row].admit(host) is (None if room and few else refusal)
         if room and few:
             self.inside.append((row, host, False))
+        # The oldest make room: after each of the workers has looked, there are not too many.
+        for number, caps in enumerate(self.caps):
+            for _ in range(caps.excess_unproved):
+                oldest = next(one for one in self.inside if one[0] == number and not one[2])
+                self.inside.remove(oldest)
+                caps.leave(oldest[1], is_proved=False)
+        assert sum(not proved for _, _, proved in self.inside) <= MOST_UNPROVED
 
     @rule(which=st.integers(0, 100))
     def is_proved(self, which: int) -> None:
