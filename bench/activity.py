@@ -209,7 +209,7 @@ class _Sink:
     """A link that takes everything and sends nothing."""
 
     backlog = 0
-    held = closed = ended = False
+    held = closed = ended = is_splicing = False
     is_reading = True
 
     def write(self, data: object) -> None:
