@@ -30,7 +30,8 @@ from tests.support.share_member import RawShareMember
 from tests.support.share_scene import BREAKER, COPY, DLQ_TOPIC, MINIMUM, THRESHOLD, ShareScene, share_scene
 
 PAGE = Path(__file__).resolve().parent / "SHARE.md"
-TARGET = 0.9  # of the plain gateway, with the breaker on
+# Of the plain gateway: with the breaker on, with a tenth rejected, and with copies of these.
+TARGETS = {"on": 0.95, "rejects": 0.6, "copy": 0.45}
 PARTITIONS, MEMBERS, RECORD_BYTES = 4, 2, 500
 HOLDERS, LOCKS = 200, 2000
 _LONGEST_S = 600.0
@@ -211,11 +212,12 @@ def _page(
             f"| {statistics.median(ratios[name]):.2f} | {', '.join(f'{one:.2f}' for one in ratios[name])} "
             f"| {cpu / records * 1e5:.2f} | {cpu / max(plain_cpu, 0.01):.2f} |"
         )
-    reached = statistics.median(ratios["on"])
-    verdict = "met" if reached >= TARGET else "**missed**"
+    lines.append("")
+    for name, target in TARGETS.items():
+        reached = statistics.median(ratios[name])
+        verdict = "met" if reached >= target else "**missed**"
+        lines.append(f"- {name}: at least {target} of plain ({verdict}: {reached:.2f})")
     lines += [
-        "",
-        f"Target: at least {TARGET} of plain with the breaker on ({verdict}: {reached:.2f}).",
         "",
         "| trip, a quarter rejected at full speed | records before it | records after it | seconds from the first |",
         "|---|---:|---:|---:|",

@@ -88,6 +88,7 @@ class _Delivery:
     hold_s: float
     failed: list[dict[int, str]]
     names: dict[bytes, str] = field(default_factory=dict)  # each is requested once
+    max_message_bytes: int | None = None  # of the dead-letter topic, once it is known
 
 
 class DeadLetterDelivery:
@@ -161,14 +162,17 @@ class DeadLetterDelivery:
         size = 0  # of the copies among them
         at_once, kept_batch = (_COPY_BATCH, self._records.kept_batch) if settings.copy_record else (_BATCH, None)
         for chunk in chunks(ranges, at_once, kept_batch):
-            began = self._clock.monotonic()
-            try:
-                async with asyncio.timeout(max(0.0, self._left_s(one) - reserve_s)):
-                    copies = await self._look_up(one, chunk)
-            except TimeoutError:
-                one.names.setdefault(chunk.topic_id, topic_id_text(chunk.topic_id))
-                copies = dict.fromkeys(chunk.offsets, _LATE_COPY) if settings.copy_record else {}
-            is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
+            copies: Mapping[int, RecordCopy] = {}
+            is_slow = False
+            if settings.copy_record or not self._is_named(one, chunk):
+                began = self._clock.monotonic()
+                try:
+                    async with asyncio.timeout(max(0.0, self._left_s(one) - reserve_s)):
+                        copies = await self._look_up(one, chunk)
+                except TimeoutError:
+                    one.names.setdefault(chunk.topic_id, topic_id_text(chunk.topic_id))
+                    copies = dict.fromkeys(chunk.offsets, _LATE_COPY) if settings.copy_record else {}
+                is_slow = settings.copy_record and self._clock.monotonic() - began > _SLOW_S
             name = one.names[chunk.topic_id]
             ready += chunk.dead_letters(copies, cluster=self._cluster, topic=name, at=self._clock.epoch_ms())
             size += sum(len(copy.key or b"") + len(copy.value or b"") for copy in copies.values())
@@ -178,8 +182,18 @@ class DeadLetterDelivery:
         await self._write_some(one, ready)
         outcomes = [_outcome(some, lost) for some, lost in zip(ranges, one.failed, strict=True)]
         written = sum(record_count(outcome.written) for outcome in outcomes)
-        self._meter.count(self._meter.dead_letters, ranges[0].key[0], written)
+        if ranges:
+            self._meter.count(self._meter.dead_letters, ranges[0].key[0], written)
         return outcomes
+
+    def _is_named(self, one: _Delivery, chunk: DeadLetterChunk) -> bool:
+        """Whether the topic's name is known without a request."""
+        if chunk.topic_id not in one.names:
+            name = self._records.shown_name(chunk.topic_id, one.session, is_held=chunk.is_held)
+            if name is None:
+                return False
+            one.names[chunk.topic_id] = name
+        return True
 
     async def _look_up(self, one: _Delivery, chunk: DeadLetterChunk) -> Mapping[int, RecordCopy]:
         """The topic's name, into `names`, and copies of the records if the group wants them."""
@@ -200,12 +214,15 @@ class DeadLetterDelivery:
 
     async def _max_message_bytes(self, one: _Delivery) -> int | None:
         """Of the dead-letter topic; None when it is not known, and it is not asked for while the topic is failing."""
+        if one.max_message_bytes is not None:
+            return one.max_message_bytes
         if self._writer is None or self._routes.is_failing(one.topic):
             return None
         began, hold_s = self._clock.monotonic(), one.hold_s
         try:
             async with asyncio.timeout(hold_s):
-                return (await self._writer.describe_topic(one.topic)).max_message_bytes
+                one.max_message_bytes = (await self._writer.describe_topic(one.topic)).max_message_bytes
+                return one.max_message_bytes
         except ClusterError:
             return None
         except TimeoutError:

@@ -14,7 +14,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from headgate.base.errors import ClusterError, WireError
-from headgate.proxy.decoding import run_off_loop
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Session
 from headgate.proxy.rights import readable_topics
 from headgate.share_groups.model.dead_letter_chunks import BatchOffsets, RecordCopy
@@ -170,6 +170,17 @@ def unpack(raw: bytes, max_bytes: int) -> UnpackedRecords:
     return UnpackedRecords(found, None, size)
 
 
+def _is_small(raw: bytes) -> bool:
+    """Whether it is unpacked in a moment: a few bytes, or one batch of a few records; not compressed."""
+    found = batches(raw)
+    if len(raw) > SMALL_BYTES:
+        first = next(found, None)
+        if first is None or len(first.raw) < len(raw):
+            return False
+        found = iter((first,))
+    return all(one.record_count <= _FEW_RECORDS and not one.attributes & _COMPRESSION for one in found)
+
+
 class UnpackCache:
     """Keeps the batches unpacked last: the dead letters of one request are often of one batch."""
 
@@ -184,10 +195,7 @@ class UnpackCache:
         found = self._kept.get(key)
         if found is not None:
             return found[1]
-        is_small = all(
-            batch.record_count <= _FEW_RECORDS and not batch.attributes & _COMPRESSION for batch in batches(raw)
-        )
-        records = unpack(raw, max_bytes) if is_small else await run_off_loop(lambda: unpack(raw, max_bytes))
+        records = unpack(raw, max_bytes) if _is_small(raw) else await run_off_loop(lambda: unpack(raw, max_bytes))
         if key not in self._kept:
             self._kept[key] = (raw, records)
             self._bytes += records.size + len(raw)
@@ -225,13 +233,18 @@ class RecordLookup:
     def known_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
-    async def topic_name(self, topic_id: bytes, session: Session, *, is_held: bool) -> str:
-        """The topic's name if the client may know it, else its id.
+    def shown_name(self, topic_id: bytes, session: Session, *, is_held: bool) -> str | None:
+        """The topic's name as far as this worker knows that the client may know it.
 
         A name that another client asked for is used only for a member that holds records of the topic (`is_held`).
         """
         name = self._names.get(topic_id)
-        if name is not None and (is_held or topic_id in self._shown.get(session, ())):
+        return name if name is not None and (is_held or topic_id in self._shown.get(session, ())) else None
+
+    async def topic_name(self, topic_id: bytes, session: Session, *, is_held: bool) -> str:
+        """The topic's name if the client may know it, else its id."""
+        name = self.shown_name(topic_id, session, is_held=is_held)
+        if name is not None:
             return name
         request = MetadataRequest(
             topics=(MetadataRequestTopic(topic_id=topic_id, name=None),), allow_auto_topic_creation=False

@@ -1,10 +1,11 @@
 """Copies of records are bounded, and go only to who may have them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from headgate.share_groups import record_lookup
 from headgate.share_groups.dead_letter_delivery import _SLOW_S
 from headgate.share_groups.model.dead_letter_chunks import RecordCopy
 from headgate.share_groups.model.dead_letter_ranges import offset_ranges, ranges_text
@@ -79,6 +80,32 @@ async def test_a_batch_is_unpacked_once_for_all_that_are_wanted_of_it_and_not_ke
         await kept.of(batch(10 * number, [b"v"] * 3), 1_000)
     assert await kept.of(raw, 1_000) is not first
     assert kept._bytes <= 4_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_off_loop"),
+    [
+        (batch(0, [b"v" * 500] * 500), False),
+        (batch(0, [b"v"] * 1_001), True),
+        (batch(0, [b"v"] * 3, Compression.ZSTD), True),
+        (b"".join(batch(offset, [b"v"]) for offset in range(100)), False),
+        (b"".join(batch(offset, [b"v"]) for offset in range(1_000)), True),
+    ],
+    ids=["large records", "many records", "compressed", "some batches", "many batches"],
+)
+async def test_what_takes_long_to_unpack_is_unpacked_off_the_loop(
+    raw: bytes, is_off_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[object] = []
+
+    async def run_off_loop(work: Callable[[], object]) -> object:
+        threads.append(work)
+        return work()
+
+    monkeypatch.setattr(record_lookup, "run_off_loop", run_off_loop)
+    found = await UnpackCache().of(raw, 100_000)
+    assert found.copy_of(2) is not None
+    assert bool(threads) == is_off_loop
 
 
 async def test_a_dead_letter_has_a_copy_of_the_record_that_its_member_got() -> None:
