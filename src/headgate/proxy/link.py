@@ -21,6 +21,8 @@ from headgate.proxy.pipes import Pipe, PipePool
 from headgate.wire.primitives import Buffer
 
 BUFFER_BYTES: Final = 256 * 1024
+# Of every link that keeps no output: an empty deque has 760 bytes, and most links never need one.
+_NO_OUTPUT: Final[deque[memoryview | Pipe]] = deque(maxlen=0)
 _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read: many small ones would cost too much
 # Behind spliced bytes so much is read: the start of the next frame is to be seen, its records are to be spliced.
 _BRIEF_BYTES: Final = 16 * 1024
@@ -133,7 +135,7 @@ class Link:
         self._is_brief = False  # little is read at once
         self.held = False  # what is received is kept and not shown
         self.is_reading = False
-        self._out: deque[memoryview | Pipe] = deque()
+        self._out = _NO_OUTPUT
         self._failure: OSError | None = None  # of a send: nothing goes out any more
         self.backlog = 0  # bytes that the socket has not taken yet
         self.ended = False  # the peer has said all that it will say, and it has been read
@@ -159,7 +161,7 @@ class Link:
             if sent == size:
                 return
             self._loop.add_writer(self._fd, self._on_writable)
-        self._out.append(kept_view(memoryview(data)[sent:]))
+        self._keep_output(kept_view(memoryview(data)[sent:]))
         self.backlog += size - sent
 
     def write_pipe(self, pipe: Pipe) -> None:
@@ -181,9 +183,14 @@ class Link:
                 pipe.pool.give_back(pipe)
                 return
             self._loop.add_writer(self._fd, self._on_writable)
-        self._out.append(pipe)
+        self._keep_output(pipe)
         self.backlog += pipe.size
         pipe.pool.stall(pipe, self._read_out)
+
+    def _keep_output(self, piece: memoryview | Pipe) -> None:
+        if self._out is _NO_OUTPUT:
+            self._out = deque()
+        self._out.append(piece)
 
     def _read_out(self, pipe: Pipe) -> None:
         """Another link needs the pipe: its bytes are kept in memory."""
@@ -377,17 +384,17 @@ class Link:
         self._kept = bytes(view[used:size]) if used < size else b""
 
     def _on_writable(self) -> None:
-        out = self._out
         try:
-            while out or self._refill():
-                if not self._send_first(out[0]):
+            while self._out or self._refill():
+                if not self._send_first(self._out[0]):
                     return
-                out.popleft()
+                self._out.popleft()
         except (BlockingIOError, InterruptedError):
             return
         except OSError as failure:
             self._fail(failure)
             return
+        self._out = _NO_OUTPUT
         self._loop.remove_writer(self._fd)
         self._owner.on_drained()
 

@@ -137,7 +137,7 @@ class TlsLink(Link):
             self._plain[0] = view[len(piece) :]
         else:
             self._plain.popleft()
-        self._out.append(memoryview(sealed))
+        self._keep_output(memoryview(sealed))
         self.backlog += len(sealed) - len(piece)
         return True
 

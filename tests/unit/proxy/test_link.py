@@ -142,6 +142,18 @@ async def test_what_is_kept_of_the_shared_buffer_does_not_change_when_more_is_re
         assert received[len(full) :] == b"x" * size + b"y" * size + b"z" * size
 
 
+async def test_only_a_link_that_keeps_output_has_a_queue_for_it() -> None:
+    async with linked() as (idle, _, _), linked() as (link, owner, peer):
+        assert link._out is idle._out is link_module._NO_OUTPUT
+        data = bytes(10_000_000)  # more than the kernel takes
+        link.write(data)
+        assert link._out is not idle._out
+        assert not idle._out
+        await received_from(peer, len(data))
+        await until(lambda: owner.events == ["drained"])
+        assert link._out is link_module._NO_OUTPUT
+
+
 async def test_many_bytes_are_kept_without_a_copy_and_few_do_not_keep_a_whole_buffer() -> None:
     async with linked() as (link, _, _):
         fill(link)
