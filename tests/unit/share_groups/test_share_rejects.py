@@ -71,15 +71,31 @@ async def test_a_reject_waits_no_longer_than_hold_max(logs: list[EventDict]) -> 
         assert on.service.meter.write_timeouts == {"g": 1}
 
 
-async def test_what_is_accepted_in_the_same_request_shortens_the_wait_by_its_own_lock() -> None:
+@pytest.mark.parametrize("ack", [ACCEPT, RENEW])
+async def test_what_else_is_acknowledged_in_the_same_request_shortens_the_wait_by_its_own_lock(ack: int) -> None:
     async with scene() as on:
         on.configure()
         on.dead_letters.problem = "the topic does not exist"
         await on.fetch(fetching(), fetched({0: [(0, 0, 1)]}))
         await on.fetch(fetching(), fetched({1: [(0, 0, 1)]}, lock_ms=4_000))
-        await on.rejects({0: [(0, 0, [REJECT])], 1: [(0, 0, [ACCEPT])]}, {0: 0, 1: 0})
+        await on.rejects({0: [(0, 0, [REJECT])], 1: [(0, 0, [ack])]}, {0: 0, 1: 0})
         [deadline] = on.spool.deadlines
-        assert deadline <= 2, "the lock of what is accepted, less its margin"
+        assert deadline <= 2, "the lock of the other record, less its margin"
+
+
+async def test_offsets_that_do_not_ascend_are_counted_each_once() -> None:
+    async with scene() as on:
+        on.configure()
+        await on.acquires((10, 19, 2))
+        batches = [(15, 16, [REJECT]), (10, 12, [ACCEPT]), (16, 17, [ACCEPT]), (13, 13, [REJECT])]
+        await on.rejects({0: batches})
+        assert on.counted() == {"accepted": 5, "rejected": 3, "dead_lettered": 3}
+        assert [(one.offset, one.source.delivery_count) for one in on.dead_letters.written] == [
+            (15, 2),
+            (16, 2),
+            (13, 2),
+        ]
+        assert on.service.acknowledgements.acquired_ranges == 2, "14, and 18 to 19"
 
 
 async def test_dead_letters_of_a_client_that_goes_away_meanwhile_are_withdrawn_also_those_that_come_later() -> None:
