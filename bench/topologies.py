@@ -35,6 +35,7 @@ from headgate.facts.topology import (
     content_hash,
 )
 from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import Origin, ensure_topics
 from headgate.plugin import PushedTopology, StoreSettings
 from headgate.topologies.model.group_state import Bookkeeping
@@ -131,7 +132,8 @@ async def _opened(bootstrap: str, folder: Path, groups: StreamsGroups) -> AsyncI
         largest=message_limit(MAX_BYTES),
         delivery_timeout_s=30.0,
     )
-    store = KafkaStore(settings, prefix=PREFIX, writer=writer, clock=SystemClock(), on_record=groups.on_record_read)
+    clients = SharedClients(lambda: settings, largest=message_limit(MAX_BYTES))
+    store = KafkaStore(clients, prefix=PREFIX, writer=writer, clock=SystemClock(), on_record=groups.on_record_read)
     try:
         await writer.open(SUFFIX)
         await store.configure(StoreSettings(folder=folder, max_bytes=MAX_BYTES, environment={}))
@@ -140,6 +142,7 @@ async def _opened(bootstrap: str, folder: Path, groups: StreamsGroups) -> AsyncI
     finally:
         await store.close()
         await writer.close()
+        await clients.close()
 
 
 async def start(bootstrap: str, folder: Path) -> dict[str, float]:

@@ -18,7 +18,7 @@ from headgate.config import Config, load
 from headgate.facts import Ended, Fact
 from headgate.facts.topics import message_limit, topic_specs
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Origin, TopicIdReader, list_topics, quiet
+from headgate.kafka.topics import Origin, TopicAdmin, list_topics, quiet
 from headgate.pipeline.batches import OnMoment, ignore_moment
 from headgate.pipeline.queries import FACTS, Query
 from headgate.pipeline.rebuild import Rebuild
@@ -111,7 +111,7 @@ class Estate:
     def topic_ids(self) -> dict[str, str]:
         """Of the topics of facts that are there."""
         specs = topic_specs(prefix=self.prefix, brokers=1, max_bytes=MAX_BYTES)
-        return TopicIdReader(self.settings).ids([spec.name for spec in specs])
+        return TopicAdmin(self.settings).ids([spec.name for spec in specs])
 
     def records(self, suffixes: Sequence[str] = TOPICS) -> list[Record]:
         """Everything that lies in the topics, read by another client than Spark's."""

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.facts.topology import Description, SinkNode, SourceNode, Subtopology
-from headgate.kafka.topics import TopicIdReader, quiet
+from headgate.kafka.topics import TopicAdmin, quiet
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import described
 
@@ -23,7 +23,7 @@ def admin(estate: Estate) -> Iterator[AdminClient]:
 
 def make(admin: AdminClient, estate: Estate, name: str) -> str:
     """Make the topic, anew when it is there; its id."""
-    reader = TopicIdReader(estate.settings)
+    reader = TopicAdmin(estate.settings)
     if reader.ids([name]):
         admin.delete_topics([name])[name].result(30)
         until(lambda: not reader.ids([name]))

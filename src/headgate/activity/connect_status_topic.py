@@ -38,10 +38,10 @@ from headgate.base.tasks import TaskSet, run_forever
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import RecordWriter
+from headgate.kafka.shared_clients import SharedClients
 
 log = structlog.get_logger()
 
-_JAVA_PARTITIONER: Final = "murmur2_random"  # the default of librdkafka is another
 _READ_BACK_S: Final = 10.0
 _RETRY_S: Final = 5.0
 _RECORDS_PER_WRITE: Final = 500
@@ -52,28 +52,33 @@ class ConnectStatusTopic:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        source: SharedClients | Mapping[str, Any],
         *,
         status_topic: str,
         config_topic: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Without `config_topic`, resetting deleted connectors is left to Connect."""
+        """Without `config_topic`, resetting deleted connectors is left to Connect.
+
+        `source` are the clients that it shares with others, or settings: then it has clients of its own.
+        """
+        clients = source if isinstance(source, SharedClients) else SharedClients(lambda: source)
+        self._own_clients = None if isinstance(source, SharedClients) else clients
         self._status_topic = status_topic
         self._config_topic = config_topic
         self.topics = ActiveTopics()
         self._connectors = ConnectorConfigs()
         self.skipped = SkippedRecordLog(clock or SystemClock(), status_topic)
         self._deletions_changed = asyncio.Event()
-        self._writer = RecordWriter({**settings, "partitioner": _JAVA_PARTITIONER})
+        self._writer = RecordWriter(clients.connect_producer)
         options: dict[str, Any] = {"every_partition": True, "forget": lambda _: None}
         self._status: FactReader[list[TopicStatus] | None] = FactReader(
-            settings, topic=status_topic, digest=self._decode, take=self._apply, **options
+            clients.bulk_consumer, topic=status_topic, digest=self._decode, take=self._apply, **options
         )
         self._configs: FactReader[list[ConnectorConfigured] | None] | None = None
         if config_topic is not None:
             self._configs = FactReader(
-                settings, topic=config_topic, digest=_decode_configs, take=self._apply_configs, **options
+                clients.bulk_consumer, topic=config_topic, digest=_decode_configs, take=self._apply_configs, **options
             )
 
     @asynccontextmanager
@@ -96,6 +101,8 @@ class ConnectStatusTopic:
                 for reader in readers:
                     await reader.close()
                 await self._writer.close()
+                if self._own_clients is not None:
+                    await self._own_clients.close()
 
     @property
     def is_ready(self) -> bool:

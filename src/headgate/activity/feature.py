@@ -17,7 +17,8 @@ from headgate.base.clock import SystemClock
 from headgate.config.model import Config
 from headgate.kafka.connections import dialler_of
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import client_settings, find_origin
+from headgate.kafka.shared_clients import SharedClients, clients_of
+from headgate.kafka.topics import find_origin
 from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.principals import Principals
 
@@ -37,8 +38,13 @@ class ActivityFeature(Feature):
         MetricFamily("headgate_activity_skipped", "counter", "Records of Connect's status topics that are not valid"),
     )
 
-    def __init__(self, config: Config, principals: Principals, *, worker: int = 0) -> None:
+    def __init__(
+        self, config: Config, principals: Principals, *, worker: int = 0, clients: SharedClients | None = None
+    ) -> None:
+        """`clients` are those of the worker; by default new ones, which are closed with the feature."""
         self._config = config
+        self._clients = clients or clients_of(config)
+        self._owns_clients = clients is None
         self._worker = worker
         self._clock = SystemClock()
         self._topics = TopicResolver(partial(look_up_topics, config.upstream))
@@ -53,6 +59,8 @@ class ActivityFeature(Feature):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            if self._owns_clients:
+                stack.push_async_callback(self._clients.close)
             if status_topics := await self._read_status_topics(stack):
                 self._recorder = ConnectRecorder(status_topics, self._topics, self._clock)
                 self._service.on_used = self._recorder.on_used
@@ -68,8 +76,8 @@ class ActivityFeature(Feature):
         topics: dict[str, list[ConnectStatusTopic]] = {}
         for one in self._config.connect.values():
             if one.record:  # the rules of the configuration demand what it needs
-                settings = await asyncio.to_thread(client_settings, self._config.upstream)
-                topic = ConnectStatusTopic(settings, status_topic=one.status_topic, config_topic=one.config_topic)
+                await self._clients.open()
+                topic = ConnectStatusTopic(self._clients, status_topic=one.status_topic, config_topic=one.config_topic)
                 await stack.enter_async_context(topic.running())
                 self._status_topics.append(topic)
                 for principal in one.principals:
@@ -78,9 +86,9 @@ class ActivityFeature(Feature):
 
     async def _open_writer(self) -> FactWriter:
         """A writer of `headgate.activity`; the topic is created if it does not exist."""
-        settings = await asyncio.to_thread(client_settings, self._config.upstream)
-        origin = await find_origin(self._config, self._worker, settings, "activity")
-        writer = FactWriter(settings, prefix=self._config.facts.prefix, origin=origin)
+        await self._clients.open()
+        origin = await find_origin(self._config, self._worker, self._clients.admin, "activity")
+        writer = FactWriter(self._clients.producer, prefix=self._config.facts.prefix, origin=origin)
         try:
             await writer.open("activity")
         except BaseException:

@@ -13,6 +13,7 @@ from headgate.activity.model.connect_records import MAX_CONNECTOR, ActiveTopics
 from headgate.facts import ActivityObserved, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
+from headgate.kafka.topic_consumer import TopicConsumer
 
 log = structlog.get_logger()
 
@@ -25,14 +26,14 @@ Pair = tuple[str, str]
 class ObservedConnectors:
     """Reads all partitions from their start; created and used on the event loop."""
 
-    def __init__(self, settings: Mapping[str, Any], *, prefix: str, most: int = _MOST_PAIRS) -> None:
+    def __init__(self, source: TopicConsumer | Mapping[str, Any], *, prefix: str, most: int = _MOST_PAIRS) -> None:
         self.topics = ActiveTopics()
         self._topic = prefix + _SUFFIX
         self._most = most
         self._pairs = 0
         self._is_full = False
         self._reader: FactReader[Sequence[Pair]] = FactReader(
-            settings,
+            source,
             topic=self._topic,
             every_partition=True,
             digest=connector_pairs,

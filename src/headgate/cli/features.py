@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -11,12 +12,14 @@ from headgate.base.clock import SystemClock
 from headgate.config.model import Config
 from headgate.kafka.connections import dialler_of
 from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
+from headgate.kafka.shared_clients import SharedClients, clients_of
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.share_groups.feature import DisabledShareGroups, ReservedNames, ShareGroupFeature
+from headgate.share_groups.resources import open_resources as open_share_groups
 from headgate.share_groups.service import ShareGroupService
 from headgate.topologies.feature import DescribeGroups, HiddenTopologies, TopologyFeature
-from headgate.topologies.resources import open_resources
+from headgate.topologies.resources import open_resources as open_topologies
 from headgate.topologies.retention import Retention
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.loading import find_plugin
@@ -38,25 +41,43 @@ def check_features(config: Config) -> None:
 def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Feature, ...]:
     """The features; `row` distinguishes a worker from the one that it replaces, because both run for a while."""
     principals = Principals()
-    asking = (*_share_groups(config, worker, principals), *_activity(config, worker, principals))
+    clients = clients_of(config)
+    asking = (*_share_groups(config, worker, principals, clients), *_activity(config, worker, principals, clients))
     who = (PrincipalsFeature(principals),) if asking else ()
     left = (DisabledShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
     # First: what is refused is not shown to the others.
-    return (ReservedNames(config.facts.prefix), *who, *asking, *left, *_topologies(config, worker, row))
+    refusing = ReservedNames(config.facts.prefix)
+    return (_ClientsFeature(clients), refusing, *who, *asking, *left, *_topologies(config, worker, row, clients))
 
 
-def _share_groups(config: Config, worker: int, principals: Principals) -> tuple[Feature, ...]:
+class _ClientsFeature(Feature):
+    """The clients that the features share; before them, so that it ends after them."""
+
+    def __init__(self, clients: SharedClients) -> None:
+        self._clients = clients
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self._clients.close()
+
+
+def _share_groups(config: Config, worker: int, principals: Principals, clients: SharedClients) -> tuple[Feature, ...]:
     if not config.share_groups.enable:
         return ()
-    service = ShareGroupService(config, worker=worker)
+    service = ShareGroupService(config, worker=worker, open_with=partial(open_share_groups, clients=clients))
     return (ShareGroupFeature(service, principals, dlq_auto_create=config.share_groups.dlq_auto_create),)
 
 
-def _activity(config: Config, worker: int, principals: Principals) -> tuple[Feature, ...]:
-    return (ActivityFeature(config, principals, worker=worker),) if config.activity.enable else ()
+def _activity(config: Config, worker: int, principals: Principals, clients: SharedClients) -> tuple[Feature, ...]:
+    if not config.activity.enable:
+        return ()
+    return (ActivityFeature(config, principals, worker=worker, clients=clients),)
 
 
-def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
+def _topologies(config: Config, worker: int, row: int, clients: SharedClients) -> tuple[Feature, ...]:
     match config.topologies.owner:
         case "broker":
             return ()
@@ -66,7 +87,13 @@ def _topologies(config: Config, worker: int, row: int) -> tuple[Feature, ...]:
             cache = f"topologies-{config.gateway.listen.port}-{row}.db"
             describe = _describe_as_service(config) if worker == 0 else None
             opening = partial(
-                open_resources, config, worker=worker, cache_name=cache, clock=SystemClock(), environment=os.environ
+                open_topologies,
+                config,
+                worker=worker,
+                clients=clients,
+                cache_name=cache,
+                clock=SystemClock(),
+                environment=os.environ,
             )
             service = TopologyService(config, opening)
             retention = Retention(

@@ -1,4 +1,4 @@
-"""Checks this machine: the gateway's ports, the advertised host, file descriptors, pipes, and certificates.
+"""Checks this machine: the gateway's ports, the advertised host, limits (`limits.py`), and certificates.
 
 Nothing stays bound or open. A port that is in use is no problem when a Headgate has it, which its own status page
 shows; the port itself is not tested, because it may expect TLS or a PROXY header first. Whether a chain of certificates
@@ -9,7 +9,6 @@ import asyncio
 import errno
 import ipaddress
 import json
-import resource
 import shlex
 import socket
 import ssl
@@ -21,9 +20,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-from headgate.base.pipe_limits import MOST_PIPES, PIPE_BYTES, pipe_limit, user_pages_for
 from headgate.config.addresses import Address, is_loopback, is_wildcard
 from headgate.config.model import Config
+from headgate.doctor import limits
 from headgate.doctor.brokers import Broker, close, names_of, resolve
 from headgate.doctor.findings import Check, DoctorFinding, ok, problem, warning
 
@@ -31,10 +30,6 @@ SOON = timedelta(days=30)
 _HOW_TO_RENEW = "renew it and replace the files: they are read again without a restart"
 _LARGEST_PAGE = 1024 * 1024
 _BUILD_LINE = b"headgate_build_info"
-# Descriptors of a worker beside its clients: status pages, reports, shared memory, logs, its own connections, pipes.
-_SPARE_DESCRIPTORS = 64 + 2 * MOST_PIPES
-_ENOUGH_PIPES = 4  # of a worker: only slow clients hold one for long
-_UNLIMITED = resource.RLIM_INFINITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +46,8 @@ async def examine(config: Config, *, deadline_s: float) -> AsyncIterator[DoctorF
     for finding in ports(config, is_ours=running is not None):
         yield finding
     yield await advertised(config, deadline_s=deadline_s)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield descriptors(config, soft)
-    yield pipes(config, pipe_limit(config.gateway.workers))
+    for finding in limits.examine(config):
+        yield finding
 
 
 # Ports.
@@ -142,7 +136,7 @@ def _running(listen: Address, running: Running) -> DoctorFinding:
     return problem(Check.MACHINE, str(listen), f"a Headgate runs here and is not ready: {text}", mend=mend)
 
 
-# The advertised host, and file descriptors.
+# The advertised host.
 
 
 async def advertised(config: Config, *, deadline_s: float) -> DoctorFinding:
@@ -164,43 +158,6 @@ async def advertised(config: Config, *, deadline_s: float) -> DoctorFinding:
             Check.MACHINE, subject, text, mend=f"set {subject} to a name that clients on other machines resolve"
         )
     return ok(Check.MACHINE, subject, f"{host} is {', '.join(addresses)}")
-
-
-def descriptors_needed(config: Config) -> int:
-    """The most that one worker can need: all clients may connect to the same one."""
-    return 2 * config.gateway.max_connections + len(config.gateway.nodes) + _SPARE_DESCRIPTORS
-
-
-def descriptors(config: Config, limit: int) -> DoctorFinding:
-    """Two for each client, because of the connection to the broker; `limit` is the soft limit of this process."""
-    needed = descriptors_needed(config)
-    subject = "file descriptors"
-    if limit == _UNLIMITED or limit >= needed:
-        told = "without limit" if limit == _UNLIMITED else f"{limit} here"
-        return ok(Check.MACHINE, subject, f"{needed} are enough for gateway.max_connections, and there are {told}")
-    text = (
-        f"{limit} are allowed in this shell, and gateway.max_connections = {config.gateway.max_connections} can need "
-        f"{needed} in one worker: beyond that clients are not accepted"
-    )
-    fits = max(1, (limit - _SPARE_DESCRIPTORS - len(config.gateway.nodes)) // 2)
-    mend = f"LimitNOFILE={needed} in the systemd unit (or: ulimit -n {needed}), or gateway.max_connections = {fits}"
-    return warning(Check.MACHINE, subject, text, mend=mend)
-
-
-def pipes(config: Config, limit: int) -> DoctorFinding:
-    """Without pipes large responses are copied; `limit` is how many a worker may have here."""
-    subject = "pipes"
-    if config.gateway.tls_cert is not None or config.upstream.tls:
-        return ok(Check.MACHINE, subject, "not used with TLS")
-    if limit >= _ENOUGH_PIPES:
-        return ok(Check.MACHINE, subject, f"{limit} for the large responses of each worker")
-    workers = config.gateway.workers
-    text = f"the kernel allows {limit} for each of {workers} workers: large responses are copied, which costs more CPU"
-    mend = (
-        f"sysctl -w fs.pipe-user-pages-soft={user_pages_for(_ENOUGH_PIPES, workers)} "
-        f"fs.pipe-max-size={max(1024 * 1024, PIPE_BYTES)}"
-    )
-    return warning(Check.MACHINE, subject, text, mend=mend)
 
 
 # Certificates.

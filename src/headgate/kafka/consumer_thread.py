@@ -1,7 +1,6 @@
-"""The base of everything that consumes on a thread of its own: one librdkafka consumer, replaced when it fails.
+"""The base of what has a librdkafka consumer and a thread for itself, and records as consumers return them.
 
-Invariant: the thread ends only with `close` or with the event loop. What the thread has for the loop it hands over and
-waits for, so that a busy loop is not flooded.
+Invariant: the thread ends only with `close` or with the event loop, and a consumer that fails is replaced.
 """
 
 import asyncio
@@ -69,10 +68,6 @@ class ConsumerThread(ABC):
     def _before_close(self) -> None:  # noqa: B027 - most have nothing to do
         """Called before a consumer is closed, whether it failed or not."""
 
-    def _is_expected(self, _failure: Exception) -> bool:
-        """Whether a failure is no problem yet, and is not reported."""
-        return False
-
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
@@ -83,8 +78,7 @@ class ConsumerThread(ABC):
                     self._before_close()
                     consumer.close()
             except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
-                if not self._is_expected(failure):
-                    self._report(failure)
+                self._report(failure)
                 self._stop.wait(self.retry_s)
 
     def _report(self, failure: Exception) -> None:
@@ -102,34 +96,13 @@ class ConsumerThread(ABC):
             return False
         return True
 
-    def _hand_over(self, function: Callable[[*Ts], None], *arguments: *Ts) -> None:
-        """Call it on the event loop and wait until it returned; what it raises is for the loop to report."""
-        done = threading.Event()
-
-        def call() -> None:
-            try:
-                function(*arguments)
-            finally:
-                done.set()
-
-        if self._call_on_loop(call):
-            while not done.wait(POLL_S) and not self._stop.is_set():
-                pass
-
-    def _partitions(self, consumer: Consumer) -> list[int]:
-        """The topic's partitions; raises while the topic does not exist."""
-        found = consumer.list_topics(self._topic, timeout=CALL_S).topics[self._topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return sorted(found.partitions)
-
     def _on_error(self, error: KafkaError) -> None:
         self.problem = reason(error)
 
 
-def next_batch(consumer: Consumer) -> list[Message]:
+def next_batch(consumer: Consumer, wait_s: float = POLL_S) -> list[Message]:
     """The messages that are there, without waiting for a full batch as `consume` alone would."""
-    first = consumer.poll(POLL_S)
+    first = consumer.poll(wait_s)
     return [] if first is None else [first, *consumer.consume(num_messages=_BATCH - 1, timeout=0)]
 
 

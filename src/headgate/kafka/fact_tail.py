@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message
 
-from headgate.kafka.consumer_thread import CALL_S, ConsumedRecord, ConsumerThread, next_batch, record_of
-from headgate.kafka.topics import reason
+from headgate.kafka.consumer_thread import CALL_S, ConsumedRecord, record_of
+from headgate.kafka.topic_consumer import Next, TopicConsumer, TopicFollower
+from headgate.kafka.topics import TopicAdmin, reason
 
 log = structlog.get_logger()
 
-_LOOK_S: Final = 10.0  # how often partitions are counted
 # Errors for a topic that was created a moment ago, until every broker knows it and its leaders are elected.
 _NOT_YET: Final = frozenset(
     {
@@ -30,105 +30,97 @@ _NOT_YET: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
-_QUEUED_KIB: Final = 16 * 1024
 T = TypeVar("T")
 
 
-class FactTail(ConsumerThread, Generic[T]):
-    """`digest` runs on the tail's thread, `take` on the event loop with what it returns.
+class FactTail(TopicFollower, Generic[T]):
+    """`digest` runs on the consumer's thread, `take` on the event loop with what it returns.
 
     The thread waits until the loop has taken a batch in. If `digest` raises, the batch comes again after a second.
     For the first `settling_s` seconds a topic that was just created may have no leader yet: that is not reported.
     """
 
     settling_s = 10.0
+    look_s = 10.0  # how often partitions are counted
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        source: TopicConsumer | Mapping[str, Any],
         *,
         topic: str,
         digest: Callable[[Sequence[ConsumedRecord]], T],
         take: Callable[[T], None],
         history: int = 0,
     ) -> None:
-        super().__init__(
-            settings,
-            topic=topic,
-            problem="the topic has not been read yet",
-            group__id="headgate",  # never joined: the partitions are assigned by hand
-            auto__offset__reset="error",
-            queued__max__messages__kbytes=_QUEUED_KIB,
-            fetch__wait__max__ms=500,
-            fetch__error__backoff__ms=100,
-            reconnect__backoff__max__ms=1000,
-        )
+        super().__init__(source, topic=topic)
         self._digest = digest
         self._take = take
         self._history = history
         self._early_until = time.monotonic() + self.settling_s
-        self._positions: dict[int, int] = {}  # the offset of the next record; used on the thread
         self.started = asyncio.Event()
 
-    # --- on the thread
+    # --- on a thread for lookups
 
-    def _is_expected(self, failure: Exception) -> bool:
+    def locate(self, admin: TopicAdmin) -> dict[int, int]:
+        """The end of each partition, or so many records before it."""
+        partitions = admin.partitions(self.topic, timeout_s=CALL_S)
+        bounds = admin.bounds(self.topic, partitions, timeout_s=CALL_S)
+        return {partition: max(first, end - self._history) for partition, (first, end) in bounds.items()}
+
+    def look(self, admin: TopicAdmin) -> list[int] | KafkaException:
+        try:
+            return admin.partitions(self.topic, timeout_s=CALL_S)
+        except KafkaException as failure:
+            return failure
+
+    # --- on the consumer's thread
+
+    def is_expected(self, failure: Exception) -> bool:
         error = failure.args[0] if isinstance(failure, KafkaException) and failure.args else None
-        is_early = not self._positions and time.monotonic() < self._early_until
+        is_early = not self.positions and time.monotonic() < self._early_until
         return is_early and isinstance(error, KafkaError) and error.code() in _NOT_YET
 
-    def _consume(self, consumer: Consumer) -> None:
-        is_first = not self._positions
-        found = self._partitions(consumer)
-        if is_first:
-            self._positions = {partition: self._first(consumer, partition) for partition in found}
-        consumer.assign([TopicPartition(self._topic, *place) for place in self._positions.items()])
-        if is_first:
-            self._call_on_loop(self.started.set)
+    def on_assigned(self) -> None:
         self.problem = None
-        looked = time.monotonic()
-        while not self._stop.is_set():
-            self._step(consumer)
-            if time.monotonic() - looked >= _LOOK_S:
-                self._add(consumer)
-                looked = time.monotonic()
+        if not self.started.is_set():
+            self._call_on_loop(self.started.set)
 
-    def _step(self, consumer: Consumer) -> None:
+    def look_interval_s(self) -> float:
+        return self.look_s
+
+    def on_look(self, found: list[int] | KafkaException) -> Next:
+        """Follow partitions that were added; a cluster that does not answer is asked again the next time."""
+        if isinstance(found, KafkaException):
+            self.problem = reason(found)
+            return Next.GO_ON
+        self.problem = None
+        new = [partition for partition in found if partition not in self.positions]
+        self.positions |= dict.fromkeys(new, OFFSET_BEGINNING)
+        return Next.ASSIGN if new else Next.GO_ON
+
+    def on_messages(self, messages: Sequence[Message]) -> Next:
         records: list[ConsumedRecord] = []
         after: dict[int, int] = {}
-        for message in next_batch(consumer):
-            error, partition = message.error(), message.partition()
-            if error is None and partition is not None:
+        needed = Next.GO_ON
+        for message in messages:
+            error, partition = message.error(), message.partition() or 0
+            position = after.get(partition, self.positions.get(partition))
+            if position is None:  # of another follower
+                continue
+            if error is None:
                 record = record_of(message)
-                records.append(record)
-                after[partition] = record.offset + 1
-            elif error is not None and partition is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-                log.warning("a partition is read again from its start", topic=self._topic, partition=partition)
+                if record.offset >= position:
+                    records.append(record)
+                    after[partition] = record.offset + 1
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+                log.warning("a partition is read again from its start", topic=self.topic, partition=partition)
                 after.pop(partition, None)
-                self._positions[partition] = OFFSET_BEGINNING
-                consumer.seek(TopicPartition(self._topic, partition, OFFSET_BEGINNING))
-            elif error is not None:
+                self.positions[partition] = OFFSET_BEGINNING
+                needed = Next.ASSIGN
+            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
                 self.problem = reason(error)
         if records:
             self._hand_over(self._take, self._digest(records))
-            self._positions |= after
+            self.positions |= after
             self.problem = None
-
-    def _add(self, consumer: Consumer) -> None:
-        """Follow partitions that were added; a cluster that does not answer is asked again the next time."""
-        try:
-            found = self._partitions(consumer)
-        except KafkaException as failure:
-            self.problem = reason(failure)
-            return
-        self.problem = None
-        new = [partition for partition in found if partition not in self._positions]
-        if new:
-            self._positions |= dict.fromkeys(new, OFFSET_BEGINNING)
-            consumer.assign([TopicPartition(self._topic, *place) for place in self._positions.items()])
-
-    def _first(self, consumer: Consumer, partition: int) -> int:
-        ends = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=CALL_S)
-        if ends is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the end of a partition is not known"))  # noqa: SLF001
-        return max(ends[0], ends[1] - self._history)
+        return needed

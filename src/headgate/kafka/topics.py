@@ -5,6 +5,7 @@ Invariant: existing topics belong to the operator and are not changed. Functions
 
 import re
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Collection, Mapping
@@ -84,7 +85,7 @@ class TopicIdentity:
 
 
 async def ensure_topics(
-    settings: Mapping[str, Any],
+    admin: "TopicAdmin | Mapping[str, Any]",
     *,
     prefix: str,
     max_bytes: int,
@@ -92,13 +93,12 @@ async def ensure_topics(
     timeout_s: float = 30.0,
 ) -> tuple[str, ...]:
     """Create the topics of `facts/topics.py` that do not exist, and return their names; else a `ClusterError`."""
-    return await off_loop(lambda: _ensure(settings, prefix, max_bytes, replication, timeout_s))
+    return await off_loop(lambda: _ensure(_client(admin), prefix, max_bytes, replication, timeout_s))
 
 
 def _ensure(
-    settings: Mapping[str, Any], prefix: str, max_bytes: int, replication: int | None, timeout_s: float
+    admin: AdminClient, prefix: str, max_bytes: int, replication: int | None, timeout_s: float
 ) -> tuple[str, ...]:
-    admin = AdminClient(quiet(settings))
     try:
         metadata = admin.list_topics(timeout=timeout_s)
         specs = topic_specs(prefix=prefix, brokers=len(metadata.brokers), max_bytes=max_bytes, replication=replication)
@@ -149,11 +149,54 @@ def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> Topi
     return TopicListing(cluster=metadata.cluster_id or "", topics=partitions)
 
 
-class TopicIdReader:
-    """Reads the ids of topics over one connection; its calls block."""
+class TopicAdmin:
+    """One AdminClient for all that describes topics; any thread may use it, and its calls block.
+
+    A call does not wait for another one but for the broker: brokers answer the requests of a connection in their order.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._admin = AdminClient(quiet(settings))
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._admin: AdminClient | None = None
+
+    @property
+    def client(self) -> AdminClient:
+        with self._lock:
+            if self._admin is None:
+                # Asking for a topic that was deleted must not create it.
+                self._admin = AdminClient(quiet(self._settings, allow__auto__create__topics=False))
+            return self._admin
+
+    def replace_settings(self, settings: Mapping[str, Any]) -> None:
+        """Go on with a new client that has these settings."""
+        with self._lock:
+            self._settings, self._admin = settings, None
+
+    def close(self) -> None:
+        """Disconnect; the next call connects again."""
+        with self._lock:
+            self._admin = None
+
+    def partitions(self, topic: str, *, timeout_s: float) -> list[int]:
+        """The topic's partitions; `KafkaException` when it does not exist or the cluster does not respond."""
+        found = self.client.list_topics(topic, timeout=timeout_s).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return sorted(found.partitions)
+
+    def bounds(self, topic: str, partitions: Collection[int], *, timeout_s: float) -> dict[int, tuple[int, int]]:
+        """The first and the end offset of each of these partitions; `KafkaException` when one cannot be read."""
+        first, end = (
+            {
+                place.partition: listed.result(2 * timeout_s).offset
+                for place, listed in self.client.list_offsets(
+                    {TopicPartition(topic, number): spec for number in partitions}, request_timeout=timeout_s
+                ).items()
+            }
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        )
+        return {number: (first[number], end[number]) for number in partitions}
 
     def ids(self, names: Collection[str], *, timeout_s: float = 10.0) -> dict[str, str]:
         """The ids of the topics that exist and may be described; `ClusterError` when the cluster does not respond."""
@@ -162,7 +205,7 @@ class TopicIdReader:
         found: dict[str, str] = {}
         for start in range(0, len(possible), _NAMES_A_CALL):
             some = TopicCollection(possible[start : start + _NAMES_A_CALL])
-            for name, described in self._admin.describe_topics(some, request_timeout=timeout_s).items():
+            for name, described in self.client.describe_topics(some, request_timeout=timeout_s).items():
                 try:
                     found[name] = str(described.result(timeout_s).topic_id)
                 except KafkaException as failure:
@@ -180,7 +223,7 @@ class TopicIdReader:
             for number in numbers
         }
         found: dict[tuple[str, int], int] = {}
-        for place, listed in self._admin.list_offsets(wanted, request_timeout=timeout_s).items() if wanted else ():
+        for place, listed in self.client.list_offsets(wanted, request_timeout=timeout_s).items() if wanted else ():
             try:
                 found[place.topic, place.partition] = listed.result(2 * timeout_s).offset
             except KafkaException as failure:
@@ -189,14 +232,13 @@ class TopicIdReader:
         return found
 
 
-async def ends(settings: Mapping[str, Any], topics: Collection[str], *, timeout_s: float = 10.0) -> dict[str, int]:
+async def ends(admin: TopicAdmin, topics: Collection[str], *, timeout_s: float = 10.0) -> dict[str, int]:
     """The end offset of the first partition of each topic; `ClusterError` when it cannot be read."""
-    return await off_loop(lambda: _ends(settings, topics, timeout_s))
+    return await off_loop(lambda: _ends(admin.client, topics, timeout_s))
 
 
-def _ends(settings: Mapping[str, Any], topics: Collection[str], timeout_s: float) -> dict[str, int]:
+def _ends(admin: AdminClient, topics: Collection[str], timeout_s: float) -> dict[str, int]:
     wanted = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in topics}  # type: ignore[no-untyped-call]
-    admin = AdminClient(quiet(settings))  # its pending requests end with it
     try:
         found = admin.list_offsets(wanted, request_timeout=timeout_s)
         return {place.topic: told.result(2 * timeout_s).offset for place, told in found.items()}
@@ -204,13 +246,12 @@ def _ends(settings: Mapping[str, Any], topics: Collection[str], timeout_s: float
         raise ClusterError(f"the end offsets of {', '.join(topics)} cannot be read: {reason(failure)}") from None
 
 
-async def identify(settings: Mapping[str, Any], topic: str, *, timeout_s: float = 30.0) -> TopicIdentity:
+async def identify(admin: TopicAdmin, topic: str, *, timeout_s: float = 30.0) -> TopicIdentity:
     """The ids of the cluster and of the topic; `ClusterError` when they cannot be read."""
-    return await off_loop(lambda: _identify(settings, topic, timeout_s))
+    return await off_loop(lambda: _identify(admin.client, topic, timeout_s))
 
 
-def _identify(settings: Mapping[str, Any], topic: str, timeout_s: float) -> TopicIdentity:
-    admin = AdminClient(quiet(settings))
+def _identify(admin: AdminClient, topic: str, timeout_s: float) -> TopicIdentity:
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -224,6 +265,10 @@ def _identify(settings: Mapping[str, Any], topic: str, timeout_s: float) -> Topi
             time.sleep(_PAUSE_S)
 
 
+def _client(admin: TopicAdmin | Mapping[str, Any]) -> AdminClient:
+    return (admin if isinstance(admin, TopicAdmin) else TopicAdmin(admin)).client
+
+
 def _code(failure: KafkaException) -> int | None:
     error = failure.args[0] if failure.args else None
     return error.code() if isinstance(error, KafkaError) else None
@@ -235,14 +280,14 @@ def reason(failure: KafkaException | KafkaError) -> str:
     return f"{error.str()} ({error.name()})" if isinstance(error, KafkaError) else str(error)
 
 
-async def find_origin(config: Config, worker: int, settings: Mapping[str, Any], suffix: str) -> Origin:
+async def find_origin(config: Config, worker: int, admin: TopicAdmin, suffix: str) -> Origin:
     """Create Headgate's topics if they do not exist, and return the origin of this worker's facts."""
     prefix = config.facts.prefix
     made = await ensure_topics(
-        settings, prefix=prefix, max_bytes=config.topologies.max_bytes, replication=config.facts.replication
+        admin, prefix=prefix, max_bytes=config.topologies.max_bytes, replication=config.facts.replication
     )
     if made:
         log.info("topics created", topics=", ".join(made))
-    cluster = (await identify(settings, prefix + suffix)).cluster
+    cluster = (await identify(admin, prefix + suffix)).cluster
     name = f"{socket.gethostname()}:{config.gateway.listen.port}/{worker}"
     return Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12])

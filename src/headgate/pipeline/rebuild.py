@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.config.model import Config
-from headgate.kafka.topics import TopicIdReader, client_settings, list_topics
+from headgate.kafka.topics import TopicAdmin, client_settings, list_topics
 from headgate.pipeline.batches import BatchContext, Batches, BatchProgress, Folders, TableWriters, TopicIds
 from headgate.pipeline.builds import BUILDS, Build
 from headgate.pipeline.fact_rows import DESCRIBED
@@ -83,7 +83,7 @@ class Rebuild:
         )
         names = {self._build.table.name, *(_HISTORY if DESCRIBED in self._build.kinds else ())}
         writers = TableWriters(folders.tables)
-        ids = TopicIdReader(client_settings(self._config.upstream))
+        ids = TopicAdmin(client_settings(self._config.upstream))
         sources = SourceTopics(self._config.pipeline.checkpoint / query.name)
         generations = sources.generations(ids.ids(query.topics(self._config.facts.prefix)))
         context = BatchContext(

@@ -19,7 +19,7 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, HeadgateError, UsageError
 from headgate.config.model import Config
 from headgate.facts.topics import message_limit
-from headgate.kafka.topics import TopicIdReader, TopicListing, client_settings, list_topics
+from headgate.kafka.topics import TopicAdmin, TopicListing, client_settings, list_topics
 from headgate.pipeline.batches import (
     BatchContext,
     Batches,
@@ -74,7 +74,7 @@ class RunContext:
     stop: Event
     writers: TableWriters
     log: RunLog
-    ids: TopicIdReader
+    ids: TopicAdmin
     on_moment: OnMoment
 
 
@@ -100,7 +100,7 @@ class PipelineRunner:
             stop=stop,
             writers=self._writers,
             log=RunLog(self._writers, clock, PipelineHealth() if health is None else health),
-            ids=TopicIdReader(client_settings(config.upstream)),
+            ids=TopicAdmin(client_settings(config.upstream)),
             on_moment=on_moment,
         )
         self._queries = [_SupervisedQuery(query, context) for query in queries]

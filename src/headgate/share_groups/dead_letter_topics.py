@@ -6,21 +6,19 @@ seconds and refreshed as soon as a dead letter fails; dead letters that wait sha
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.facts.topics import replication_of
-from headgate.kafka.topics import quiet, reason
+from headgate.kafka.topics import TopicAdmin, reason
 
 log = structlog.get_logger()
 
@@ -54,14 +52,11 @@ class _CachedInfo:
 class DeadLetterTopics:
     """Used on the event loop; requests to the cluster run on threads, a few at a time."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], *, auto_create: bool, replication: int | None, clock: Clock
-    ) -> None:
-        self._settings = quiet(settings, allow__auto__create__topics=False)
+    def __init__(self, admin: TopicAdmin, *, auto_create: bool, replication: int | None, clock: Clock) -> None:
         self._auto_create = auto_create
         self._replication = replication
         self._clock = clock
-        self._admin: AdminClient | None = None
+        self._admin = admin
         self._kept: dict[str, _CachedInfo] = {}
         self._asking: dict[str, asyncio.Task[DeadLetterTopicInfo | ClusterError]] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
@@ -69,7 +64,7 @@ class DeadLetterTopics:
     async def open(self) -> None:
         """Connect, which takes longer than a client's request may wait; an unavailable cluster is not an error."""
         with suppress(KafkaException, TimeoutError):
-            await off_loop(lambda: self._client().describe_cluster(request_timeout=_CALL_S).result(_CALL_S))
+            await off_loop(lambda: self._admin.client.describe_cluster(request_timeout=_CALL_S).result(_CALL_S))
 
     async def describe(self, topic: str, producer: Producer) -> DeadLetterTopicInfo:
         """The topic's metadata, requested through the producer, so that its own metadata is refreshed too."""
@@ -95,7 +90,6 @@ class DeadLetterTopics:
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
-        self._admin = None
 
     async def _ask(self, topic: str, producer: Producer) -> DeadLetterTopicInfo | ClusterError:
         """Returns a `ClusterError` instead of raising it: all callers may have been cancelled."""
@@ -131,15 +125,10 @@ class DeadLetterTopics:
             return DeadLetterTopicInfo(partitions=0)
         return DeadLetterTopicInfo(partitions=partitions, max_message_bytes=self._max_message_bytes(topic))
 
-    def _client(self) -> AdminClient:
-        if self._admin is None:
-            self._admin = AdminClient(self._settings)
-        return self._admin
-
     def _create(self, topic: str, brokers: int) -> None:
         """Create the topic with the broker's default partitions and the replication of Headgate's own topics."""
         wanted = NewTopic(topic, num_partitions=-1, replication_factor=replication_of(brokers, self._replication))
-        created = self._client().create_topics([wanted], operation_timeout=_CALL_S, request_timeout=_CALL_S)[topic]
+        created = self._admin.client.create_topics([wanted], operation_timeout=_CALL_S, request_timeout=_CALL_S)[topic]
         try:
             created.result(2 * _CALL_S)
         except KafkaException as failure:
@@ -153,7 +142,7 @@ class DeadLetterTopics:
 
     def _max_message_bytes(self, topic: str) -> int | None:
         resource = ConfigResource("topic", topic)
-        described = self._client().describe_configs([resource], request_timeout=_CALL_S)[resource]
+        described = self._admin.client.describe_configs([resource], request_timeout=_CALL_S)[resource]
         try:
             return int(described.result(2 * _CALL_S)[_LIMIT].value)
         except (KafkaException, TimeoutError, KeyError, ValueError, TypeError) as failure:

@@ -23,8 +23,8 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import LARGEST_DEAD_LETTER
 from headgate.kafka.delivery_reports import DeliveryReports
-from headgate.kafka.fact_writer import PolledProducer
-from headgate.kafka.topics import quiet, reason
+from headgate.kafka.producers import PolledProducer
+from headgate.kafka.topics import TopicAdmin, quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo, DeadLetterTopics
 from headgate.share_groups.model.dead_letter_records import Header, partition_of
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
@@ -100,6 +100,7 @@ class DeadLetterWriter:
         self,
         settings: Mapping[str, Any],
         *,
+        admin: TopicAdmin | None = None,
         auto_create: bool = False,
         replication: int | None = None,
         largest: int = LARGEST_DEAD_LETTER,
@@ -132,7 +133,9 @@ class DeadLetterWriter:
             on_fatal=lambda error: log.warning("producer of dead letters replaced", error=reason(error)),
         )
         self._clock = clock or SystemClock()
-        self._topics = DeadLetterTopics(settings, auto_create=auto_create, replication=replication, clock=self._clock)
+        self._topics = DeadLetterTopics(
+            admin or TopicAdmin(settings), auto_create=auto_create, replication=replication, clock=self._clock
+        )
         self._shares = InFlightShares(max_letters, max_bytes)
         self._largest = largest
         self._loop = asyncio.get_running_loop()

@@ -18,13 +18,13 @@ from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.config.model import Config
 from headgate.facts import BreakerTripped, DispositionsCounted, EventHappened, decode, encode
-from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter, Position
 from headgate.kafka.leadership import Leadership
-from headgate.kafka.topics import TopicIdReader, client_settings, ends, find_origin, quiet, reason
+from headgate.kafka.shared_clients import SharedClients, open_clients
+from headgate.kafka.topics import ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
 from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.share_groups.spool.model.index import SpoolIndex
@@ -200,28 +200,27 @@ class ShareGroupResources:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        clients: SharedClients,
         prefix: str,
         writer: FactWriter,
         dead_letter_writer: DeadLetterWriter,
         spool_writer: SpoolWriter,
         listeners: FactListeners,
     ) -> None:
-        self._settings = settings
+        self._clients = clients
         self._prefix = prefix
         self.writer = writer
         self.dead_letter_writer = dead_letter_writer
         self.spool_writer = spool_writer
         self._listeners = listeners
-        self._ids = TopicIdReader(settings)
-        self._state = self._reader(STATE, committed=False)
-        self._trips = self._reader(TRIPS, committed=True)
+        self._state = self._reader(STATE)
+        self._trips = self._reader(TRIPS)
         self._leadership: Leadership | None = None
         self._follower: SpoolFollower | None = None
         self._tails: tuple[FactTail[Any], ...] = (
             self._tail(DISPOSITIONS, DispositionsCounted, listeners.on_counted),
             FactTail(
-                settings,
+                clients.consumer,
                 topic=prefix + EVENTS,
                 digest=resumed_events,
                 take=listeners.on_happened,
@@ -234,18 +233,18 @@ class ShareGroupResources:
             facts = (decode(suffix, record.key, record.value) for record in records)
             return [fact for fact in facts if isinstance(fact, kind)]
 
-        return FactTail(self._settings, topic=self._prefix + suffix, digest=only, take=take)
+        return FactTail(self._clients.consumer, topic=self._prefix + suffix, digest=only, take=take)
 
-    def _reader(self, suffix: str, *, committed: bool) -> "FactReader[list[ShareGroupFact] | None]":
+    def _reader(self, suffix: str) -> "FactReader[list[ShareGroupFact] | None]":
+        of_trips = suffix == TRIPS
         return FactReader(
-            self._settings,
+            self._clients.consumer,
             topic=self._prefix + suffix,
             digest=lambda records: share_group_facts(suffix, records),
             forget=lambda lost: None if lost else [],
-            take=lambda found: self._take(found, of_trips=committed),
-            on_end=lambda: self._listeners.on_replayed(committed),
-            ids=self._ids,
-            committed=committed,
+            take=lambda found: self._take(found, of_trips=of_trips),
+            on_end=lambda: self._listeners.on_replayed(of_trips),
+            detects_loss=True,
         )
 
     def _take(self, found: list[ShareGroupFact] | None, *, of_trips: bool) -> None:
@@ -278,27 +277,29 @@ class ShareGroupResources:
     def follow_spool(self, index: SpoolIndex, on_change: Callable[[], None]) -> SpoolClients:
         """Begin to read the spool into the index, without waiting for its end."""
         self._follower = SpoolFollower(
-            self._settings, prefix=self._prefix, index=index, on_change=on_change, ids=self._ids
+            self._clients.bulk_consumer, prefix=self._prefix, index=index, on_change=on_change
         )
         self._follower.start()
         return SpoolClients(
             letters=self.dead_letter_writer,
             spool=self.spool_writer,
-            reader=SpoolReader(self._settings, prefix=self._prefix),
+            reader=SpoolReader(self._clients.settings, prefix=self._prefix),
             replayed=self._follower.replayed,
         )
 
     def start_leadership(
         self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]
     ) -> None:
-        self._leadership = Leadership(self._settings, topic=self._prefix + LEADER, on_gained=on_gained, on_lost=on_lost)
+        self._leadership = Leadership(
+            self._clients.settings, topic=self._prefix + LEADER, on_gained=on_gained, on_lost=on_lost
+        )
         self._leadership.start()
 
     async def open_trip_writer(self) -> TripWriter:
         """A writer that has fenced all others, opened after all that they wrote was read."""
-        writer = TripWriter(self._settings, prefix=self._prefix)
+        writer = TripWriter(self._clients.settings, prefix=self._prefix)
         await writer.open()
-        found = await ends(self._settings, (self._prefix + STATE, self._prefix + TRIPS))
+        found = await ends(self._clients.admin, (self._prefix + STATE, self._prefix + TRIPS))
         await self._read_back(self._state, found[self._prefix + STATE] - 1)
         await self._read_back(self._trips, found[self._prefix + TRIPS] - 1)
         return writer
@@ -328,25 +329,31 @@ OpenResources = Callable[[Config, int, FactListeners, AsyncExitStack], Awaitable
 
 
 async def open_resources(
-    config: Config, worker: int, listeners: FactListeners, stack: AsyncExitStack
+    config: Config,
+    worker: int,
+    listeners: FactListeners,
+    stack: AsyncExitStack,
+    *,
+    clients: SharedClients | None = None,
 ) -> ShareGroupResources:
-    settings = client_settings(config.upstream)
+    """`clients` are those of the worker; by default new ones, which are closed with the stack."""
+    clients = await open_clients(config, clients, stack)
+    settings = clients.settings
     prefix = config.facts.prefix
-    writer = FactWriter(
-        settings,
-        prefix=prefix,
-        origin=await find_origin(config, worker, settings, STATE),
-        largest=message_limit(config.topologies.max_bytes),
-    )
+    origin = await find_origin(config, worker, clients.admin, STATE)
+    writer = FactWriter(clients.producer, prefix=prefix, origin=origin)
     stack.push_async_callback(writer.close)
     await writer.open(STATE, DISPOSITIONS, EVENTS)
     dead_letter_writer = DeadLetterWriter(
-        settings, auto_create=config.share_groups.dlq_auto_create, replication=config.facts.replication
+        settings,
+        admin=clients.admin,
+        auto_create=config.share_groups.dlq_auto_create,
+        replication=config.facts.replication,
     )
     stack.push_async_callback(dead_letter_writer.close)
     spool_writer = SpoolWriter(settings, prefix=prefix)
     stack.push_async_callback(spool_writer.close)
-    resources = ShareGroupResources(settings, prefix, writer, dead_letter_writer, spool_writer, listeners)
+    resources = ShareGroupResources(clients, prefix, writer, dead_letter_writer, spool_writer, listeners)
     stack.push_async_callback(resources.close)
     await resources.open()
     await dead_letter_writer.open()

@@ -16,7 +16,8 @@ from headgate.facts import TopologyDeleted, TopologyDescribed, decode
 from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.topics import client_settings, identify
+from headgate.kafka.shared_clients import SharedClients, clients_of
+from headgate.kafka.topics import identify
 from headgate.topologies.stores.kafka_cache import PUSHED
 from headgate.topologies.stores.kafka_store import SUFFIX
 
@@ -94,11 +95,20 @@ class VersionLog:
 
 async def read_versions(config: Config, group: str, *, timeout_s: float = _READ_TIMEOUT_S) -> tuple[KeptVersion, ...]:
     """Read the topic with the service account of a gateway; `ClusterError` if that takes too long."""
-    settings = client_settings(config.upstream)
+    clients = clients_of(config)
+    try:
+        await clients.open()
+        return await _read_versions(clients, config, group, timeout_s)
+    finally:
+        await clients.close()
+
+
+async def _read_versions(
+    clients: SharedClients, config: Config, group: str, timeout_s: float
+) -> tuple[KeptVersion, ...]:
     topic = config.facts.prefix + SUFFIX
-    await identify(settings, topic, timeout_s=5.0)
-    largest = message_limit(config.topologies.max_bytes)
-    log = VersionLog(group, max_bytes=largest)
+    await identify(clients.admin, topic, timeout_s=5.0)
+    log = VersionLog(group, max_bytes=message_limit(config.topologies.max_bytes))
 
     def take(records: Sequence[ConsumedRecord] | None) -> None:
         if records is None:
@@ -107,7 +117,7 @@ async def read_versions(config: Config, group: str, *, timeout_s: float = _READ_
             log.take(record)
 
     reader: FactReader[Sequence[ConsumedRecord] | None] = FactReader(
-        settings, topic=topic, digest=lambda records: records, forget=lambda _: None, take=take, largest=largest
+        clients.bulk_consumer, topic=topic, digest=lambda records: records, forget=lambda _: None, take=take
     )
     reader.start()
     try:

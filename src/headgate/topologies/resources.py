@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -16,11 +16,12 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
 from headgate.facts import TopologyEpochsRemoved, TopologyEpochsSet, decode
-from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import TopicIdReader, client_settings, find_origin
+from headgate.kafka.shared_clients import SharedClients, open_clients
+from headgate.kafka.topic_consumer import TopicConsumer
+from headgate.kafka.topics import find_origin
 from headgate.plugin import StoreSettings, TopologyStore
 from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.store_calls import StoreCalls
@@ -55,27 +56,30 @@ async def open_resources(
     stack: AsyncExitStack,
     *,
     worker: int = 0,
+    clients: SharedClients | None = None,
     cache_name: str = "topologies.db",
     clock: Clock,
     environment: Mapping[str, str],
 ) -> TopologyResources:
-    """`groups` gets every record that is read; `cache_name` is the file of the cache of `kafka:`."""
-    client = client_settings(config.upstream)
+    """`groups` gets every record that is read; `cache_name` is the file of the cache of `kafka:`.
+
+    `clients` are those of the worker; by default new ones, which are closed with the stack.
+    """
+    kafka = await open_clients(config, clients, stack)
     writer = FactWriter(
-        client,
+        kafka.producer,
         prefix=config.facts.prefix,
-        origin=await find_origin(config, worker, client, TOPOLOGIES),
-        largest=message_limit(config.topologies.max_bytes),
+        origin=await find_origin(config, worker, kafka.admin, TOPOLOGIES),
         delivery_timeout_s=config.topologies.call_timeout_ms / 1000,
     )
     stack.push_async_callback(writer.close)
     await writer.open(_STATE, TOPOLOGIES)
-    epochs = EpochsTopic(client, prefix=config.facts.prefix, writer=writer, clock=clock, groups=groups)
+    epochs = EpochsTopic(kafka.consumer, prefix=config.facts.prefix, writer=writer, clock=clock, groups=groups)
     stack.push_async_callback(epochs.close)
 
     def make_kafka_store() -> KafkaStore:
         return KafkaStore(
-            client,
+            kafka,
             prefix=config.facts.prefix,
             writer=writer,
             clock=clock,
@@ -132,20 +136,19 @@ class EpochsTopic:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], *, prefix: str, writer: FactWriter, clock: Clock, groups: StreamsGroups
+        self, consumer: TopicConsumer, *, prefix: str, writer: FactWriter, clock: Clock, groups: StreamsGroups
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._groups = groups
         self._replay: CatchUp[_Epochs] = CatchUp(self._on_epochs)
         self._reader: FactReader[list[_Epochs] | None] = FactReader(
-            settings,
+            consumer,
             topic=prefix + _STATE,
-            start=0,
             digest=_epochs_in,
             forget=lambda lost: None if lost else [],
             take=self._take,
-            ids=TopicIdReader(settings),
+            detects_loss=True,
         )
 
     @property

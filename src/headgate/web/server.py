@@ -19,7 +19,7 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import PlatformError, UsageError
 from headgate.config.addresses import is_loopback, is_wildcard
 from headgate.config.model import Config
-from headgate.kafka.topics import client_settings
+from headgate.kafka.shared_clients import clients_of
 from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster, problems
@@ -46,14 +46,16 @@ class WebServer:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._listener: socket.socket | None = None
-        settings = client_settings(config.upstream)
+        self._clients = clients_of(config)
         # Without a config topic: resetting deleted connectors is left to Connect and to gateways with `record`.
         self._status_topics = {
-            name: ConnectStatusTopic(settings, status_topic=connect.status_topic)
+            name: ConnectStatusTopic(self._clients, status_topic=connect.status_topic)
             for name, connect in config.connect.items()
             if connect.tracking_enable
         }
-        self._wire = ObservedConnectors(settings, prefix=config.facts.prefix) if config.activity.enable else None
+        self._wire = None
+        if config.activity.enable:
+            self._wire = ObservedConnectors(self._clients.bulk_consumer, prefix=config.facts.prefix)
         self._clusters = {
             name: ConnectCluster(status=self._status_topics.get(name), allow_reset=connect.tracking_allow_reset)
             for name, connect in config.connect.items()
@@ -100,6 +102,7 @@ class WebServer:
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._clients.close)
             for topic in self._status_topics.values():
                 await stack.enter_async_context(topic.running())
             if self._wire is not None:

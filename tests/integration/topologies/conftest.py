@@ -12,6 +12,7 @@ import pytest
 from headgate.base.clock import SystemClock
 from headgate.facts.topics import message_limit
 from headgate.kafka.fact_writer import FactWriter
+from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import Origin, Settings, ensure_topics
 from headgate.plugin.conformance import settings_in
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
@@ -36,8 +37,9 @@ class Place:
         await ensure_topics(self.settings, prefix=self.prefix, max_bytes=MAX_BYTES)
         origin = Origin(cluster="test", writer="gw/0", boot=uuid.uuid4().hex)
         writer = FactWriter(self.settings, prefix=self.prefix, origin=origin, largest=message_limit(MAX_BYTES))
+        clients = SharedClients(lambda: self.settings, largest=message_limit(MAX_BYTES))
         store = KafkaStore(
-            self.settings,
+            clients,
             prefix=self.prefix,
             writer=writer,
             clock=SystemClock(),
@@ -52,6 +54,7 @@ class Place:
         finally:
             await store.close()
             await writer.close()
+            await clients.close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from headgate.facts import GroupPaused, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.topics import Settings, TopicIdReader, ensure_topics
+from headgate.kafka.topics import Settings, ensure_topics
 from headgate.plugin.conformance import pushed
 from headgate.topologies.model.group_state import DeletedVersion
 from tests.integration.topologies.conftest import Place
@@ -45,7 +45,7 @@ class Followed:
         self.reader = QuickReader(
             settings,
             topic=self.topic,
-            ids=TopicIdReader(settings),
+            detects_loss=True,
             digest=_reasons,
             forget=lambda another: [None] if another else [],  # type: ignore[list-item]
             take=self.read.extend,

@@ -16,6 +16,7 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
+from headgate.kafka.producers import RecordProducer
 from tests.unit.proxy.stage import until
 
 Raw = tuple[bytes | None, bytes | None]
@@ -108,7 +109,8 @@ async def test_only_connectors_that_the_config_topic_names_are_recorded(monkeypa
 
 
 async def test_records_go_to_the_partitions_of_a_java_producer(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Stage(monkeypatch).writer.settings["partitioner"] == "murmur2_random"
+    producer: RecordProducer = Stage(monkeypatch).writer.settings
+    assert producer._polled._settings["partitioner"] == "murmur2_random"
 
 
 async def test_names_that_are_not_writable_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from headgate.cli.main import parse_arguments
 from headgate.config import Config
-from headgate.doctor.machine import descriptors_needed
+from headgate.config.model import ConnectConfig, GatewayConfig
+from headgate.doctor.limits import descriptors_needed
+from headgate.kafka.client_counts import most_tasks
 from headgate.proxy import supervisor
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -66,15 +68,13 @@ def test_the_unit_allows_the_descriptors_that_the_default_cap_needs() -> None:
     assert int(unit()["Service"]["LimitNOFILE"]) >= descriptors_needed(Config())
 
 
-def tasks_needed(*, workers: int, brokers: int, recorded_clusters: int) -> int:
-    """The formula of docs/operate.md, with a worker that is replaced beside the others."""
-    clients = 14 + 3 * recorded_clusters
-    return 16 + (workers + 1) * (clients * (brokers + 2) + 64)
-
-
 def test_the_unit_allows_the_threads_of_16_workers_and_40_brokers() -> None:
-    assert int(unit()["Service"]["TasksMax"]) >= tasks_needed(workers=16, brokers=40, recorded_clusters=1)
+    recorded = ConnectConfig(status_topic="s", config_topic="c", principals=("User:connect",), record=True)
+    config = Config(gateway=GatewayConfig(workers=16), connect={"one": recorded})
+    needed = most_tasks(config, brokers=40)
+    assert int(unit()["Service"]["TasksMax"]) >= needed
     assert f"--pids-limit {unit()['Service']['TasksMax']}" in CONTAINER
+    assert f"{needed:,}" in (DEPLOY.parent / "docs" / "operate.md").read_text("utf-8")
 
 
 def test_the_memory_of_a_worker_that_crashes_is_not_written_to_a_file() -> None:

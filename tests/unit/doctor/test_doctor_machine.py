@@ -1,12 +1,11 @@
-"""The machine: ports, a gateway that already runs, the advertised host, file descriptors, certificates."""
+"""The machine: ports, a gateway that already runs, the advertised host, certificates."""
 
 import asyncio
-import resource
 import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from cryptography import x509
@@ -106,39 +105,6 @@ def test_a_running_headgate_that_is_not_ready_is_a_problem_with_its_reasons() ->
 def test_the_advertised_host_must_be_one_that_clients_can_use(listen: str, advertised: str, verdict: str) -> None:
     config = config_at(9092, listen, advertised_host=advertised)
     assert asyncio.run(machine.advertised(config, deadline_s=10)).verdict.value == verdict
-
-
-@pytest.mark.parametrize(
-    ("clients", "limit", "verdict"),
-    [
-        (500, 1024, "warning"),
-        (500, 2 * 500 + 1 + 192, "ok"),
-        (500, resource.RLIM_INFINITY, "ok"),
-        (415, 1024, "ok"),  # the number that the warning suggests
-    ],
-)
-def test_two_descriptors_for_each_client_are_needed(clients: int, limit: int, verdict: str) -> None:
-    finding = machine.descriptors(config_at(9092, max_connections=clients), limit)
-    assert finding.verdict.value == verdict
-    if verdict == "warning":
-        assert "LimitNOFILE=1193" in finding.mend
-        assert "gateway.max_connections = 415" in finding.mend
-
-
-@pytest.mark.parametrize(
-    ("limit", "gateway", "verdict"),
-    [
-        (32, {"workers": 2}, "ok"),
-        (1, {"workers": 64}, "warning"),
-        (0, {}, "warning"),
-        (0, {"tls_cert": Path("c"), "tls_key": Path("k")}, "ok"),
-    ],
-)
-def test_too_few_pipes_are_a_warning_unless_tls_does_without(limit: int, gateway: dict[str, Any], verdict: str) -> None:
-    finding = machine.pipes(config_at(9092, **gateway), limit)
-    assert finding.verdict.value == verdict
-    if gateway == {"workers": 64}:
-        assert "fs.pipe-user-pages-soft=65536" in finding.mend
 
 
 # Certificates.

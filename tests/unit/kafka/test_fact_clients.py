@@ -22,7 +22,7 @@ async def test_a_write_to_a_failed_producer_raises_when_the_producer_is_replaced
     writing = writer()
     first = asyncio.ensure_future(writing.write(PAUSED))
     await asyncio.sleep(0.05)
-    writing._producer._broken = True  # as librdkafka says by its callback
+    writing._producer._polled._broken = True  # as librdkafka says by its callback
     second = asyncio.ensure_future(writing.write(PAUSED))
     with pytest.raises(FactNotWrittenError, match="the producer failed"):
         await asyncio.wait_for(first, 5)

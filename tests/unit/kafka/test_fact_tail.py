@@ -2,12 +2,16 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from headgate.kafka.fact_tail import FactTail
+from headgate.kafka.topic_consumer import TopicConsumer
+from headgate.kafka.topics import TopicAdmin
+from tests.unit.kafka.fake_topics import FakeTopics
 
 
 class Failing(FactTail[int]):
@@ -22,15 +26,16 @@ class Failing(FactTail[int]):
         self._tries = 0
         self.tried_thrice = threading.Event()
 
-    def _consume(self, _consumer: Consumer) -> None:
+    def locate(self, _admin: TopicAdmin) -> dict[int, int]:
         self._tries += 1
         if self._tries == 3:
             self.tried_thrice.set()
         raise KafkaException(KafkaError(self._code))
 
 
-async def warnings_of(tail: Failing) -> int:
+async def warnings_of(tail: Failing, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many warnings the first tries bring."""
+    FakeTopics().install(monkeypatch)
     with capture_logs() as logs:
         tail.start()
         assert await asyncio.to_thread(tail.tried_thrice.wait, 60)
@@ -39,32 +44,39 @@ async def warnings_of(tail: Failing) -> int:
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART])
-async def test_leaders_that_are_not_elected_yet_are_waited_for_without_a_warning(code: int) -> None:
-    assert await warnings_of(Failing(code, settling_s=3600.0)) == 0
+async def test_leaders_that_are_not_elected_yet_are_waited_for_without_a_warning(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await warnings_of(Failing(code, settling_s=3600.0), monkeypatch) == 0
 
 
-async def test_after_the_first_seconds_they_are_reported_once() -> None:
-    assert await warnings_of(Failing(KafkaError.NOT_LEADER_FOR_PARTITION, settling_s=0.0)) == 1
+async def test_after_the_first_seconds_they_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await warnings_of(Failing(KafkaError.NOT_LEADER_FOR_PARTITION, settling_s=0.0), monkeypatch) == 1
 
 
-async def test_a_tail_that_had_begun_warns_at_once() -> None:
+async def test_a_tail_that_had_begun_expects_no_such_error() -> None:
     tail = Failing(KafkaError.NOT_LEADER_FOR_PARTITION)
-    tail._positions = {0: 5}
-    assert await warnings_of(tail) == 1
+    failure = KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+    assert tail.is_expected(failure)
+    tail.positions = {0: 5}
+    assert not tail.is_expected(failure)
 
 
-async def test_an_error_that_does_not_pass_by_itself_is_reported_at_once() -> None:
-    assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED)) == 1
+async def test_an_error_that_does_not_pass_by_itself_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED), monkeypatch) == 1
 
 
-class Ended:
-    """A consumer that knows where a partition begins and ends."""
+class Bounds:
+    """An admin client that knows where a partition begins and ends."""
 
     def __init__(self, low: int, high: int) -> None:
-        self._ends = (low, high)
+        self._bounds = (low, high)
 
-    def get_watermark_offsets(self, _partition: object, **_: object) -> tuple[int, int]:
-        return self._ends
+    def partitions(self, _topic: str, **_: object) -> list[int]:
+        return [0]
+
+    def bounds(self, *_: object, **__: object) -> dict[int, tuple[int, int]]:
+        return {0: self._bounds}
 
 
 @pytest.mark.parametrize(
@@ -74,15 +86,18 @@ async def test_a_tail_begins_at_the_end_or_so_many_records_before_it(
     history: int, low: int, high: int, first: int
 ) -> None:
     tail: FactTail[int] = FactTail({}, topic="t", digest=len, take=lambda _: None, history=history)
-    assert tail._first(Ended(low, high), 0) == first  # type: ignore[arg-type]
+    admin: Any = Bounds(low, high)
+    assert tail.locate(admin) == {0: first}
 
 
 async def test_settings_that_librdkafka_rejects_are_reported_and_tried_again() -> None:
-    tail: FactTail[int] = FactTail({"ssl.ca.location": 7, "x": 1}, topic="t", digest=len, take=lambda _: None)
+    consumer = TopicConsumer({"ssl.ca.location": 7, "x": 1})
+    tail: FactTail[int] = FactTail(consumer, topic="t", digest=len, take=lambda _: None)
     with capture_logs() as logs:
         tail.start()
         async with asyncio.timeout(20):
             while "failed" not in (tail.problem or ""):  # noqa: ASYNC110 - set by the thread
                 await asyncio.sleep(0.01)
         await tail.close()
+        await consumer.close()
     assert [line["event"] for line in logs] == ["consuming a topic failed"]

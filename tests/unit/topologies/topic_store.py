@@ -10,6 +10,7 @@ from headgate.facts import Ended, Fact, encode
 from headgate.facts.topics import message_limit
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_writer import FactNotWrittenError, Position
+from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import TopicIdentity
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_cache import TopologyCache
@@ -37,7 +38,7 @@ class TopicStore(KafkaStore):
 
     def __init__(self, log: "FakeTopic", clock: WallClock, on_record: Callable[..., object]) -> None:
         writer: Any = log
-        super().__init__({}, prefix="headgate.", writer=writer, clock=clock, on_record=on_record)
+        super().__init__(SharedClients(dict), prefix="headgate.", writer=writer, clock=clock, on_record=on_record)
         self.log = log
 
     async def open(self, folder: Path) -> int:

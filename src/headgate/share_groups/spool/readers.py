@@ -16,7 +16,8 @@ from headgate.base.threads import off_loop
 from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB, SPOOL
 from headgate.kafka.consumer_thread import ConsumedRecord, record_of
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.topics import TopicIdReader, quiet
+from headgate.kafka.topic_consumer import TopicConsumer
+from headgate.kafka.topics import quiet
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, SpoolRecord, spool_record
 from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled
 
@@ -29,28 +30,29 @@ _FETCH_BYTES: Final = MIB // 16  # compressed; what is fetched beyond the last w
 
 
 class SpoolFollower:
-    """Feeds an index with the records of the spool, from the beginning and on."""
+    """Feeds an index with the records of the spool, from the beginning and on.
+
+    The spool may hold hundreds of MiB, so its consumer is not that of trips.
+    """
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        consumer: TopicConsumer,
         *,
         prefix: str,
         index: SpoolIndex,
         on_change: Callable[[], None],
-        ids: TopicIdReader | None,
     ) -> None:
         self._index = index
         self._on_change = on_change
         self._reader = FactReader[list[SpoolRecord] | None](
-            settings,
+            consumer,
             topic=prefix + SPOOL,
             every_partition=True,
             digest=_records,
             forget=lambda _: None,
             take=self._take,
-            ids=ids,
-            largest=_LARGEST,
+            detects_loss=True,
             with_headers=True,
         )
 

@@ -18,11 +18,11 @@ logged, counted in `lost_descriptions` and reported as deleted, so that members 
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -34,7 +34,8 @@ from headgate.facts.topology import Description
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
-from headgate.kafka.topics import TopicIdReader, identify
+from headgate.kafka.shared_clients import SharedClients
+from headgate.kafka.topics import identify
 from headgate.plugin import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores import record_keys
@@ -71,14 +72,13 @@ _Digested = list[CachedRecord | RemovedRecord | _RecordsLost]
 class KafkaStore:
     """`on_record` is called on the event loop, with None when the group has no record any more.
 
-    `settings` are librdkafka's for the reader.
-
-    `writer` is the worker's and stays open when the store is closed; it takes records up to `message_limit`.
+    `clients` and `writer` are the worker's and stay open when the store is closed; they take records up to
+    `message_limit`.
     """
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        clients: SharedClients,
         *,
         prefix: str,
         writer: FactWriter,
@@ -86,7 +86,7 @@ class KafkaStore:
         on_record: OnRecord,
         cache_name: str = "topologies.db",
     ) -> None:
-        self._settings = settings
+        self._clients = clients
         self._topic = prefix + SUFFIX
         self._writer = writer
         self._clock = clock
@@ -107,7 +107,7 @@ class KafkaStore:
         self._max_bytes = message_limit(settings.max_bytes)
         path = Path(settings.folder) / self._cache_name
         self._cache = TopologyCache(path, self._clock)
-        identity = await identify(self._settings, self._topic)
+        identity = await identify(self._clients.admin, self._topic)
         try:
             start = await self._cache.open(identity)
         except InUseError:
@@ -121,15 +121,14 @@ class KafkaStore:
         for cached in await self._cache.all():
             self._replay.take(cached.group, cached.version)
         self._reader = FactReader(
-            self._settings,
+            self._clients.bulk_consumer,
             topic=self._topic,
             start=start,
             digest=self._digest,
             forget=self._forget,
             take=self._take,
             on_end=self._on_end,
-            ids=TopicIdReader(self._settings),
-            largest=self._max_bytes,
+            detects_loss=True,
         )
         self._reader.start()
 

@@ -1,16 +1,18 @@
 """Reading single dead letters of the spool: only what is wanted is kept, and what is gone is not waited for."""
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.share_groups.spool import readers
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
 from headgate.share_groups.spool.model.records import SpooledLetter, encode_spooled
 from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
+from tests.unit.kafka.fake_topics import FakeTopics, Record
+from tests.unit.proxy.stage import until
 from tests.unit.share_groups.spool.test_spool_index import letter
 
 _EOF = KafkaError._PARTITION_EOF
@@ -159,40 +161,36 @@ async def test_a_consumer_that_failed_is_replaced(log: FakeLog) -> None:
     await reader.close()
 
 
-class FollowedConsumer(FakeConsumer):
-    """With what the follower asks for beside records."""
-
-    def assign(self, places: Sequence[TopicPartition]) -> None:
-        super().assign([TopicPartition(one.topic, one.partition, max(0, one.offset)) for one in places])
-
-    def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ARG002
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=list(self._log.records))})
-
-    def get_watermark_offsets(self, _place: TopicPartition, timeout: float) -> tuple[int, int]:  # noqa: ARG002
-        return (0, 1)
-
-
-async def test_a_spool_that_was_created_again_with_as_many_records_is_noticed_by_its_id() -> None:
-    log, index = FakeLog(), SpoolIndex()
-    log.records = {0: {0: letter(1)}, 1: {}}
-    topic_ids = iter(["first", "first", "second", "second"])
-    ids: Any = SimpleNamespace(ids=lambda names, **_: dict.fromkeys(names, next(topic_ids)))
-    follower = SpoolFollower({}, prefix="p.", index=index, on_change=lambda: None, ids=ids)
+async def test_a_spool_that_was_created_again_with_as_many_records_is_noticed_by_its_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, index = FakeTopics(), SpoolIndex()
+    log.install(monkeypatch)
+    log.create("p.spool", partitions=2)
+    log.append("p.spool", record_with(letter(1)))
+    consumer = TopicConsumer({}, admin=log.admin)
+    follower = SpoolFollower(consumer, prefix="p.", index=index, on_change=lambda: None)
     reader: Any = follower._reader
-    reader.look_s = 0
-    reader._hand_over = lambda function, *arguments: function(*arguments)
-    reader._consume(FollowedConsumer(log))
-    assert (list(index.groups()), follower.replayed.is_set()) == ([], False), "it is another one"
-    log.records = {0: {0: letter(2)}}
-    reader._on_end = reader._stop.set
-    reader._consume(FollowedConsumer(log))
-    assert [one.offset for one in index.waiting("dlq.g", letter(2).lane)] == [2]
-    assert follower.replayed.is_set(), "also when it has fewer partitions"
+    reader.look_s = 0.01
+    follower.start()
+    await until(lambda: follower.replayed.is_set() and reader._log is not None)
+    assert [one.offset for one in index.waiting("dlq.g", letter(1).lane)] == [1]
+    log.create("p.spool", partitions=1, topic_id="second")
+    log.append("p.spool", record_with(letter(2)))
+    await until(lambda: [one.offset for one in index.waiting("dlq.g", letter(2).lane)] == [2])
+    await until(follower.replayed.is_set)  # also when it has fewer partitions
+    await follower.close()
+    await consumer.close()
+
+
+def record_with(content: SpooledLetter) -> Record:
+    key, value, headers = encode_spooled(content)
+    return key, value, list(headers)
 
 
 async def test_a_spool_that_was_created_again_is_indexed_from_its_start() -> None:
     index, changes = SpoolIndex(), []
-    follower = SpoolFollower({}, prefix="p.", index=index, on_change=lambda: changes.append(1), ids=None)
+    follower = SpoolFollower(TopicConsumer({}), prefix="p.", index=index, on_change=lambda: changes.append(1))
     follower._take([spool_record(0, 0, letter(1)), spool_record(0, 1, None)])
     assert list(index.groups()) == ["g"]
     follower._take(None)

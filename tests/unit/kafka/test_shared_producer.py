@@ -1,0 +1,120 @@
+"""Writers that share a producer: each has its own share of the queue, and its own end."""
+
+import asyncio
+
+import pytest
+
+from headgate.kafka import fact_writer
+from headgate.kafka.fact_writer import FactNotWrittenError, Position, RecordWriter
+from headgate.kafka.producers import RecordProducer
+from headgate.kafka.shared_clients import SharedClients
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+SHARE = 20
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fact_writer, "SHARE_RECORDS", SHARE)
+
+
+def writing(writer: RecordWriter, number: int = 1, size: int = 1) -> "list[asyncio.Task[Position]]":
+    return [asyncio.create_task(writer.append("t", b"k", b"v" * size)) for _ in range(number)]
+
+
+async def failures(tasks: "list[asyncio.Task[Position]]") -> list[str]:
+    return [str(one) for one in await asyncio.gather(*tasks, return_exceptions=True)]
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_writer_whose_share_is_full_takes_no_room_from_another_one() -> None:
+    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    full, other = RecordWriter(producer, delivery_timeout_s=60.0), RecordWriter(producer, delivery_timeout_s=60.0)
+    taken = writing(full, SHARE)
+    await asyncio.sleep(0)
+    with pytest.raises(FactNotWrittenError, match="too many facts are waiting"):
+        await full.append("t", b"k", b"v")
+    beside = writing(other, SHARE)
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in (*taken, *beside)), "they wait for the cluster"
+    await asyncio.gather(full.close(timeout_s=0.01), other.close(timeout_s=0.01))
+    assert {*await failures(taken), *await failures(beside)} == {"the writer was closed before the fact was written"}
+    await producer.close()
+
+
+async def test_a_share_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    monkeypatch.setattr(producer, "share_bytes", 1000)
+    writer = RecordWriter(producer, delivery_timeout_s=60.0)
+    waiting = writing(writer, size=900)
+    await asyncio.sleep(0)
+    with pytest.raises(FactNotWrittenError, match="too many facts are waiting"):
+        await writer.append("t", b"k", b"v" * 100)
+    small = writing(writer, size=50)
+    await asyncio.sleep(0)
+    assert not small[0].done()
+    await writer.close(timeout_s=0.01)
+    await failures([*waiting, *small])
+    await producer.close()
+
+
+@pytest.mark.usefixtures("small")
+async def test_records_that_are_not_waited_for_any_more_count_until_the_producer_has_given_them_up() -> None:
+    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    writer = RecordWriter(producer, delivery_timeout_s=0.05)
+    assert await failures(writing(writer, SHARE)) == ["a fact was not written to t in 0.05 s"] * SHARE
+    with pytest.raises(FactNotWrittenError, match="too many facts are waiting"):
+        await writer.append("t", b"k", b"v")
+    producer._polled._broken = True  # as librdkafka says by its callback; the next one replaces it
+    with pytest.raises(FactNotWrittenError, match=r"in 0\.05 s"):
+        await writer.append("t", b"k", b"v")
+    await writer.close()
+    await producer.close()
+
+
+async def test_a_writer_that_is_closed_leaves_the_producer_to_the_others() -> None:
+    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    first, second = RecordWriter(producer, delivery_timeout_s=60.0), RecordWriter(producer, delivery_timeout_s=60.0)
+    waiting = writing(second)
+    await asyncio.sleep(0)
+    await first.close()
+    with pytest.raises(FactNotWrittenError, match="closed"):
+        await first.append("t", b"k", b"v")
+    assert not waiting[0].done()
+    await second.close(timeout_s=0.01)
+    await failures(waiting)
+    await producer.close()
+
+
+async def test_a_producer_that_failed_fails_the_records_of_all_its_writers() -> None:
+    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    writers = [RecordWriter(producer, delivery_timeout_s=60.0) for _ in range(2)]
+    waiting = [task for one in writers for task in writing(one)]
+    await asyncio.sleep(0)
+    producer._polled._broken = True
+    producer.alive()
+    assert [text.partition(",")[0] for text in await failures(waiting)] == ["the producer failed"] * 2
+    await asyncio.gather(*(one.close() for one in writers))
+    await producer.close()
+
+
+async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> None:
+    passwords = iter(("old", "old", "new"))
+    clients = SharedClients(lambda: {**NOBODY, "sasl.password": next(passwords)})
+    await clients.open()
+    admin, consumer, producer = clients.admin, clients.consumer, clients.producer
+    connect = clients.connect_producer
+    await clients.open()
+    assert not consumer._needs_new_consumer.is_set()
+    await clients.open()
+    assert (admin, consumer, producer, connect) == (
+        clients.admin,
+        clients.consumer,
+        clients.producer,
+        clients.connect_producer,
+    )
+    settings = (admin._settings, consumer._settings, producer._polled._settings, connect._polled._settings)
+    assert [one["sasl.password"] for one in settings] == ["new"] * 4
+    assert connect._polled._settings["partitioner"] == "murmur2_random"
+    assert consumer._needs_new_consumer.is_set()
+    await clients.close()
