@@ -311,6 +311,17 @@ async def test_topics_above_the_bound_of_a_connection_are_added_up() -> None:
         assert (reports[-1].actor, reports[-1].bytes) == (OTHER, sum(it.sent[3:]))
 
 
+@pytest.mark.parametrize("topics", [(ID_1,), (ID_1, ID_2)])
+async def test_a_produce_that_ends_inside_what_is_compared_is_not_recognized(topics: tuple[bytes, ...]) -> None:
+    async with scene() as it:
+        await it.call(PRODUCE, 13, produce(*topics), took(*topics))
+        await it.call(PRODUCE, 13, produce(*topics), took(*topics))
+        frame = request(PRODUCE, 13, produce(*topics), client_id=b"c")
+        await it.client.send((12).to_bytes(4, "big") + frame[4:])
+        await until(lambda: not it.on.gateway.connections)
+        assert it.on.ended == {"bad_request": 1}
+
+
 async def test_unreadable_requests_pass_and_are_counted() -> None:
     async with scene() as it:
         broken = request(PRODUCE, 13, b"\x00\xff\xff" + bytes(4) + b"\xff\xff\xff\xff\xff\x0f")
