@@ -21,7 +21,7 @@ from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.retention import Retention, purge
 from headgate.topologies.service import TopologyService
-from headgate.topologies.store_calls import StoreCalls
+from headgate.topologies.store_calls import StoreCalls, StoreFailure
 from headgate.topologies.stores.memory_store import MemoryStore
 from tests.unit.proxy.stage import config, until
 from tests.unit.topologies.scene import NEVER_S, NOT_FOUND, FakeEpochs
@@ -158,6 +158,17 @@ async def test_a_group_whose_description_failed_lately_is_left_alone(tmp_path: P
         await it.round()
         assert len(it.log.records) == 4
         assert it.epochs.removed == []
+
+
+async def test_a_group_of_which_something_was_written_lately_is_left_alone(tmp_path: Path) -> None:
+    async with estate(tmp_path) as it:
+        it.delete_days_ago(8, "g")
+        it.set_epochs("g", days_ago=6.9)
+        await it.round()
+        assert (len(it.log.records), it.epochs.removed) == (2, [])
+        it.clock.now_ms += DAY_MS
+        await it.round()
+        assert (it.log.kept_keys, it.epochs.removed) == ([], ["g"])
 
 
 async def test_epochs_of_an_earlier_incarnation_do_not_come_back_with_its_name(tmp_path: Path) -> None:
@@ -333,6 +344,25 @@ async def test_a_purge_with_another_store_removes_the_epochs(tmp_path: Path) -> 
         assert it.epochs.removed == ["g"]
         assert [one.stored_epoch for one in it.epochs.written] == [-2, -1]
         assert not it.service.must_delete("g")
+
+
+async def test_a_purge_leaves_the_epochs_of_a_description_that_was_pushed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise another gateway would not know that its store has a description."""
+    async with estate(tmp_path, "memory") as it:
+        it.set_epochs("g", stored=0)
+        deleting = it.service.delete
+
+        async def delete(group: str) -> StoreFailure | None:
+            failure = await deleting(group)
+            it.set_epochs("g", stored=0, days_ago=0)
+            return failure
+
+        monkeypatch.setattr(it.service, "delete", delete)
+        assert await purge(it.service, "g") == 0
+        assert it.epochs.removed == []
+        assert it.service.must_delete("g")
 
 
 async def test_before_the_topics_were_read_nothing_is_removed(tmp_path: Path) -> None:
