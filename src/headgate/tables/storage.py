@@ -118,7 +118,7 @@ class StoredTable:
             return ()
         if self._files is None:
             with translate_errors(self.folder):
-                actions = pa.table(self._delta.get_add_actions(flatten=True))
+                actions = pa.RecordBatchReader.from_stream(self._delta.get_add_actions(flatten=True)).read_all()
             names = ["path", "num_records", "size_bytes"]
             buckets = [None] * actions.num_rows
             if f"partition.{BUCKET}" in actions.column_names:

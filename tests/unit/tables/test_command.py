@@ -209,6 +209,13 @@ def test_path_and_configuration_exclude_each_other(capsys: Capture) -> None:
     assert "not allowed with" in capsys.readouterr().err
 
 
+def test_showing_rows_imports_no_pandas(root: Path) -> None:
+    program = "import sys; from headgate.cli.main import main; main(sys.argv[1:]); print('pandas' in sys.modules)"
+    command = [sys.executable, "-c", program, "tables", "show", "applications", "--path", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 def test_the_process_ends_after_a_folder_that_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "changes").mkdir()
     (tmp_path / "changes" / "a.parquet").write_text("x")
