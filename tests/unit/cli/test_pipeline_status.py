@@ -34,7 +34,8 @@ def test_readiness_is_what_health_says(listen: Address) -> None:
     health = PipelineHealth(["facts"])
     with status_pages(listen, health):
         status, body = page(listen, "/readyz")
-        assert (status, json.loads(body)) == (503, {"ready": False, "problems": {"facts": "is starting"}})
+        starting = {"ready": False, "problems": {"facts": "is starting"}, "details": {}}
+        assert (status, json.loads(body)) == (503, starting)
         health.clear_problem("facts")
         assert page(listen, "/readyz")[0] == 200
         assert "headgate_pipeline_ready 1.0" in page(listen, "/metrics")[1]

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.base.errors import UsageError
 from headgate.config.model import TopologiesConfig
-from headgate.config.values import Store, parse_store
+from headgate.config.values import Store, parse_plugin_settings, parse_store
 from headgate.plugin import Description, TopologyStore, TransientFailure, to_bytes
 from headgate.plugin.conformance import TopologyStoreContract, pushed, settings_in, topology
 from headgate.topologies.model.group_state import Bookkeeping
@@ -145,7 +145,7 @@ def test_a_plugin_gets_its_table_of_settings() -> None:
 )
 def test_settings_of_a_plugin_are_few_and_flat(table: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        TopologiesConfig(store=Store("plugin", "my.stores:One"), plugin=table)
+        parse_plugin_settings(table)
 
 
 def test_a_module_that_does_not_exist_is_an_error() -> None:
