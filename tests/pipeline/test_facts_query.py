@@ -110,7 +110,7 @@ def test_garbage_is_listed_and_stops_nothing(estate: Estate) -> None:
     estate.write(described("g", POOL[1], at=1))
     estate.write_raw("topologies", b"\xff\xfe", b"{}")
     estate.write_raw("topologies", b'["g","1",0,"h","pushed"]', b"not JSON")
-    estate.write_raw("topologies", b'["g","1",0,"h","pushed"]', None)
+    estate.write_raw("topologies", b'["g","1",0,"h","invented"]', None)
     estate.write_raw("events", None, b"x" * 1000)
     estate.write_raw("state", b'["pause","' + b"s" * 2000 + b'"]', b'{"v":99}')
     estate.write(described("h", POOL[2], at=2))

@@ -190,7 +190,12 @@ class ShareScene:
         nodes = self.cluster.bootstrap.split(",")
         return lag(nodes[self.coordinator(group)], group, topic, partitions)
 
-    def letters(self, topic: str) -> list[Letter]:
+    def letters(self, topic: str, count: int = 0) -> list[Letter]:
+        """The dead letters of a topic, when there are at least so many.
+
+        A record is archived as soon as its letter is in the topic or in the spool, from where it is moved later.
+        """
+        until(lambda: len(letters(self.direct, topic)) >= count)
         return letters(self.direct, topic)
 
     def coordinator(self, group: str) -> int:

@@ -37,7 +37,7 @@ def test_what_is_released_at_its_limit_is_dead_lettered_and_not_delivered_again(
     assert fate.archived == poison
     counts = sorted(count for (_, *spot), count, _ in deliveries if tuple(spot) in poison)
     assert counts == [1] * 4 + [2] * 4, "twice each, never more"
-    found = scene.letters(dlq)
+    found = scene.letters(dlq, len(poison))
     assert sorted(letter.spot for letter in found) == sorted(poison)
     assert {letter.headers["__dlq.errors.message"] for letter in found} == {OVER}
     assert {letter.headers["__dlq.errors.delivery.count"] for letter in found} <= {"2", "3"}
@@ -64,7 +64,7 @@ def test_records_of_members_that_crashed_are_dead_lettered_when_they_come_over_t
     assert one.errors == []
     assert [place[2] for place, _, _ in one.deliveries()] == [3]
     assert fate.archived == {(0, 0), (0, 1), (0, 2)}
-    assert sorted(letter.spot for letter in scene.letters(dlq)) == [(0, 0), (0, 1), (0, 2)]
+    assert sorted(letter.spot for letter in scene.letters(dlq, 3)) == [(0, 0), (0, 1), (0, 2)]
     assert max(fate.highest.values()) <= 3
 
 
@@ -105,7 +105,7 @@ def test_a_limit_that_is_not_set_is_the_brokers_default(scene: ShareScene, consu
     with consuming("4.3.1 none", group, topic):
         fate = scene.wait_for_end(group, topic, 1)
     assert fate.archived == {(0, 0)}
-    [letter] = scene.letters(dlq)
+    [letter] = scene.letters(dlq, 1)
     assert letter.headers["__dlq.errors.message"] == OVER
     scene.configure(group, {DLQ_TOPIC: None})
     until(lambda: scene.described(group, LIMIT, through=False) == before)

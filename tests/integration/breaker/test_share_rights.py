@@ -121,7 +121,7 @@ def test_a_reject_of_what_a_client_does_not_hold_needs_read_on_the_topic_and_tak
         assert _code_of_alice(holder, alice) == TOPIC_DENIED
         assert scene.letters(dlq) == []
         assert holder.acknowledge(admin, 0, 0, [REJECT]) == 0
-    [letter] = scene.letters(dlq)
+    [letter] = scene.letters(dlq, 1)
     assert letter.headers["__dlq.errors.delivery.count"] == "1"
     assert scene.events(group, "write_timeout", "dead_letter_withdrawn") == []
 
