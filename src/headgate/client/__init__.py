@@ -7,7 +7,7 @@ streams group that pushes its description when it is asked; `TopologyPush` decid
 from headgate.base.errors import ClusterError
 from headgate.client.gateway_client import GatewayClient
 from headgate.client.streams_member import StreamsMember
-from headgate.client.topology_push import PushOutcome, TopologyPush
+from headgate.client.topology_push import PushResult, TopologyPush
 from headgate.facts.topology import (
     Description,
     GlobalStore,
@@ -26,7 +26,7 @@ __all__ = [
     "HeartbeatSubtopology",
     "HeartbeatTopology",
     "ProcessorNode",
-    "PushOutcome",
+    "PushResult",
     "SinkNode",
     "SourceNode",
     "StreamsMember",

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from headgate.base.errors import ClusterError
-from headgate.client.topology_push import PushOutcome, TopologyPush
+from headgate.client.topology_push import PushResult, TopologyPush
 from headgate.facts.topology import Description
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler, UnsupportedError
 from headgate.kafka.group_admin import GroupError, find_coordinators, group_error
@@ -155,11 +155,11 @@ class StreamsMember:
         else:
             outcome = self._push.on_response(clock(), response)
             message = group_error(response.error_code, response.error_message).text if response.error_code else ""
-        if outcome is PushOutcome.FIND_COORDINATOR:
+        if outcome is PushResult.FIND_COORDINATOR:
             raise _Lost(message)
-        if outcome is PushOutcome.STORED:
+        if outcome is PushResult.STORED:
             self.pushed.set()
-        level = logging.WARNING if outcome is PushOutcome.REFUSED else logging.INFO
+        level = logging.WARNING if outcome is PushResult.REFUSED else logging.INFO
         log.log(level, "group %s: push of the topology description: %s %s", self._group, outcome.value, message)
 
     def _pause_s(self) -> float:

@@ -21,7 +21,7 @@ _JITTER = 0.2
 _REDISCOVER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
-class PushOutcome(Enum):
+class PushResult(Enum):
     """What a push has led to, and what the caller does next."""
 
     STORED = "stored"
@@ -84,7 +84,7 @@ class TopologyPush:
             return None
         return max(0.0, self._not_before_s - now_s)
 
-    def on_response(self, now_s: float, response: StreamsGroupTopologyDescriptionUpdateResponse) -> PushOutcome:
+    def on_response(self, now_s: float, response: StreamsGroupTopologyDescriptionUpdateResponse) -> PushResult:
         code = response.error_code
         if code in _REDISCOVER or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._failed(now_s)
@@ -92,22 +92,22 @@ class TopologyPush:
             self._ended(now_s)
         self._not_before_s = max(self._not_before_s, now_s + response.throttle_time_ms / 1000)
         if code in _REDISCOVER:
-            return PushOutcome.FIND_COORDINATOR
+            return PushResult.FIND_COORDINATOR
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return PushOutcome.RETRY
+            return PushResult.RETRY
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            return PushOutcome.REJOIN
-        return PushOutcome.REFUSED if code else PushOutcome.STORED
+            return PushResult.REJOIN
+        return PushResult.REFUSED if code else PushResult.STORED
 
-    def on_disconnect(self, now_s: float) -> PushOutcome:
+    def on_disconnect(self, now_s: float) -> PushResult:
         """No response: the connection ended, or the request timed out."""
         self._failed(now_s)
-        return PushOutcome.FIND_COORDINATOR
+        return PushResult.FIND_COORDINATOR
 
-    def on_unsupported(self, now_s: float) -> PushOutcome:
+    def on_unsupported(self, now_s: float) -> PushResult:
         """The coordinator has no such request, so it was not sent; it is not tried again before a heartbeat asks."""
         self._ended(now_s)
-        return PushOutcome.REFUSED
+        return PushResult.REFUSED
 
     def _failed(self, now_s: float) -> None:
         self.is_in_flight = False

@@ -94,5 +94,5 @@ async def test_a_push_by_no_member_of_the_group_is_refused_with_the_text_of_the_
     async with GatewayClient(gateway.bootstrap) as client:
         described = await client.describe_topology(name)
         assert described is not None
-        with pytest.raises(ClusterError, match="Member nobody is not a member of group"):
-            await client.push_topology(name, "nobody", described)
+        with pytest.raises(ClusterError, match="Member stranger is not a member of group"):
+            await client.push_topology(name, "stranger", described)

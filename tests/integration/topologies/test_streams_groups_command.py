@@ -187,10 +187,10 @@ def test_a_broker_without_topology_descriptions_is_said_to_be_without(groups: Gr
 
 @pytest.mark.parametrize("view", ["--offsets", "--members", "--state"])
 def test_a_group_that_is_not_there_is_one_sentence(groups: Groups, view: str, capsys: Capture) -> None:
-    assert groups.run("--describe", "--group", "nobody-s", view) == 1
+    assert groups.run("--describe", "--group", "absent-s", view) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == "headgate: streams group 'nobody-s' cannot be described: Group nobody-s not found.\n"
+    assert said.err == "headgate: streams group 'absent-s' cannot be described: Group absent-s not found.\n"
 
 
 @pytest.mark.parametrize("view", ["--offsets", "--members"])
@@ -317,12 +317,12 @@ def test_an_empty_group_is_deleted_once(groups: Groups, capsys: Capture) -> None
 
 def test_many_groups_are_outlined_at_once_with_what_is_missing(groups: Groups) -> None:
     dialler = Dialler(bootstrap=(parse_address(groups.cluster.bootstrap),))
-    outlines = asyncio.run(describe_streams_groups(dialler, [groups.stable, groups.empty, "nobody-s"]))
+    outlines = asyncio.run(describe_streams_groups(dialler, [groups.stable, groups.empty, "absent-s"]))
     stable = outlines.pop(groups.stable)
     assert (stable.error_code, stable.state, stable.topology_epoch, len(stable.member_ids)) == (0, "Stable", 0, 1)
     assert outlines == {
         groups.empty: GroupOutline(group=groups.empty, state="Empty", topology_epoch=0),
-        "nobody-s": GroupOutline(group="nobody-s", error_code=69, error_text="Group nobody-s not found."),
+        "absent-s": GroupOutline(group="absent-s", error_code=69, error_text="Group absent-s not found."),
     }
 
 
@@ -435,9 +435,9 @@ def test_the_status_of_a_topology_follows_its_group(groups: Groups, gateway: Gat
 def test_the_status_of_what_is_not_there_is_one_sentence(
     groups: Groups, gateway: GatewayProcess, capsys: Capture
 ) -> None:
-    assert main(["topology", "status", "nobody-s", "--bootstrap-server", gateway.bootstrap]) == 1
+    assert main(["topology", "status", "absent-s", "--bootstrap-server", gateway.bootstrap]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == "headgate: streams group 'nobody-s' cannot be described: Group nobody-s not found.\n"
+    assert said.err == "headgate: streams group 'absent-s' cannot be described: Group absent-s not found.\n"
     assert main(["topology", "status", groups.stable, "--bootstrap-server", groups.cluster.bootstrap]) == 1
     assert "the server does not support topology descriptions" in capsys.readouterr().err

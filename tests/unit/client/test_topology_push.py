@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.client import Description, PushOutcome, SinkNode, SourceNode, Subtopology, TopologyPush
+from headgate.client import Description, PushResult, SinkNode, SourceNode, Subtopology, TopologyPush
 from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.streams import (
@@ -49,7 +49,7 @@ def test_a_member_that_is_asked_sends_its_description_once() -> None:
     assert (request.group_id, request.member_id, request.topology_epoch) == ("g", "m", 3)
     assert request.topology_description == to_wire(DESCRIPTION)
     assert push.next_request(100, member_id="m") is None, "one is in flight"
-    assert push.on_response(0.1, answered()) is PushOutcome.STORED
+    assert push.on_response(0.1, answered()) is PushResult.STORED
     assert push.next_request(100, member_id="m") is None
 
 
@@ -85,12 +85,12 @@ def test_a_heartbeat_that_does_not_ask_takes_nothing_back() -> None:
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (ErrorCode.NOT_COORDINATOR, PushOutcome.FIND_COORDINATOR),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, PushOutcome.FIND_COORDINATOR),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, PushOutcome.RETRY),
+        (ErrorCode.NOT_COORDINATOR, PushResult.FIND_COORDINATOR),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, PushResult.FIND_COORDINATOR),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, PushResult.RETRY),
     ],
 )
-def test_errors_that_pass_are_retried_after_the_back_off(code: int, outcome: PushOutcome) -> None:
+def test_errors_that_pass_are_retried_after_the_back_off(code: int, outcome: PushResult) -> None:
     push = in_flight()
     assert push.on_response(1.0, answered(code)) is outcome
     assert push.is_required
@@ -103,7 +103,7 @@ def test_a_disconnect_is_retried_and_the_back_off_grows_to_its_longest() -> None
     push = in_flight()
     waits = []
     for at in range(1, 8):
-        assert push.on_disconnect(at * 10) is PushOutcome.FIND_COORDINATOR
+        assert push.on_disconnect(at * 10) is PushResult.FIND_COORDINATOR
         waits.append(push.wait_s(at * 10))
         assert push.next_request(at * 10 + 5, member_id="m") is not None
     assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0])
@@ -112,16 +112,16 @@ def test_a_disconnect_is_retried_and_the_back_off_grows_to_its_longest() -> None
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (ErrorCode.UNKNOWN_MEMBER_ID, PushOutcome.REJOIN),
-        (ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, PushOutcome.REFUSED),
-        (ErrorCode.INVALID_REQUEST, PushOutcome.REFUSED),
-        (ErrorCode.UNSUPPORTED_VERSION, PushOutcome.REFUSED),
-        (ErrorCode.GROUP_ID_NOT_FOUND, PushOutcome.REFUSED),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, PushOutcome.REFUSED),
-        (12345, PushOutcome.REFUSED),
+        (ErrorCode.UNKNOWN_MEMBER_ID, PushResult.REJOIN),
+        (ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, PushResult.REFUSED),
+        (ErrorCode.INVALID_REQUEST, PushResult.REFUSED),
+        (ErrorCode.UNSUPPORTED_VERSION, PushResult.REFUSED),
+        (ErrorCode.GROUP_ID_NOT_FOUND, PushResult.REFUSED),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, PushResult.REFUSED),
+        (12345, PushResult.REFUSED),
     ],
 )
-def test_other_errors_are_not_retried_until_a_heartbeat_asks_again(code: int, outcome: PushOutcome) -> None:
+def test_other_errors_are_not_retried_until_a_heartbeat_asks_again(code: int, outcome: PushResult) -> None:
     push = in_flight()
     assert push.on_response(1.0, answered(code)) is outcome
     assert push.next_request(1e6, member_id="m") is None
@@ -131,7 +131,7 @@ def test_other_errors_are_not_retried_until_a_heartbeat_asks_again(code: int, ou
 
 def test_a_coordinator_without_the_request_is_not_asked_again() -> None:
     push = in_flight()
-    assert push.on_unsupported(1.0) is PushOutcome.REFUSED
+    assert push.on_unsupported(1.0) is PushResult.REFUSED
     assert push.next_request(1e6, member_id="m") is None
 
 

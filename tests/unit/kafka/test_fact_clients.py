@@ -9,13 +9,13 @@ from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.topics import Origin
 
-NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
 PAUSED = GroupPaused(at=1, group="g", reason="deploy", by="User:ops")
 
 
 def writer() -> FactWriter:
     origin = Origin(cluster=None, writer="gw/0", boot="b")
-    return FactWriter(NOBODY, prefix="headgate.", origin=origin, delivery_timeout_s=60.0)
+    return FactWriter(UNREACHABLE, prefix="headgate.", origin=origin, delivery_timeout_s=60.0)
 
 
 async def test_a_write_to_a_failed_producer_raises_when_the_producer_is_replaced() -> None:
@@ -43,7 +43,7 @@ async def test_a_callback_that_raises_does_not_stop_the_reader() -> None:
         raise RuntimeError("a defect")
 
     reader: FactReader[int] = FactReader(
-        NOBODY,
+        UNREACHABLE,
         topic="headgate.state",
         start=0,
         digest=lambda _: 1,

@@ -9,7 +9,7 @@ from headgate.kafka.fact_writer import FactNotWrittenError, Position, RecordWrit
 from headgate.kafka.producers import RecordProducer
 from headgate.kafka.shared_clients import SharedClients
 
-NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
 SHARE = 20
 
 
@@ -28,7 +28,7 @@ async def failures(tasks: "list[asyncio.Task[Position]]") -> list[str]:
 
 @pytest.mark.usefixtures("small")
 async def test_a_writer_whose_share_is_full_takes_no_room_from_another_one() -> None:
-    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
     full, other = RecordWriter(producer, delivery_timeout_s=60.0), RecordWriter(producer, delivery_timeout_s=60.0)
     taken = writing(full, SHARE)
     await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_a_writer_whose_share_is_full_takes_no_room_from_another_one() -> 
 
 
 async def test_a_share_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
     monkeypatch.setattr(producer, "share_bytes", 1000)
     writer = RecordWriter(producer, delivery_timeout_s=60.0)
     waiting = writing(writer, size=900)
@@ -60,7 +60,7 @@ async def test_a_share_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("small")
 async def test_records_that_are_not_waited_for_any_more_count_until_the_producer_has_given_them_up() -> None:
-    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
     writer = RecordWriter(producer, delivery_timeout_s=0.05)
     assert await failures(writing(writer, SHARE)) == ["a fact was not written to t in 0.05 s"] * SHARE
     with pytest.raises(FactNotWrittenError, match="too many facts are waiting"):
@@ -73,7 +73,7 @@ async def test_records_that_are_not_waited_for_any_more_count_until_the_producer
 
 
 async def test_a_writer_that_is_closed_leaves_the_producer_to_the_others() -> None:
-    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
     first, second = RecordWriter(producer, delivery_timeout_s=60.0), RecordWriter(producer, delivery_timeout_s=60.0)
     waiting = writing(second)
     await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_a_writer_that_is_closed_leaves_the_producer_to_the_others() -> No
 
 
 async def test_a_producer_that_failed_fails_the_records_of_all_its_writers() -> None:
-    producer = RecordProducer(NOBODY, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
     writers = [RecordWriter(producer, delivery_timeout_s=60.0) for _ in range(2)]
     waiting = [task for one in writers for task in writing(one)]
     await asyncio.sleep(0)
@@ -100,7 +100,7 @@ async def test_a_producer_that_failed_fails_the_records_of_all_its_writers() -> 
 
 async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> None:
     passwords = iter(("old", "old", "new"))
-    clients = SharedClients(lambda: {**NOBODY, "sasl.password": next(passwords)})
+    clients = SharedClients(lambda: {**UNREACHABLE, "sasl.password": next(passwords)})
     await clients.open()
     admin, consumer, producer = clients.admin, clients.consumer, clients.producer
     connect = clients.connect_producer

@@ -1,7 +1,8 @@
 """Transfers dead letters from the spool to their topics: reads them, writes them, and removes them from the spool.
 
 A dead letter is written first and removed (a tombstone) after that. A leader that is killed in between leaves
-duplicates, and so do two leaders for a moment; nothing is lost.
+duplicates, and so do two leaders for a moment; no dead letter is lost. Late arrivals are collected for a second before
+they are reported: those of a leader that is killed meanwhile are removed and not reported.
 """
 
 import asyncio
