@@ -30,7 +30,8 @@ def main(file: Path) -> int:
     sys.stdin.buffer.read()
     ended: list[int] = []
     signal.signal(signal.SIGTERM, signal.SIG_IGN if manner == "stubborn" else lambda number, _: ended.append(number))
-    sockets = [one for one in map(_inherited, range(3, 64)) if one is not None]
+    descriptors = sorted(int(link.name) for link in Path("/proc/self/fd").iterdir())
+    sockets = [one for one in map(_inherited, descriptors) if one is not None]
     [reports] = [one for one in sockets if one.family == socket.AF_UNIX]
     listeners = [one for one in sockets if one.family == socket.AF_INET]
     problems = {"upstream": "is away"} if manner == "troubled" else {}
@@ -66,7 +67,9 @@ def _send_all(reports: socket.socket, data: bytes) -> None:
 
 
 def _inherited(descriptor: int) -> socket.socket | None:
-    """A socket that is not standard input, which may be there twice."""
+    """A socket that is not one of the standard streams; standard input may be there twice."""
+    if descriptor < 3:
+        return None
     try:
         found = os.fstat(descriptor)
     except OSError:

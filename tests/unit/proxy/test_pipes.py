@@ -4,7 +4,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from headgate.base.pipe_limits import PIPE_BYTES, pipe_limit
 from headgate.proxy.pipes import Pipe, PipePool, make_pool, splice_problem
+from tests.unit.proxy.pipe_leaks import no_pipe_left
 
 
 class Clock:
@@ -25,22 +26,11 @@ class Clock:
 @contextmanager
 def pool(limit: int, clock: Clock | None = None) -> Iterator[PipePool]:
     """A pool that has left no descriptor open at the end."""
-    before = descriptors()
-    one = PipePool(limit, clock or Clock())
-    yield one
-    one.close()
-    assert one.open == 0
-    assert descriptors() == before
-
-
-def descriptors() -> set[str]:
-    """Of the open pipes of this process."""
-    found = set()
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # closed meanwhile
-            if str(link.readlink()).startswith("pipe:"):
-                found.add(link.name)
-    return found
+    with no_pipe_left():
+        one = PipePool(limit, clock or Clock())
+        yield one
+        one.close()
+        assert one.open == 0
 
 
 def fill(pipe: Pipe, content: bytes) -> None:
@@ -177,9 +167,9 @@ def test_without_the_kernels_limits_nothing_is_spliced(tmp_path: Path) -> None:
 
 
 def test_this_system_can_splice() -> None:
-    before = descriptors()
-    assert splice_problem() is None
-    assert descriptors() == before
+    with no_pipe_left() as created:
+        assert splice_problem() is None
+    assert len(created) == 1
 
 
 @pytest.mark.parametrize("how", ["refused", "no such function"])
@@ -191,8 +181,7 @@ def test_a_system_that_does_not_splice_copies(monkeypatch: pytest.MonkeyPatch, h
         monkeypatch.setattr(os, "splice", refuse)
     else:
         monkeypatch.delattr(os, "splice")
-    before = descriptors()
-    one = make_pool(1, Clock())
-    assert one.limit == 0
-    assert one.take() is None
-    assert descriptors() == before
+    with no_pipe_left():
+        one = make_pool(1, Clock())
+        assert one.limit == 0
+        assert one.take() is None

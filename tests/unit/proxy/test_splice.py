@@ -18,11 +18,11 @@ from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold
 from headgate.wire.codec import encode
 from headgate.wire.messages.data import FetchRequest, FetchResponse, FetchTopicResponse, LeaderIdAndEpoch
 from tests.support.fake_upstream import Broker, Client, request
+from tests.unit.proxy.pipe_leaks import no_pipe_left
 from tests.unit.proxy.scripted import Scripted, after
 from tests.unit.proxy.stage import Stage, stage, turns, until
 from tests.unit.proxy.test_back_pressure import SMALL_BUFFER, fetch_answer
 from tests.unit.proxy.test_order import heartbeat, metadata
-from tests.unit.proxy.test_pipes import descriptors
 from tests.unit.proxy.test_split import FETCHED, TOPIC_ID, Call, ask, fetch, produce, send_cut, share_fetch
 
 LARGE = 3_000_000
@@ -36,14 +36,13 @@ def content(size: int, seed: int = 1) -> bytes:
 @asynccontextmanager
 async def splicing(*interceptors: Any, limit: int | None = None, **settings: Any) -> AsyncIterator[Stage]:
     """A stage that leaves no pipe behind; `limit` is of its pipes."""
-    before = descriptors()
-    async with stage(*interceptors, **settings) as on:
-        if limit is not None:
-            on.gateway.pipes.limit = limit
-        assert limit is not None or on.gateway.pipes.limit > 0
-        yield on
-    assert on.gateway.pipes.open == 0
-    assert descriptors() <= before
+    with no_pipe_left():
+        async with stage(*interceptors, **settings) as on:
+            if limit is not None:
+                on.gateway.pipes.limit = limit
+            assert limit is not None or on.gateway.pipes.limit > 0
+            yield on
+        assert on.gateway.pipes.open == 0
 
 
 async def begin(on: Stage, size: int, *, receive_buffer: int | None = None) -> tuple[Client, Broker, bytes]:

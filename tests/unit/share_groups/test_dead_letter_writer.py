@@ -34,6 +34,7 @@ async def opened(**bounds: object) -> AsyncIterator[DeadLetterWriter]:
         yield writer
     finally:
         await writer.close()
+        gc.collect()  # clients of librdkafka, with their threads, end when they are collected
 
 
 async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
