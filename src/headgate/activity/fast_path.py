@@ -4,7 +4,8 @@ A Produce is recognized by its first bytes, from the client id up to the first t
 bytes is exact, and every 1024th request is parsed, to sample its records. A Fetch is recognized by the one topic in
 its response. Of requests with several topics most are skipped, and their bytes are divided among the topics of the
 next one that is parsed: at least one a second, and one in four times as many as there are topics. A heartbeat is
-recognized by all of its bytes behind the correlation id, and one a minute is parsed.
+recognized by all of its bytes behind the correlation id. One accepted response a minute is parsed; of responses that
+refuse it only the error code is read.
 
 Invariant: this runs for every request, and everything that it keeps is bounded.
 """
@@ -234,33 +235,63 @@ class FetchFastPath(_MultiTopicRequests):
         self._known[topic] = interval
 
 
+class _RepeatedHeartbeat(FastPath):
+    """The heartbeats of one connection with the same bytes; it also receives their responses.
+
+    Only a parsed response is a use, and a response with tagged fields in its header or without an error code is none:
+    whatever is read here at the place of the code may leave a use out, but never count one.
+    """
+
+    __slots__ = ("_error_at", "_now", "_parse", "until")
+
+    def __init__(self, now: Now, error_at: int, parse: Callable[[], object]) -> None:
+        self._now = now
+        self._error_at = error_at
+        self._parse = parse
+        self.until = float("-inf")  # until when the broker's acceptance is known
+
+    def on_response(self, view: memoryview, pos: int, end: int, length: int) -> object | None:  # noqa: ARG002
+        at = pos + self._error_at
+        if at + 1 < end and (view[at] or view[at + 1]):
+            return None  # refused
+        return None if self._now() <= self.until else self._parse()
+
+
 class HeartbeatFastPath(FastPath):
-    """The heartbeats of one connection in one version, while the broker's acceptance of them is known.
+    """The heartbeats of one connection in one version.
 
     A member repeats the same bytes until its epoch, its subscription or its assignment changes. For a minute after the
     broker has accepted them, they and their responses tell nothing new, not even an error: it is no use of the group.
+    Otherwise only the error code of the response is read, and a response that accepts them is parsed.
     """
 
     covers_prefilter = True  # all bytes of the request are compared
-    __slots__ = ("_known", "_now")
+    __slots__ = ("_error_at", "_known", "_now")
 
-    def __init__(self, now: Now) -> None:
+    def __init__(self, now: Now, error_at: int) -> None:
+        """`error_at` is where the error code stands in a response whose header has no tagged fields."""
         self._now = now
-        self._known: dict[bytes, float] = {}  # until when these bytes need not be parsed
+        self._error_at = error_at
+        self._known: dict[bytes, _RepeatedHeartbeat] = {}
 
     def on_request(self, view: memoryview, pos: int, end: int, length: int) -> FastPath | None:
         behind = pos + 4 + length
         if length > _LONGEST_HEARTBEAT or behind > end:
             return None
-        until = self._known.get(view[pos + _CLIENT_ID_AT : behind].tobytes())
-        return None if until is None or self._now() > until else UNWATCHED
+        known = self._known.get(view[pos + _CLIENT_ID_AT : behind].tobytes())
+        return UNWATCHED if known is not None and self._now() <= known.until else known
 
-    def learn(self, repeated: bytes) -> None:
-        """The broker has accepted a heartbeat with these bytes behind its correlation id."""
+    def learn(self, repeated: bytes, parse: Callable[[], object], *, accepted: bool) -> None:
+        """The broker has answered a heartbeat with these bytes behind its correlation id.
+
+        `parse` returns the context of a response that has to be parsed.
+        """
         if _CLIENT_ID_AT - 4 + len(repeated) > _LONGEST_HEARTBEAT:
             return
-        known = self._known
-        known.pop(repeated, None)
-        if len(known) >= _MOST_HEARTBEATS:
-            del known[next(iter(known))]
-        known[repeated] = self._now() + HEARTBEAT_S
+        known = self._known.get(repeated)
+        if known is None:
+            if len(self._known) >= _MOST_HEARTBEATS:
+                del self._known[next(iter(self._known))]
+            known = self._known[repeated] = _RepeatedHeartbeat(self._now, self._error_at, parse)
+        if accepted:
+            known.until = self._now() + HEARTBEAT_S

@@ -3,7 +3,7 @@
 A request is parsed when something about it is new; later requests like it take the fast path (`fast_path`). A Produce
 counts when its response says that a partition accepted it, a Fetch when its response contains records. A Produce
 without a response (acks=0) counts when it is sent, if its connection is proved. A group counts once the broker has
-accepted a heartbeat, which it does for authorized members only.
+accepted a heartbeat, which it does for authorized members only; one that it refuses is never a use.
 
 Invariant: the data plane never waits for this, records are not copied, and everything that is kept is bounded.
 """
@@ -201,6 +201,11 @@ class Heartbeat:
     api_version: ApiVersion
     repeated: bytes | None  # what the next request like it has in common with it; None: it is parsed too
 
+    def again(self) -> "Heartbeat":
+        """The context of the next request with the same bytes."""
+        error_code = _error_code(self.api_key, self.api_version)
+        return Heartbeat(self.client_id, self.group, error_code, self.api_key, self.api_version, self.repeated)
+
 
 class GroupMembershipInterceptor(Interceptor[Heartbeat]):
     """Watches JoinGroup and the heartbeats of groups: the group id of a request, and the error code of its response."""
@@ -221,8 +226,7 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
         name = _first_string(request.body, flexible=is_flexible)
         if not name or (key in _REWRITTEN_KEYS and self._is_known_member(session, request.client_id, name)):
             return Forward()
-        skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
-        error_code = ErrorCodeReader(flexible=has_flexible_response(key, version), skipped=skipped)
+        error_code = _error_code(key, version)
         repeated = None
         if key in _FAST_KEYS and not request.is_opened:
             repeated = _repeated_bytes(request, flexible=is_flexible)
@@ -231,13 +235,16 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
         )
 
     def on_chunk(self, view: memoryview, context: Heartbeat, session: Session) -> None:
-        if context.error_code.feed(view) == 0:
+        code = context.error_code.feed(view)
+        if code is None:
+            return
+        if code == 0:
             self._tracker.on_membership(session, context.client_id, context.group)
-            if context.repeated is not None:
-                self._learn(context, context.repeated, session)
-            elif context.api_key in _REWRITTEN_KEYS:
+            if context.api_key in _REWRITTEN_KEYS:
                 member = (context.client_id, context.group.name, self._now() + HEARTBEAT_S)
                 self._streams_members[session.number] = member
+        if context.repeated is not None:
+            self._learn(context, context.repeated, session, accepted=code == 0)
 
     def on_close(self, session: Session) -> None:
         self._fast_paths.pop(session.number, None)
@@ -247,13 +254,19 @@ class GroupMembershipInterceptor(Interceptor[Heartbeat]):
         known = self._streams_members.get(session.number)
         return known is not None and known[:2] == (client_id, group) and self._now() <= known[2]
 
-    def _learn(self, heartbeat: Heartbeat, repeated: bytes, session: Session) -> None:
+    def _learn(self, heartbeat: Heartbeat, repeated: bytes, session: Session, *, accepted: bool) -> None:
         fast_paths = self._fast_paths.setdefault(session.number, {})
         which = (heartbeat.api_key, heartbeat.api_version)
-        if which not in fast_paths:
-            fast_paths[which] = HeartbeatFastPath(self._now)
-            session.use_fast_path(*which, fast_paths[which])
-        fast_paths[which].learn(repeated)
+        fast_path = fast_paths.get(which)
+        if fast_path is None:
+            fast_path = fast_paths[which] = HeartbeatFastPath(self._now, heartbeat.error_code.at)
+            session.use_fast_path(*which, fast_path)
+        fast_path.learn(repeated, heartbeat.again, accepted=accepted)
+
+
+def _error_code(key: ApiKey, version: ApiVersion) -> ErrorCodeReader:
+    skipped = 4 if version >= _THROTTLE_FROM.get(key, 0) else 0
+    return ErrorCodeReader(flexible=has_flexible_response(key, version), skipped=skipped)
 
 
 def _first_string(body: Buffer, *, flexible: bool) -> str | None:

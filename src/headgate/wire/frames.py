@@ -124,20 +124,21 @@ class ErrorCodeReader:
     """Reads the error code at the beginning of a passing response from its pieces, size and header included.
 
     `skipped` is how many bytes of the body precede the code: 4 behind ThrottleTimeMs. Only a few bytes are kept.
+    `at` is where the code stands in a frame whose header has no tagged fields.
     """
 
-    __slots__ = ("_at", "_flexible", "_kept")
+    __slots__ = ("_flexible", "_kept", "at")
 
     def __init__(self, *, flexible: bool, skipped: int = 0) -> None:
         self._flexible = flexible
-        self._at = RESPONSE_START.size + flexible + skipped
+        self.at = RESPONSE_START.size + flexible + skipped
         self._kept: bytes | None = b""
 
     def feed(self, piece: memoryview) -> int | None:
         """The code, once, with the piece that completes it; None before and after, and if the header has tags."""
         if self._kept is None or not len(piece):
             return None
-        needed = self._at + 2
+        needed = self.at + 2
         start = self._kept + bytes(piece[: needed - len(self._kept)])
         if len(start) < needed:
             self._kept = start
@@ -145,4 +146,4 @@ class ErrorCodeReader:
         self._kept = None
         if self._flexible and start[RESPONSE_START.size]:
             return None
-        return int.from_bytes(start[self._at :], "big", signed=True)
+        return int.from_bytes(start[self.at :], "big", signed=True)

@@ -1,4 +1,4 @@
-"""The fast path of heartbeats: what repeats the same bytes is parsed once a minute, everything else each time."""
+"""The fast path of heartbeats: requests that repeat the same bytes are parsed once, everything else each time."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.activity.interceptors import GroupMembershipInterceptor
+from headgate.activity.interceptors import GroupMembershipInterceptor, Heartbeat
 from headgate.activity.model.identity import GroupKind, GroupRef
 from headgate.activity.topic_resolver import TopicResolver
 from headgate.activity.usage_tracker import UsageTracker
@@ -89,11 +89,16 @@ async def _no_topics(_: object, __: object) -> list[tuple[str, bytes]]:
 
 
 class CountingInterceptor(GroupMembershipInterceptor):
-    parsed = 0
+    parsed = 0  # requests
+    pieces = 0  # of responses
 
     def on_request(self, request: RequestFrame, session: Session) -> Any:
         self.parsed += 1
         return super().on_request(request, session)
+
+    def on_chunk(self, view: memoryview, context: Heartbeat, session: Session) -> None:
+        self.pieces += len(view) > 0
+        super().on_chunk(view, context, session)
 
 
 @dataclass
@@ -128,12 +133,12 @@ async def scene(*first: Interceptor[Any]) -> AsyncIterator[Scene]:
 
 
 @EACH
-async def test_a_repeated_heartbeat_is_parsed_once_a_minute(member: Member) -> None:
+async def test_a_repeated_heartbeat_is_parsed_once_and_reported_once_a_minute(member: Member) -> None:
     async with scene() as it:
-        for at, parsed in ((0, 1), (1, 1), (59, 1), (61, 2), (62, 2), (121, 2), (122, 3)):
+        for at, informed in ((0, 1), (1, 1), (59, 1), (61, 2), (62, 2), (121, 2), (122, 3)):
             it.now[0] = at
             await it.beat(member)
-            assert (it.watcher.parsed, len(it.tracker.informed)) == (parsed, parsed)
+            assert (it.watcher.parsed, len(it.tracker.informed)) == (1, informed)
         kind: GroupKind = "share_group" if member.key == SHARE else "consumer_group"
         assert set(it.tracker.informed) == {("c", GroupRef(kind, "g"))}
 
@@ -173,19 +178,75 @@ async def test_another_version_or_api_with_the_same_bytes_is_parsed() -> None:
         assert it.watcher.parsed == 4
 
 
+REFUSALS = (25, 30, 256, -1)  # UNKNOWN_MEMBER_ID, GROUP_AUTHORIZATION_FAILED, and codes with one byte that is 0 or none
+
+
 @EACH
-async def test_a_refused_heartbeat_is_no_use_neither_the_first_nor_a_later_one(member: Member) -> None:
+async def test_refused_heartbeats_are_parsed_once_and_are_no_use(member: Member) -> None:
     async with scene() as it:
-        for _ in range(2):
+        for at in (0, 1, 61, 200):
+            it.now[0] = at
+            for code in REFUSALS:
+                await it.beat(member, replace(member.said, error_code=code))
+        assert (it.watcher.parsed, it.watcher.pieces, it.tracker.informed) == (1, 1, [])
+
+
+@EACH
+async def test_the_first_accepted_heartbeat_after_refused_ones_is_a_use(member: Member) -> None:
+    async with scene() as it:
+        for _ in range(3):
             await it.beat(member, replace(member.said, error_code=25))
-        assert (it.watcher.parsed, it.tracker.informed) == (2, [])
         await it.beat(member)
+        assert (it.watcher.parsed, len(it.tracker.informed)) == (1, 1)
+        await it.beat(member)
+        assert (it.watcher.parsed, len(it.tracker.informed)) == (1, 1)
+
+
+@EACH
+async def test_refused_heartbeats_after_an_accepted_one_are_no_use_and_the_next_accepted_one_is(member: Member) -> None:
+    async with scene() as it:
+        await it.beat(member)
+        for at in (1, 61, 62, 130):
+            it.now[0] = at
+            for code in REFUSALS:
+                await it.beat(member, replace(member.said, error_code=code))
+        assert (it.watcher.parsed, len(it.tracker.informed)) == (1, 1)
+        await it.beat(member)
+        assert (it.watcher.parsed, len(it.tracker.informed)) == (1, 2)
+
+
+async def test_of_heartbeats_that_are_accepted_together_one_is_reported() -> None:
+    member = MEMBERS[3]
+    async with scene() as it:
         await it.beat(member, replace(member.said, error_code=25))
-        assert (it.watcher.parsed, len(it.tracker.informed)) == (3, 1)
-        it.now[0] = 61
+        await it.client.send(member.frame() * 3)
+        for _ in range(3):
+            await it.broker.reply(member.said)
+            await it.client.frame()
+        assert (it.watcher.parsed, len(it.tracker.informed)) == (1, 1)
+
+
+async def test_a_response_that_is_too_short_for_an_error_code_is_no_use_whatever_follows_it() -> None:
+    member = MEMBERS[3]
+    async with scene() as it:
+        await it.beat(member, replace(member.said, error_code=25))
+        await it.client.send(member.frame() * 2)
         for _ in range(2):
-            await it.beat(member, replace(member.said, error_code=25))
-        assert (it.watcher.parsed, len(it.tracker.informed)) == (5, 1)
+            await it.broker.request()
+        short = (6).to_bytes(4, "big") + (7).to_bytes(4, "big") + b"\x00\x00"
+        whole = answer(member.key, member.version, 7, replace(member.said, error_code=25))
+        await it.broker.send(short + whole)
+        assert [await it.client.frame(), await it.client.frame()] == [short, whole]
+        assert (it.watcher.parsed, it.tracker.informed) == (1, [])
+
+
+async def test_tagged_fields_in_the_header_of_a_response_are_not_taken_for_its_error_code() -> None:
+    member = MEMBERS[3]
+    async with scene() as it:
+        await it.beat(member, replace(member.said, error_code=25))
+        # What looks like throttle time and error code are bytes of the tagged field.
+        await it.beat(member, replace(member.said, error_code=25), tags=b"\x01\x05\x06\x00\x00\x00\x00\x00\x00")
+        assert (it.watcher.parsed, it.tracker.informed) == (1, [])
 
 
 async def test_a_response_with_tagged_fields_in_its_header_does_not_teach_the_fast_path() -> None:
@@ -215,6 +276,22 @@ async def test_a_long_heartbeat_is_not_kept() -> None:
         for _ in range(2):
             await it.beat(member)
         assert it.watcher.parsed == 2
+
+
+@EACH
+@pytest.mark.parametrize("code", [0, 25])
+async def test_the_error_code_of_a_known_heartbeat_may_be_cut_at_every_byte(member: Member, code: int) -> None:
+    """Each response is the first after a minute, so that it is looked at."""
+    async with scene() as it:
+        await it.beat(member, replace(member.said, error_code=25))
+        told = answer(member.key, member.version, 7, replace(member.said, error_code=code))
+        for cut in range(1, len(told)):
+            it.now[0] += 61
+            await it.client.send(member.frame())
+            await it.broker.request()
+            await send_cut(it.on, it.broker, told, cut)
+            assert await it.client.frame() == told
+            assert (it.watcher.parsed, len(it.tracker.informed)) == (1, 0 if code else cut)
 
 
 @EACH
