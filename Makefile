@@ -76,7 +76,7 @@ soak: setup     ## campaigns against outages, kills and hostile peers; at 10, ab
 soak-pipeline: setup    ## the pipeline on a full disk and on a Spark cluster, about a quarter of an hour
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly tests/soak/pipeline
 
-mutants: setup  ## 99 mutants of rules, each killed by its tests
+mutants: setup  ## 100 mutants of rules, each killed by its tests
 	$(BIN)/python scripts/mutants
 
 goldens: setup  ## make the golden topologies anew with the real Kafka Streams

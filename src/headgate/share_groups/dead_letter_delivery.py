@@ -22,6 +22,7 @@ from headgate.proxy.interceptor import Session
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.late_arrivals import LateArrivals
 from headgate.share_groups.model.dead_letter_chunks import DeadLetterChunk, Numbered, RecordCopy, chunks
 from headgate.share_groups.model.dead_letter_ranges import (
     DeadLetterOutcome,
@@ -123,6 +124,7 @@ class DeadLetterDelivery:
         self._arrived: list[LetterIdentity] = []  # in their topics after they were spooled
         self._cluster = ""
         self.reports = DeadLetterReports(outbox=outbox, meter=meter, known_name=self.known_name)
+        self._late = LateArrivals(self.reports, remove=self._remove_from_spool, clock=clock, tasks=tasks)
 
     def open(self, writer: DeadLetterWriter, spool: SpoolWriter, cluster: str) -> None:
         self._writer = writer
@@ -353,12 +355,13 @@ class DeadLetterDelivery:
         self._routes.mark_healthy(one.topic)
         fate = fates.get(letter.identity)
         fates[letter.identity] = _Fate.ARRIVED
-        is_spooled = fate is _Fate.SPOOLED
-        if is_spooled:
-            self._remove_later(letter.identity)
-        deadline_ms = letter.source.at + one.settings.write_timeout_ms
-        if fate is _Fate.LOST or (is_spooled and self._clock.epoch_ms() > deadline_ms):
+        if fate is _Fate.LOST:
             self.reports.add_late(letter.identity)
+        elif fate is _Fate.SPOOLED:
+            if self._clock.epoch_ms() > letter.source.at + one.settings.write_timeout_ms:
+                self._late.add([letter.identity])
+            else:
+                self._remove_later(letter.identity)
 
     def _on_late_in_spool(
         self, letter: SpooledLetter, partition: int, offset: int, fates: dict[LetterIdentity, _Fate]
@@ -379,8 +382,11 @@ class DeadLetterDelivery:
     async def _remove(self) -> None:
         """If a tombstone fails, nothing is lost: its dead letter is written twice, as any may be."""
         arrived, self._arrived = self._arrived, []
+        await self._remove_from_spool(arrived)
+
+    async def _remove_from_spool(self, letters: Sequence[LetterIdentity]) -> None:
         assert self._spool is not None
-        await self._spool.remove(arrived)
+        await self._spool.remove(letters)
 
     # --- records
 

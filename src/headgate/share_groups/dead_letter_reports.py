@@ -1,11 +1,11 @@
 """Reports of dead letters that are missing, arrived late, or were parked: log, event and metric.
 
 Only a record that the broker has archived is reported as missing its dead letter. Reports of one partition are made
-together, once a second: an unavailable topic must not fill the log.
+together, once a second: an unavailable topic must not fill the log. Events of late arrivals can be written at once.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,7 +41,8 @@ class DeadLetterReports:
         self._outbox = outbox
         self._meter = meter
         self._known_name = known_name
-        self._late: dict[SpoolLane, list[int]] = {}
+        self._late: dict[SpoolLane, list[int]] = {}  # to be logged
+        self._late_events: dict[SpoolLane, list[int]] = {}  # those of them whose events are not queued yet
         self._failed: dict[tuple[SpoolLane, bool], _UnreportedFailures] = {}  # by lane, and whether it is in the spool
 
     def add_failed(
@@ -62,6 +63,24 @@ class DeadLetterReports:
 
     def add_late(self, letter: LetterIdentity) -> None:
         """Report a dead letter that was reported as missing and arrived all the same."""
+        self._log_late_soon(letter)
+        self._late_events.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
+
+    async def report_late(self, letters: Sequence[LetterIdentity]) -> bool:
+        """Report such dead letters, and wait until their events are written; False when one was lost."""
+        lanes: dict[SpoolLane, list[int]] = {}
+        for one in letters:
+            self._log_late_soon(one)
+            lanes.setdefault(SpoolLane(*one[:3]), []).append(one[3])
+        for lane in lanes:
+            if (failures := self._failed.pop((lane, True), None)) is not None:  # they were missing before
+                self._log_failed(lane, failures, is_spooled=True)
+                self._put_failed(lane, failures, is_spooled=True)
+        details = ((lane, detail) for lane, offsets in lanes.items() for detail in self._late_details(lane, offsets))
+        deliveries = (self._outbox.deliver_event("late_write", lane.group, detail) for lane, detail in details)
+        return all(await asyncio.gather(*deliveries))
+
+    def _log_late_soon(self, letter: LetterIdentity) -> None:
         self._meter.late_writes += 1
         self._schedule()
         self._late.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
@@ -94,8 +113,18 @@ class DeadLetterReports:
                 self._log_failed(lane, failures, is_spooled=is_spooled)
             self._put_failed(lane, failures, is_spooled=is_spooled)
         late, self._late = self._late, {}
-        for number, (lane, offsets) in enumerate(late.items()):
-            self._report_late(lane, offset_ranges(sorted(set(offsets))), is_logged=number < _MAX_LOGGED)
+        for lane, offsets in list(late.items())[:_MAX_LOGGED]:
+            log.info(
+                "dead letters arrived late",
+                group=lane.group,
+                topic=self._name(lane),
+                partition=lane.partition,
+                offsets=ranges_text(offset_ranges(sorted(set(offsets)))),
+            )
+        events, self._late_events = self._late_events, {}
+        for lane, offsets in events.items():
+            for detail in self._late_details(lane, offsets):
+                self._outbox.put_event("late_write", lane.group, detail)
 
     def _log_failed(self, lane: SpoolLane, failures: _UnreportedFailures, *, is_spooled: bool) -> None:
         what = {
@@ -123,18 +152,10 @@ class DeadLetterReports:
             }
             self._outbox.put_event("write_timeout", lane.group, detail)
 
-    def _report_late(self, lane: SpoolLane, found: OffsetRanges, *, is_logged: bool) -> None:
-        if is_logged:
-            log.info(
-                "dead letters arrived late",
-                group=lane.group,
-                topic=self._name(lane),
-                partition=lane.partition,
-                offsets=ranges_text(found),
-            )
+    def _late_details(self, lane: SpoolLane, offsets: Sequence[int]) -> Iterator[dict[str, object]]:
+        found = offset_ranges(sorted(set(offsets)))
         for begin in range(0, len(found), _MAX_EVENT_RANGES):
-            detail = self._detail(lane, found[begin : begin + _MAX_EVENT_RANGES])
-            self._outbox.put_event("late_write", lane.group, detail)
+            yield self._detail(lane, found[begin : begin + _MAX_EVENT_RANGES])
 
     def _name(self, lane: SpoolLane) -> str:
         return self._known_name(lane.topic_id) or topic_id_text(lane.topic_id)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import structlog
 
 from headgate.base.clock import Clock
-from headgate.facts import DispositionsCounted, EventHappened, Fact, JsonText
+from headgate.facts import DispositionsCounted, EventHappened, JsonText
 from headgate.facts.observations import EventName
 from headgate.kafka.fact_writer import FactWriter
 
@@ -45,18 +45,22 @@ class FairQueue:
     def __len__(self) -> int:
         return self._length
 
-    def put(self, group: str, fact: QueuedFact, size: int) -> None:
+    def put(self, group: str, fact: QueuedFact, size: int) -> list[QueuedFact]:
+        """Add a fact; returns those that found no room: this one, or others."""
         share = self._max_bytes // (len(self._groups) + (group not in self._groups))
         if self._bytes + size > self._max_bytes and self._bytes_of.get(group, 0) + size > share:
             self.lost += 1
-            return
+            return [fact]
         self._groups.setdefault(group, deque()).append((size, fact))
         self._add(group, 1, size)
+        dropped: list[QueuedFact] = []
         while self._bytes > self._max_bytes:
             largest = max(self._bytes_of, key=self._bytes_of.__getitem__)
-            dropped, _ = self._groups[largest].pop()
+            freed, last = self._groups[largest].pop()
+            dropped.append(last)
             self.lost += 1
-            self._add(largest, -1, -dropped)
+            self._add(largest, -1, -freed)
+        return dropped
 
     def take(self, most: int) -> list[QueuedFact]:
         """Remove and return at most this many."""
@@ -86,6 +90,7 @@ class FactOutbox:
         self._counts = FairQueue(max_bytes)
         self._events = FairQueue(max_bytes)
         self._queues = {self._counts: asyncio.Event(), self._events: asyncio.Event()}
+        self._waiters: dict[str, asyncio.Future[bool]] = {}  # by the id of an event
         self._failed = 0
 
     @property
@@ -97,7 +102,21 @@ class FactOutbox:
 
     def put_event(self, event: EventName, group: str, detail: Mapping[str, object], *, by: str | None = None) -> None:
         """Queue an event of this group for operators."""
-        fact = EventHappened(
+        self._put_event(self._event(event, group, detail, by))
+
+    async def deliver_event(self, event: EventName, group: str, detail: Mapping[str, object]) -> bool:
+        """Queue an event, and wait until it is in its topic; False when it was lost."""
+        fact = self._event(event, group, detail, None)
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters[fact.id] = waiter
+        try:
+            self._put_event(fact)
+            return await waiter
+        finally:
+            self._waiters.pop(fact.id, None)
+
+    def _event(self, event: EventName, group: str, detail: Mapping[str, object], by: str | None) -> EventHappened:
+        return EventHappened(
             at=self._clock.epoch_ms(),
             subject_kind=SHARE_GROUP,
             subject=group,
@@ -106,11 +125,19 @@ class FactOutbox:
             by=by,
             detail=JsonText.of(dict(detail)),
         )
-        self._put(self._events, group, fact, _FACT_BYTES + len(fact.detail.text))
+
+    def _put_event(self, fact: EventHappened) -> None:
+        self._put(self._events, fact.subject, fact, _FACT_BYTES + len(fact.detail.text))
 
     def _put(self, queue: FairQueue, group: str, fact: QueuedFact, size: int) -> None:
-        queue.put(group, fact, size)
+        for dropped in queue.put(group, fact, size):
+            self._settle(dropped, is_written=False)
         self._queues[queue].set()
+
+    def _settle(self, fact: QueuedFact, *, is_written: bool) -> None:
+        waiter = self._waiters.pop(fact.id, None) if isinstance(fact, EventHappened) else None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(is_written)
 
     async def run(self, writer: FactWriter) -> None:
         """Write queued facts until cancelled; a topic that is unavailable delays only its own queue."""
@@ -139,8 +166,10 @@ class FactOutbox:
             await self._write_some(queue, writer)
 
     async def _write_some(self, queue: FairQueue, writer: FactWriter) -> None:
-        writing: list[Fact] = [*queue.take(_BATCH)]
+        writing = queue.take(_BATCH)
         outcomes = await asyncio.gather(*(writer.write(fact) for fact in writing), return_exceptions=True)
+        for fact, outcome in zip(writing, outcomes, strict=True):
+            self._settle(fact, is_written=not isinstance(outcome, BaseException))
         failures = [one for one in outcomes if isinstance(one, BaseException)]
         if failures:
             self._failed += len(failures)

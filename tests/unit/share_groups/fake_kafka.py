@@ -158,12 +158,17 @@ class FakeSpoolWriter:
 
 
 class FakeFactWriter:
+    """Records facts at once; their writes end when `accepts` is set."""
+
     def __init__(self) -> None:
         self.origin = Origin(cluster="c", writer="w", boot="b")
         self.facts: list[Fact] = []
+        self.accepts = asyncio.Event()
+        self.accepts.set()
 
     async def write(self, fact: Fact) -> None:
         self.facts.append(fact)
+        await self.accepts.wait()
 
     def stamped(self, fact: Fact) -> Fact:
         return fact

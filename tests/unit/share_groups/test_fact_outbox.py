@@ -130,3 +130,36 @@ async def test_a_fact_that_cannot_be_written_does_not_stop_later_ones(logs: list
     running.cancel()
     await asyncio.wait({running})
     assert [one["event"] for one in logs if one["log_level"] == "warning"] == ["facts of share groups were lost"]
+
+
+async def test_an_event_that_is_waited_for_is_in_its_topic_or_lost() -> None:
+    outbox, writer = FactOutbox(SystemClock()), Writer(TypeError("no JSON"))
+    running = asyncio.create_task(outbox.run(writer))  # type: ignore[arg-type]
+    assert not await outbox.deliver_event("late_write", "g", {})
+    assert await outbox.deliver_event("late_write", "g", {})
+    assert writer.events("g") == ["late_write"]
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_an_event_that_finds_no_room_is_not_waited_for() -> None:
+    outbox = FactOutbox(SystemClock(), max_bytes=1_300)
+    first = asyncio.create_task(outbox.deliver_event("late_write", "noisy", {"number": 1}))
+    second = asyncio.create_task(outbox.deliver_event("late_write", "noisy", {"number": 2}))
+    await turns()
+    assert not await outbox.deliver_event("late_write", "noisy", {"number": 3})
+    outbox.put_event("paused", "quiet", {})
+    await turns()
+    assert [one.done() for one in (first, second)] == [False, True], "the last event of the largest group gives way"
+    assert not second.result()
+    await flushed(outbox)
+    assert await first
+
+
+async def test_an_event_whose_wait_was_cancelled_is_written_all_the_same() -> None:
+    outbox = FactOutbox(SystemClock())
+    waiting = asyncio.create_task(outbox.deliver_event("late_write", "g", {}))
+    await turns()
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert (await flushed(outbox)).events("g") == ["late_write"]

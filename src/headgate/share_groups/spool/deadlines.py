@@ -1,6 +1,6 @@
-"""Reports dead letters that were not moved to their topic by their deadline, and their late arrival; for the leader.
+"""Reports dead letters that were not moved to their topic by their deadline; for the leader.
 
-A dead letter is reported once as missing, and as late only after that.
+A dead letter is reported once as missing, and as late only after that (`late_arrivals`).
 """
 
 import asyncio
@@ -65,7 +65,6 @@ class SpoolDeadlines:
             ranges = offset_ranges(sorted(offsets))
             self._reports.add_failed(lane, ranges, dlq_topic=target, reason=reason, is_spooled=True)
 
-    def on_moved(self, letter: SpooledLetter) -> None:
-        """It is in its topic; only what was reported as missing arrives late."""
-        if letter.deadline // 1000 < self._reported_s:
-            self._reports.add_late(letter.identity)
+    def has_reported(self, letter: SpooledLetter) -> bool:
+        """Whether it was reported as missing, by this leader or by an earlier one."""
+        return letter.deadline // 1000 < self._reported_s

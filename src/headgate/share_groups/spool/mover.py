@@ -17,6 +17,7 @@ from headgate.base.clock import Clock
 from headgate.base.tasks import TaskSet
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import WriteFailureCause
+from headgate.share_groups.late_arrivals import LateArrivals
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.deadlines import SpoolDeadlines
@@ -71,10 +72,12 @@ class SpoolMover:
         self._is_leading = False
         self._removals = SpoolRemovals(index, clock)
         self._deadlines = SpoolDeadlines(index=index, removals=self._removals, reports=reports)
+        self._late = LateArrivals(reports, remove=self._removals.remove, clock=clock, tasks=self._tasks)
         self._transfer = SpoolTransfer(
             states=states,
             removals=self._removals,
             deadlines=self._deadlines,
+            late=self._late,
             clock=clock,
             meter=meter,
             tasks=self._tasks,
@@ -109,6 +112,7 @@ class SpoolMover:
         self._topics.clear()
         self._deadlines.clear()
         self._removals.clear()
+        self._late.clear()
         self._parking.clear()
         await self._transfer.stop()
 

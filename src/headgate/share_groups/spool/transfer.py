@@ -1,8 +1,8 @@
 """Transfers dead letters from the spool to their topics: reads them, writes them, and removes them from the spool.
 
-A dead letter is written first and removed (a tombstone) after that. A leader that is killed in between leaves
-duplicates, and so do two leaders for a moment; no dead letter is lost. Late arrivals are collected for a second before
-they are reported: those of a leader that is killed meanwhile are removed and not reported.
+A dead letter is written first and removed (a tombstone) after that, a late one after its late arrival was reported
+(`late_arrivals`). A leader that is killed in between leaves duplicates, and so do two leaders for a moment; no dead
+letter is lost, and every late arrival is reported, by this leader or by the next.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.base.tasks import TaskSet
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
+from headgate.share_groups.late_arrivals import LateArrivals
 from headgate.share_groups.model.dead_letter_records import COPY_PROBLEM
 from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.deadlines import SpoolDeadlines
 from headgate.share_groups.spool.model.index import SpoolPlace
-from headgate.share_groups.spool.model.records import SpooledLetter, SpoolLane
+from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolLane
 from headgate.share_groups.spool.readers import SpoolReader
 from headgate.share_groups.spool.removals import SpoolRemovals
 from headgate.share_groups.spool.writer import SpoolWriter
@@ -51,6 +52,7 @@ class SpoolTransfer:
         states: ShareStates,
         removals: SpoolRemovals,
         deadlines: SpoolDeadlines,
+        late: LateArrivals,
         clock: Clock,
         meter: ShareMeter,
         tasks: TaskSet,
@@ -58,6 +60,7 @@ class SpoolTransfer:
         self._states = states
         self._removals = removals
         self._deadlines = deadlines
+        self._late = late
         self._clock = clock
         self._meter = meter
         self._tasks = tasks
@@ -145,12 +148,15 @@ class SpoolTransfer:
 
     def _finish(self, letters: Sequence[SpooledLetter]) -> None:
         """Remove dead letters from the spool that are in their topic now."""
+        in_time: list[LetterIdentity] = []
+        late: list[LetterIdentity] = []
         for one in letters:
             self._meter.count(self._meter.moved, one.group, 1)
-            self._deadlines.on_moved(one)
-        if letters:
-            self._removals.add(letters)
-            self._tasks.spawn(self._removals.remove([one.identity for one in letters]))
+            (late if self._deadlines.has_reported(one) else in_time).append(one.identity)
+        self._removals.add(letters)
+        self._late.add(late)
+        if in_time:
+            self._tasks.spawn(self._removals.remove(in_time))
 
 
 def _has_copy(letter: SpooledLetter) -> bool:

@@ -245,6 +245,24 @@ async def test_a_letter_that_arrives_in_its_topic_after_it_was_spooled_is_remove
         assert on.events("late_write") == [], "it is in its topic before write.timeout.ms"
 
 
+async def test_a_spooled_letter_that_arrives_after_its_deadline_is_removed_after_its_event_is_written() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        on.dead_letters.open.clear()
+        await reject(on, 0)
+        [letter] = on.dead_letters.begun
+        assert on.dead_letters.on_late is not None
+        on.kafka.writer.accepts.clear()
+        clock.now += 31
+        on.dead_letters.on_late(letter)
+        await until(lambda: [one["offsets"] for one in on.events("late_write")] == [[[0, 0]]])
+        await turns()
+        assert on.spool.removed == []
+        on.kafka.writer.accepts.set()
+        await until(lambda: on.spool.removed == [letter.identity])
+
+
 async def test_a_letter_that_arrives_while_it_is_spooled_is_removed_too() -> None:
     async with scene() as on:
         on.configure()

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from headgate.facts import GroupConfigSet
 from headgate.facts.observations import EventName
+from headgate.share_groups import late_arrivals
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
@@ -145,6 +146,11 @@ class RecordedEvents(FactOutbox):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.is_delivered: asyncio.Future[bool] | None = None  # None: at once
+
+    async def deliver_event(self, event: EventName, group: str, detail: Mapping[str, object]) -> bool:
+        self.put_event(event, group, detail)
+        return self.is_delivered is None or await asyncio.shield(self.is_delivered)
 
     def put_event(self, event: EventName, group: str, detail: Mapping[str, object], *, by: str | None = None) -> None:  # noqa: ARG002
         self.events.append((event, dict(detail)))
@@ -190,8 +196,30 @@ class Bench:
             await turns(20)
         self.reports.report()
 
+    async def next_leader(self) -> None:
+        """The leader ends without further work, and another has read what is in the spool."""
+        await self.mover.stop()
+        index = SpoolIndex()
+        self.spool.feed(index)
+        self.spool._index = self.index = index
+        self.mover = self.another(index)
+        self.mover.start()
+
+    async def late_letters(self, *offsets: int) -> None:
+        """Dead letters that were reported as missing are in their topic."""
+        self.topics.problems["dlq.g"] = NO_TOPIC
+        self.spooled(*offsets)
+        await self.tick(31)
+        del self.topics.problems["dlq.g"]
+        await self.tick(1)
+
     def events(self, event: str) -> list[dict[str, Any]]:
         return [detail for name, detail in self.outbox.events if name == event]
+
+    def late_offsets(self) -> list[int]:
+        """The offsets that events report as late."""
+        ranges = [one for event in self.events("late_write") for one in event["offsets"]]
+        return [offset for first, last in ranges for offset in range(first, last + 1)]
 
     @property
     def left(self) -> int:
@@ -295,17 +323,12 @@ async def test_a_leader_that_is_killed_between_write_and_tombstone_leaves_duplic
         on.spooled(1, 2)
         await on.tick()
         assert on.topics.offsets() == [1, 2]
-        await on.mover.stop()
         on.spool.is_away = False
+        await on.next_leader()
         on.spooled(3)
-        index = SpoolIndex()
-        on.spool.feed(index)
-        on.spool._index = index
-        on.mover = on.another(index)
-        on.mover.start()
         await on.tick()
         assert on.topics.offsets() == [1, 2, 1, 2, 3]
-        assert list(index.groups()) == []
+        assert on.left == 0
 
 
 async def test_a_tombstone_that_failed_is_written_again_and_its_letter_is_not() -> None:
@@ -435,8 +458,69 @@ async def test_a_letter_over_its_deadline_is_reported_once_and_its_arrival_as_la
         del on.topics.problems["dlq.g"]
         await on.tick(1)
         await on.tick(1)
-        assert [one["offsets"] for one in on.events("late_write")] == [[[1, 3]]]
+        assert on.late_offsets() == [1, 2, 3]
         assert on.meter.late_writes == 3
+
+
+async def test_a_late_letter_is_removed_when_its_event_is_written_and_not_before() -> None:
+    async with bench() as on:
+        on.outbox.is_delivered = asyncio.get_running_loop().create_future()
+        await on.late_letters(1, 2)
+        assert (on.topics.offsets(), on.late_offsets(), on.left) == ([1, 2], [1], 2)
+        on.outbox.is_delivered.set_result(True)
+        await on.tick()
+        assert (on.topics.offsets(), on.late_offsets(), on.left) == ([1, 2], [1, 2], 0)
+
+
+async def test_late_letters_of_a_leader_that_ended_before_their_event_was_written_are_reported_by_the_next() -> None:
+    async with bench() as on:
+        on.outbox.is_delivered = asyncio.get_running_loop().create_future()
+        await on.late_letters(1, 2)
+        on.outbox.events.clear()  # they were lost with the leader
+        on.outbox.is_delivered = None
+        await on.next_leader()
+        await on.tick()
+        assert (on.late_offsets(), on.left) == ([1, 2], 0)
+
+
+async def test_a_letter_in_time_is_removed_at_once_while_the_event_of_a_late_one_is_not_written() -> None:
+    async with bench() as on:
+        on.outbox.is_delivered = asyncio.get_running_loop().create_future()
+        await on.late_letters(1)
+        on.spooled(2, deadline=DEADLINE + 60_000)
+        await on.tick()
+        assert (on.topics.offsets(), on.left) == ([1, 2], 1)
+        assert [one.offset for one in on.index.waiting("dlq.g", letter(1).lane)] == [1]
+
+
+async def test_late_letters_are_removed_when_their_event_is_lost() -> None:
+    async with bench() as on:
+        on.outbox.is_delivered = asyncio.get_running_loop().create_future()
+        on.outbox.is_delivered.set_result(False)
+        with capture_logs() as logs:
+            await on.late_letters(1)
+        assert on.left == 0
+        (found,) = [one for one in logs if one["event"].startswith("late dead letters were removed")]
+        assert (found["log_level"], found["number"]) == ("warning", 1)
+
+
+async def test_an_unavailable_events_topic_delays_the_removal_of_late_letters_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_arrivals, "_REPORT_S", 0.001)
+    async with bench() as on:
+        on.outbox.is_delivered = asyncio.get_running_loop().create_future()
+        await on.late_letters(1)
+        await asyncio.sleep(0.02)
+        await on.tick()
+        assert on.left == 0
+        monkeypatch.setattr(late_arrivals, "_REPORT_S", 600)
+        await on.late_letters(2)
+        assert (on.late_offsets(), on.left) == ([1, 2], 0)
+        await on.tick(60)
+        on.spooled(3, deadline=DEADLINE)
+        await on.tick()
+        assert (on.late_offsets(), on.left) == ([1, 2, 3], 1)
 
 
 async def test_a_letter_that_is_moved_in_time_is_not_reported() -> None:
