@@ -1,4 +1,4 @@
-"""Stock Kafka Streams 4.3.1: WordCountDemo and StreamsGroupCommand, each in a process of its own."""
+"""Stock Kafka Streams 4.3.1: its word count demos and StreamsGroupCommand, each in a process of its own."""
 
 import subprocess
 from collections.abc import Iterator
@@ -27,27 +27,34 @@ def _java(main: str, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def word_count_demo(bootstrap: str, group: str, folder: Path) -> Iterator[None]:
-    """The demo with `group.protocol=streams`, from its start to the end of the block; it leaves its group."""
+def word_count_demo(
+    bootstrap: str, group: str, folder: Path, *, protocol: str = "streams", demo: str = "WordCountDemo", **more: str
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """The demo from its start to the end of the block; it leaves its group. It may end only if a test waited for it.
+
+    `WordCountProcessorDemo` counts the words of the same topic with another topology.
+    """
     settings = {
         "application.id": group,
         "bootstrap.servers": bootstrap,
-        "group.protocol": "streams",
+        "group.protocol": protocol,
         "client.id": "demo",
         "state.dir": str(folder / "state"),
         "replication.factor": "1",
+        **{key.replace("_", "."): value for key, value in more.items()},
     }
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "demo.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
     with (folder / "demo.log").open("ab") as log:
         process = subprocess.Popen(
-            _java("org.apache.kafka.streams.examples.wordcount.WordCountDemo", str(file)), stdout=log, stderr=log
+            _java(f"org.apache.kafka.streams.examples.wordcount.{demo}", str(file)), stdout=log, stderr=log
         )
     try:
-        yield
-        assert process.poll() is None, (folder / "demo.log").read_text(encoding="utf-8")
-        process.terminate()
+        yield process
+        if process.returncode is None:
+            assert process.poll() is None, (folder / "demo.log").read_text(encoding="utf-8")
+            process.terminate()
         process.wait(_DEADLINE_S)
     finally:
         process.kill()

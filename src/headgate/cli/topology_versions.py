@@ -7,6 +7,7 @@ Exit codes: 0 success, 1 failure or no such version, 2 usage.
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,10 @@ from headgate.topologies.kept_versions import KeptVersion, read_versions, select
 from headgate.topologies.model.topology_pictures import Picture, picture_of, to_dot, to_mermaid
 from headgate.topologies.model.topology_text import render
 
+PARTIAL = (
+    "Partial description: members of the group have pushed none. It has what they send to be assigned tasks: source "
+    "topics, repartition topics and stores with changelogs. Processors, output topics and global stores are not known."
+)
 _HEADINGS = ("VERSION", "WHEN", "PROVENANCE", "NODES", "STATE", "MEMBER", "PROCESS", "GATEWAY")
 
 
@@ -115,9 +120,8 @@ def _row(version: KeptVersion) -> tuple[str, ...]:
 
 
 def _state(version: KeptVersion) -> str:
-    if version.is_current:
-        return "current"
-    return "kept" if version.deleted_at is None else "deleted"
+    state = "current" if version.is_current else "kept" if version.deleted_at is None else "deleted"
+    return f"{state}, partial" if version.is_partial else state
 
 
 def _node_count(version: KeptVersion) -> int:
@@ -151,6 +155,7 @@ def _version_json(version: KeptVersion) -> dict[str, Any]:
         "writer": fact.writer,
         "nodes": _node_count(version),
         "current": version.is_current,
+        "partial": version.is_partial,
         "deleted_at": version.deleted_at,
     }
 
@@ -163,7 +168,10 @@ def show(args: argparse.Namespace) -> int:
         return {"group": args.group, **_version_json(version), "description": DESCRIPTION.write(description)}
 
     def text() -> str:
-        return "\n".join(map(escaped, render(description).split("\n")))
+        lines = render(description).split("\n")
+        return "\n".join(map(escaped, (PARTIAL, *lines) if version.is_partial else lines))
 
     print_format(args, text, document, lambda: picture_of(description))
+    if version.is_partial and (args.dot or args.mermaid):
+        print(f"headgate: {PARTIAL}", file=sys.stderr)
     return 0

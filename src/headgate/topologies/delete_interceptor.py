@@ -28,6 +28,7 @@ from headgate.proxy.interceptor import (
     Session,
 )
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
+from headgate.topologies.assignment_recorder import AssignmentRecorder
 from headgate.topologies.model.streams_groups import ClassicJoin
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.topologies.streams_api import broker_version, group_state, with_throttle
@@ -65,9 +66,10 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
     max_bytes = 256 * 1024  # of group names
     max_response_bytes = 1024 * 1024
 
-    def __init__(self, service: TopologyService, rights: Rights) -> None:
+    def __init__(self, service: TopologyService, rights: Rights, assignments: AssignmentRecorder) -> None:
         self._service = service
         self._rights = rights
+        self._assignments = assignments
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DeleteContext]:
         version = request.api_version
@@ -127,6 +129,7 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         for result in message.results:
             if result.error_code == 0:
                 self._service.on_deleted(result.group_id)
+                self._assignments.on_deleted(result.group_id)
         throttle_ms = session.throttle_ms
         if response.api_version == context.version and not context.results and not throttle_ms:
             return Forward()

@@ -16,9 +16,11 @@ import structlog
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import HeadgateError
 from headgate.kafka.group_admin import GroupOutline
+from headgate.plugin import TransientFailure
 from headgate.proxy.features import Feature
 from headgate.proxy.interceptor import Interceptor, Versions
 from headgate.proxy.rights import Rights
+from headgate.topologies.assignment_recorder import AssignmentRecorder
 from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
 from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
@@ -59,11 +61,13 @@ class Cleanup:
         *,
         interval_s: float,
         retention: Retention | None = None,
+        assignments: AssignmentRecorder | None = None,
     ) -> None:
         self._service = service
         self._describe = describe
         self._interval_s = interval_s
         self._retention = retention
+        self._assignments = assignments
 
     async def run(self) -> None:
         while True:
@@ -84,6 +88,15 @@ class Cleanup:
             for group in described.values():
                 await self._service.on_cleanup_described(group)
         self._service.metrics.cleanup_cycles += 1
+        await self._clean_up_assignments()
+
+    async def _clean_up_assignments(self) -> None:
+        if self._assignments is None:
+            return
+        try:
+            await self._assignments.clean_up(self._describe)
+        except (HeadgateError, OSError, TransientFailure) as problem:
+            log.warning("topology cleanup cycle ended: groups cannot be described", problem=str(problem))
 
     async def remove_records(self) -> None:
         """One round of the retention; a failure leaves the rest to the next round."""
@@ -126,20 +139,31 @@ class TopologyFeature(Feature):
         clock = clock or SystemClock()
         statuses = GroupStatuses(service, clock, worker=worker)
         rights = Rights(clock)
+        self.assignments = AssignmentRecorder(service, clock=clock)
         self.interceptors = (
-            HeartbeatInterceptor(service, write_timeout_s=write_timeout_s),
+            HeartbeatInterceptor(service, self.assignments, write_timeout_s=write_timeout_s),
             PushInterceptor(service, rights, statuses, max_bytes=max_bytes),
             DescribeInterceptor(service, clock, statuses),
-            DeleteGroupsInterceptor(service, rights),
+            DeleteGroupsInterceptor(service, rights, self.assignments),
             ClassicJoinInterceptor(service, rights),
         )
         self._cleanup = (
-            None if describe is None else Cleanup(service, describe, interval_s=cleanup_interval_s, retention=retention)
+            None
+            if describe is None
+            else Cleanup(
+                service,
+                describe,
+                interval_s=cleanup_interval_s,
+                retention=retention,
+                assignments=self.assignments,
+            )
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with self._service.running():
+            if self._service.has_store:
+                self._service.spawn(self.assignments.run())
             if self._cleanup is not None and self._service.has_store:
                 self._service.spawn(self._cleanup.run())
             yield

@@ -1,7 +1,8 @@
 """StreamsGroupHeartbeat: converted to the broker's version and back; the response may solicit a push.
 
 Invariant: whatever happens to the solicitation, the heartbeat gets its response. Version 0 passes byte for byte, and
-only its joins are decoded, since a new member makes the stored description unconfirmed whether it can push or not.
+only its joins are decoded, since a new member makes the stored description unconfirmed whether it can push or not, and
+the topology in its join is all that is known of a member that does not push (`assignment_recorder.py`).
 
 The response to such a join waits until "unconfirmed" is written, for a second at most: a member that has its response
 does not join again, so a worker that dies before the write would lose it.
@@ -9,7 +10,7 @@ does not join again, so a worker that dies before the write would lose it.
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
@@ -28,6 +29,8 @@ from headgate.proxy.interceptor import (
     Session,
     Versions,
 )
+from headgate.topologies.assignment_recorder import MAX_BYTES, AssignmentRecorder
+from headgate.topologies.assignment_topology import MemberTopology, member_topology
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.service import HeartbeatHandled, TopologyService
 from headgate.topologies.streams_api import (
@@ -48,7 +51,14 @@ WRITE_TIMEOUT_S: Final = 1.0
 _MARGIN_S: Final = 60.0
 
 
-class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
+class SentHeartbeat(NamedTuple):
+    """A request that waits for its response; `joined` is the topology in it."""
+
+    heartbeat: MemberHeartbeat
+    joined: MemberTopology | None = None
+
+
+class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
     """Announces the versions that the gateway adds, and handles every heartbeat of version 1."""
 
     api_keys = frozenset((ApiKey.STREAMS_GROUP_HEARTBEAT,))
@@ -57,8 +67,11 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
     max_bytes = 4 * 1024 * 1024  # a join with a thousand sub-topologies of long names has an eighth of it
     max_response_bytes = 8 * 1024 * 1024
 
-    def __init__(self, service: TopologyService, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> None:
+    def __init__(
+        self, service: TopologyService, assignments: AssignmentRecorder, *, write_timeout_s: float = WRITE_TIMEOUT_S
+    ) -> None:
         self._service = service
+        self._assignments = assignments
         self._write_timeout_s = write_timeout_s
 
     def added_versions(self, broker: Versions) -> Versions:
@@ -77,47 +90,54 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
         """
         return Oversize.AWAIT_PROOF_OR_PASS if api_version == 0 else Oversize.AWAIT_PROOF
 
-    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[MemberHeartbeat]:
+    def on_request(self, request: RequestFrame, session: Session) -> OnRequest[SentHeartbeat]:
         version = request.api_version
         to_broker = broker_version(session.broker_versions(), ApiKey.STREAMS_GROUP_HEARTBEAT, version)
         if to_broker != version:
             body = bytes(request.body)
             beat = group_requests.idle_heartbeat(body)
             if beat is not None:
-                context = MemberHeartbeat(
+                heartbeat = MemberHeartbeat(
                     api_version=version, group=beat.group, member=beat.member, member_epoch=beat.epoch
                 )
-                return Rewritten(downgrade_plain_heartbeat(body, beat), context, to_broker)
+                return Rewritten(downgrade_plain_heartbeat(body, beat), SentHeartbeat(heartbeat), to_broker)
         if len(request.body) > SMALL_BYTES:
             return Hold(run_off_loop(lambda: _converted_request(bytes(request.body), version, to_broker)), _MARGIN_S)
         return _converted_request(request.body, version, to_broker)
 
-    def on_response(self, response: ResponseFrame, context: MemberHeartbeat, session: Session) -> OnResponse:
-        if response.api_version == 0 and context.api_version == 1:
+    def on_response(self, response: ResponseFrame, context: SentHeartbeat, session: Session) -> OnResponse:
+        heartbeat = context.heartbeat
+        if response.api_version == 0 and heartbeat.api_version == 1:
             body = bytes(response.body)
             beaten = group_requests.idle_heartbeat_response(body)
             if beaten is not None:
                 result = HeartbeatResult(error_code=beaten.error_code)
-                handled = self._service.on_heartbeat(session, context, result)
+                handled = self._handle(session, context, result)
                 upgraded = upgrade_plain_heartbeat(body, beaten, solicit=handled.solicit)
                 return self._after_write(handled, _throttled(Rewritten(upgraded), session))
         if len(response.body) > SMALL_BYTES:
             return Hold(self._respond_off_loop(response, context, session), self._write_timeout_s + _MARGIN_S)
         message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
-        handled = self._service.on_heartbeat(session, context, _result(message))
-        converted = _converted_response(message, response.api_version, context, solicit=handled.solicit)
+        handled = self._handle(session, context, _result(message))
+        converted = _converted_response(message, response.api_version, heartbeat, solicit=handled.solicit)
         return self._after_write(handled, _throttled(converted, session))
 
+    def _handle(self, session: Session, sent: SentHeartbeat, result: HeartbeatResult) -> HeartbeatHandled:
+        handled = self._service.on_heartbeat(session, sent.heartbeat, result)
+        if sent.joined is not None:
+            self._assignments.on_join(sent.heartbeat, sent.joined, result)
+        return handled
+
     async def _respond_off_loop(
-        self, response: ResponseFrame, heartbeat: MemberHeartbeat, session: Session
+        self, response: ResponseFrame, sent: SentHeartbeat, session: Session
     ) -> ResponseOutcome:
         version = response.api_version
         message = await run_off_loop(lambda: decode(StreamsGroupHeartbeatResponse, version, response.body))
-        handled = self._service.on_heartbeat(session, heartbeat, _result(message))
+        handled = self._handle(session, sent, _result(message))
         if handled.write is not None:
             await asyncio.wait((handled.write,), timeout=self._write_timeout_s)
         converted = await run_off_loop(
-            lambda: _converted_response(message, version, heartbeat, solicit=handled.solicit)
+            lambda: _converted_response(message, version, sent.heartbeat, solicit=handled.solicit)
         )
         return _throttled(converted, session)
 
@@ -134,7 +154,7 @@ class HeartbeatInterceptor(Interceptor[MemberHeartbeat]):
 
 def _converted_request(
     body: Buffer, version: ApiVersion, to_broker: ApiVersion
-) -> Forward[MemberHeartbeat] | Rewritten[MemberHeartbeat]:
+) -> Forward[SentHeartbeat] | Rewritten[SentHeartbeat]:
     """A heartbeat that joins or changes something, in the broker's version."""
     message = decode(StreamsGroupHeartbeatRequest, version, body)
     heartbeat = MemberHeartbeat(
@@ -145,9 +165,17 @@ def _converted_request(
         process=message.process_id,
         topology_epoch=None if message.topology is None else message.topology.epoch,
     )
+    sent = SentHeartbeat(heartbeat, _joined(message, len(body)))
     if to_broker == version:
-        return Forward(context=heartbeat)
-    return Rewritten(encode(downgrade_heartbeat(message), to_broker), context=heartbeat, api_version=to_broker)
+        return Forward(context=sent)
+    return Rewritten(encode(downgrade_heartbeat(message), to_broker), context=sent, api_version=to_broker)
+
+
+def _joined(message: StreamsGroupHeartbeatRequest, size: int) -> MemberTopology | None:
+    if message.topology is None or size > MAX_BYTES:
+        return None
+    endpoint = message.user_endpoint
+    return member_topology(message.topology, size=size, host=None if endpoint is None else endpoint.host)
 
 
 def _result(message: StreamsGroupHeartbeatResponse) -> HeartbeatResult:

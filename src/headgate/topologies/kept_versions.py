@@ -18,6 +18,7 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.shared_clients import SharedClients, clients_of
 from headgate.kafka.topics import identify
+from headgate.topologies.assignment_topology import ASSIGNMENT
 from headgate.topologies.stores.kafka_cache import PUSHED
 from headgate.topologies.stores.kafka_store import SUFFIX
 
@@ -30,11 +31,19 @@ _MOST_LISTED: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptVersion:
-    """A record of the topic; `is_current`: it is what members pushed last, and the group was not deleted since."""
+    """A record of the topic; `is_current`: it is what members pushed last, and the group was not deleted since.
+
+    While no member has pushed, the last partial description is current.
+    """
 
     fact: TopologyDescribed
     is_current: bool = False
     deleted_at: int | None = None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it only says what a member sends to be assigned tasks."""
+        return self.fact.provenance == ASSIGNMENT
 
     @property
     def digits(self) -> str:
@@ -53,10 +62,11 @@ class VersionLog:
         self._max_bytes = max_bytes
         self._versions: dict[bytes, KeptVersion] = {}
         self._current: bytes | None = None
+        self._is_pushed = False  # the current one
 
     def clear(self) -> None:
         self._versions.clear()
-        self._current = None
+        self._current, self._is_pushed = None, False
 
     def take(self, record: ConsumedRecord) -> None:
         """A record that is not about the group, or that cannot be read, is passed over."""
@@ -70,10 +80,10 @@ class VersionLog:
             case TopologyDescribed() as fact:
                 self._versions.pop(key, None)
                 self._versions[key] = KeptVersion(fact=fact)
-                if fact.provenance == PUSHED:
-                    self._current = key
+                if fact.provenance == PUSHED or (fact.provenance == ASSIGNMENT and not self._is_pushed):
+                    self._current, self._is_pushed = key, fact.provenance == PUSHED
             case TopologyDeleted() as fact:
-                self._current = None
+                self._current, self._is_pushed = None, False
                 for name, version in self._versions.items():
                     if version.fact.incarnation == fact.incarnation:
                         self._versions[name] = replace(version, deleted_at=fact.at)
@@ -141,7 +151,9 @@ def select_version(versions: Sequence[KeptVersion], wanted: str) -> KeptVersion:
     if wanted in {"", LATEST}:
         return latest
     if wanted == PREVIOUS:
-        before = [one for one in versions[: versions.index(latest)] if one.fact.hash != latest.fact.hash]
+        # A partial description differs from a pushed one of the same topology, so the two are not compared.
+        earlier = (one for one in versions[: versions.index(latest)] if one.is_partial == latest.is_partial)
+        before = [one for one in earlier if one.fact.hash != latest.fact.hash]
         if not before:
             raise HeadgateError("there is no version before the latest one")
         return before[-1]

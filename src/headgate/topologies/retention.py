@@ -2,9 +2,9 @@
 
 | records | removed |
 |---|---|
-| the pushed versions of a deleted group, and the record of its deletion | `deleted_retention_ms` after the deletion |
+| the pushed and partial versions of a deleted group, and its deletion | `deleted_retention_ms` after the deletion |
 | the epochs in `headgate.state` of a group of which nothing is stored | the same time after they were written |
-| the pushed versions of a group beyond the newest `versions_kept` | by the next round |
+| the pushed versions of a group beyond the newest `versions_kept`, and the partial ones | by the next round |
 | every record of a group | by `headgate topology forget GROUP --purge` |
 
 Invariant: nothing is removed of a group that the broker has, except versions that were replaced long ago. The caller
@@ -26,8 +26,11 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.facts import TopologyEpochsRemoved
+from headgate.topologies.assignment_topology import ASSIGNMENT
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.service import TopologyService
+from headgate.topologies.stores.kafka_cache import PUSHED
+from headgate.topologies.stores.kafka_store import KafkaStore
 
 log = structlog.get_logger()
 
@@ -89,12 +92,17 @@ class Retention:
         resources = self._service.resources
         if resources is None or (store := resources.kafka_store) is None:
             return
-        for group in await store.groups_with_more_than(self._versions_kept, limit=GROUPS_A_ROUND):
+        for provenance in (PUSHED, ASSIGNMENT):
+            await self._remove_oldest_versions(store, provenance)
+
+    async def _remove_oldest_versions(self, store: KafkaStore, provenance: str) -> None:
+        kept = self._versions_kept
+        for group in await store.groups_with_more_than(kept, limit=GROUPS_A_ROUND, provenance=provenance):
             if self._left <= 0:
                 return
             async with self._service.lock(group):
                 limit = min(self._left, _RECORDS_OF_GROUP)
-                removed = await store.remove_oldest(group, kept=self._versions_kept, limit=limit)
+                removed = await store.remove_oldest(group, kept=kept, limit=limit, provenance=provenance)
             if removed:
                 self._count("versions", removed)
                 log.info("oldest topology versions removed", group=group, records=removed)

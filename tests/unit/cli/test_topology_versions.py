@@ -9,9 +9,10 @@ import pytest
 from headgate.cli import topology_diffs, topology_versions
 from headgate.cli.main import main
 from headgate.config.model import Config
-from headgate.facts.topology import Description, ProcessorNode, Subtopology, TopologyDescribed, content_hash
+from headgate.facts.topology import Description, ProcessorNode, Provenance, Subtopology, TopologyDescribed, content_hash
 from headgate.kafka.topics import TopicListing
 from headgate.topologies.kept_versions import KeptVersion
+from headgate.topologies.model.topology_parser import parse
 from tests.unit.topologies.topologies import FIXTURES, generated
 
 Capture = pytest.CaptureFixture[str]
@@ -19,7 +20,13 @@ GENERATED = FIXTURES / "generated"
 AT = 1_794_731_901_000
 
 
-def kept(description: Description, *, is_current: bool = False, deleted_at: int | None = None) -> KeptVersion:
+def kept(
+    description: Description,
+    *,
+    is_current: bool = False,
+    deleted_at: int | None = None,
+    provenance: Provenance = "pushed",
+) -> KeptVersion:
     fact = TopologyDescribed(
         at=AT,
         writer="gw-a/0",
@@ -27,7 +34,7 @@ def kept(description: Description, *, is_current: bool = False, deleted_at: int 
         incarnation="9f2c",
         epoch=0,
         hash=content_hash(description),
-        provenance="pushed",
+        provenance=provenance,
         member="member-1",
         process="process-1",
         description=description,
@@ -79,6 +86,7 @@ def test_versions_as_json(config: list[str], capsys: Capture) -> None:
         "writer": "gw-a/0",
         "nodes": 30,
         "current": False,
+        "partial": False,
         "deleted_at": None,
     }
 
@@ -106,6 +114,28 @@ def test_a_version_is_shown_as_json_and_as_pictures(config: list[str], capsys: C
     assert capsys.readouterr().out.startswith("digraph topology {\n")
     assert main(["topology", "show", "shop", "--mermaid", *config]) == 0
     assert capsys.readouterr().out.startswith("flowchart LR\n")
+
+
+def test_a_partial_description_is_marked_wherever_it_is_shown(
+    config: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(*_: object) -> tuple[KeptVersion, ...]:
+        return (kept(generated("orders-v1"), is_current=True, provenance="assignment"),)
+
+    monkeypatch.setattr(topology_versions, "read_versions", read)
+    assert main(["topology", "versions", "shop", *config]) == 0
+    assert "assignment 30    current, partial member-1" in " ".join(capsys.readouterr().out.splitlines()[1:])
+    assert main(["topology", "show", "shop", *config]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Partial description: members of the group have pushed none. ")
+    read_again = parse(text)
+    assert isinstance(read_again, Description), "the mark does not keep it from being parsed"
+    assert content_hash(read_again) == content_hash(generated("orders-v1"))
+    assert main(["topology", "show", "shop", "--json", *config]) == 0
+    assert json.loads(capsys.readouterr().out)["partial"] is True
+    for picture in ("--dot", "--mermaid"):
+        assert main(["topology", "show", "shop", picture, *config]) == 0
+        assert capsys.readouterr().err.startswith("headgate: Partial description: ")
 
 
 def test_two_versions_of_a_group_are_compared(config: list[str], capsys: Capture) -> None:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from headgate.base.errors import ClusterError
@@ -43,6 +44,7 @@ from headgate.wire.messages.streams import (
 )
 from tests.support.fake_upstream import Broker, Client, FakeUpstream, Request, body_of, request
 from tests.unit.proxy.stage import Stage, config, until
+from tests.unit.topologies.topic_store import FakeTopic, TopicStore, WallClock
 
 JOIN_GROUP, HEARTBEAT, DELETE, STREAMS_HEARTBEAT, DESCRIBE, PUSH = 11, 12, 42, 88, 89, 93
 OFFSET_DELETE = 47
@@ -179,22 +181,31 @@ async def scene(
     upstream: FakeUpstream | None = None,
     write_timeout_s: float = NEVER_S,
     store_timeout_s: float | None = None,
+    topic: "tuple[FakeTopic, Path] | None" = None,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back.
+
+    `topic` is a list and a folder: with it the store is `kafka:`, on that list.
 
     No call times out on a busy machine, unless a test gives it a timeout.
     """
     async with upstream or FakeUpstream() as fake:
         base = config(fake.port, drain_ms=300)
+        scheme = scheme if topic is None else "kafka"
         topologies = TopologiesConfig(**{"store": Store(scheme), "call_timeout_ms": 30_000, **settings})  # type: ignore[arg-type]
         whole = replace(base, topologies=topologies)
         epochs = FakeEpochs()
 
-        async def opening(groups: StreamsGroups, _: AsyncExitStack) -> TopologyResources:
+        async def opening(groups: StreamsGroups, stack: AsyncExitStack) -> TopologyResources:
             if opens is not None:
                 await opens.wait()
             epochs.groups = groups
+            if topic is not None:
+                on_topic = TopicStore(topic[0], WallClock(), groups.on_record_read)
+                stack.push_async_callback(on_topic.close)
+                await on_topic.open(topic[1])
+                return TopologyResources(StoreCalls(on_topic, timeout_s=NEVER_S), epochs.write, on_topic)
             timeout_s = topologies.call_timeout_ms / 1000 if store_timeout_s is None else store_timeout_s
             calls = StoreCalls(store or MemoryStore(), timeout_s=timeout_s)
             return TopologyResources(calls, epochs.write)

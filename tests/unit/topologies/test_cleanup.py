@@ -139,4 +139,4 @@ async def test_without_a_store_there_is_no_cleanup(has_store: bool) -> None:
 
     service: Any = Service()
     async with TopologyFeature(service, max_bytes=1, describe=Cluster().describe).running():
-        assert service.tasks == (["Cleanup.run"] if has_store else [])
+        assert service.tasks == (["AssignmentRecorder.run", "Cleanup.run"] if has_store else [])

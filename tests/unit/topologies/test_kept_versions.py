@@ -104,3 +104,24 @@ def test_what_is_not_kept_is_an_error(wanted: str) -> None:
 def test_a_name_of_several_versions_is_an_error() -> None:
     with pytest.raises(HeadgateError, match="several versions"):
         select_version(read(fact(0), replace(fact(0), hash=fact(1).hash)), "9f2c/0/")
+
+
+# --- partial descriptions
+
+
+def partial(epoch: int) -> TopologyDescribed:
+    return replace(fact(epoch), provenance="assignment", member=None, process=None)
+
+
+def test_the_last_partial_description_is_current_until_one_is_pushed() -> None:
+    assert [one.is_current for one in read(partial(0), partial(1))] == [False, True]
+    assert [one.is_current for one in read(partial(0), fact(1), partial(2))] == [False, True, False]
+    deleted = TopologyDeleted(at=5, group="g", incarnation="9f2c")
+    assert [one.is_current for one in read(fact(1), deleted, partial(2))] == [False, True]
+
+
+def test_a_pushed_version_and_a_partial_one_are_not_compared() -> None:
+    assert select_version(read(fact(0), partial(1), fact(2)), "previous").fact.epoch == 0
+    assert select_version(read(partial(1), partial(2)), "previous").fact.epoch == 1
+    with pytest.raises(HeadgateError, match="no version before"):
+        select_version(read(partial(0), fact(1)), "previous")

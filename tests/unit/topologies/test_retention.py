@@ -256,6 +256,18 @@ async def test_the_versions_of_one_group_are_bounded(tmp_path: Path) -> None:
         assert it.removed == {"deleted": 0, "versions": 2}
 
 
+async def test_partial_versions_are_bounded_and_removed_with_their_group(tmp_path: Path) -> None:
+    async with estate(tmp_path) as it:
+        partial = [version(str(number), provenance="assignment") for number in range(KEPT + 2)]
+        for fact in (version("pushed"), *partial):
+            it.log.add_fact(fact)
+        await it.round()
+        assert it.log.kept_keys == keys(version("pushed"), *partial[2:])
+        it.log.add_fact(deletion("g", at=it.clock.now_ms - 8 * DAY_MS))
+        await it.round()
+        assert it.log.kept_keys == []
+
+
 async def test_a_cluster_that_does_not_respond_costs_a_round_and_nothing_else(tmp_path: Path) -> None:
     async with estate(tmp_path) as it:
         it.delete_days_ago(8, "g")

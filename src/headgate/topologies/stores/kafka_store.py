@@ -17,6 +17,7 @@ logged, counted in `lost_descriptions` and reported as deleted, so that members 
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import identify
 from headgate.plugin import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
+from headgate.topologies.assignment_topology import ASSIGNMENT
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores import record_keys
 from headgate.topologies.stores.kafka_cache import (
@@ -176,6 +178,30 @@ class KafkaStore:
         deleted = TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=cached.incarnation)
         await self._write(deleted)
 
+    # --- partial descriptions, which no call of the contract returns
+
+    async def newest_assignment(self, group: str) -> tuple[str, int, str] | None:
+        """Incarnation, epoch and hash of the last partial description; None after a deletion of the group."""
+        key = await self._select(partial(record_keys.newest_key, group=group, provenance=ASSIGNMENT))
+        if key is None:
+            return None
+        _, incarnation, epoch, content_hash, _ = json.loads(key)
+        return incarnation, epoch, content_hash
+
+    async def put_assignment(self, fact: TopologyDescribed) -> None:
+        await self._write(fact)
+
+    async def end_assignment(self, group: str) -> None:
+        """Write that the group was deleted, if a partial description is all that it has."""
+        newest, cached = await self.newest_assignment(group), await self._cached(group)
+        if newest is not None and (cached is None or cached.epoch is None):
+            await self._write(TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=newest[0]))
+
+    async def groups_with_assignments(self, *, after: str | None, limit: int) -> Sequence[str]:
+        """Groups of which a partial description is all there is, in the order of their names."""
+        query = partial(record_keys.groups_without_push, provenance=ASSIGNMENT, after=after, limit=limit)
+        return await self._select(query)
+
     # --- records that are not kept any more
 
     @property
@@ -195,18 +221,18 @@ class KafkaStore:
         """
         if not await self._select(partial(record_keys.is_deleted_before, group=group, at=before)):
             return 0
-        keys = await self._select(partial(record_keys.keys_of, group=group, provenance=PUSHED, limit=limit))
-        return await self._write_tombstones(keys)
+        query = partial(record_keys.keys_of, group=group, provenances=(PUSHED, ASSIGNMENT), limit=limit)
+        return await self._write_tombstones(await self._select(query))
 
-    async def groups_with_more_than(self, kept: int, *, limit: int) -> Sequence[str]:
-        """Groups with more pushed versions than that."""
-        query = partial(record_keys.groups_with_more_than, kept=kept, provenance=PUSHED, limit=limit)
+    async def groups_with_more_than(self, kept: int, *, limit: int, provenance: str = PUSHED) -> Sequence[str]:
+        """Groups with more versions of this origin than that."""
+        query = partial(record_keys.groups_with_more_than, kept=kept, provenance=provenance, limit=limit)
         return await self._select(query)
 
-    async def remove_oldest(self, group: str, *, kept: int, limit: int) -> int:
-        """Write tombstones for all but the newest `kept` pushed versions of a group; returns how many."""
+    async def remove_oldest(self, group: str, *, kept: int, limit: int, provenance: str = PUSHED) -> int:
+        """Write tombstones for all but the newest `kept` versions of a group from this origin; returns how many."""
         before = await self._cached(group)
-        query = partial(record_keys.oldest_keys, group=group, kept=max(kept, 1), provenance=PUSHED, limit=limit)
+        query = partial(record_keys.oldest_keys, group=group, kept=max(kept, 1), provenance=provenance, limit=limit)
         removed = await self._write_tombstones(await self._select(query))
         if before is not None and await self._cached(group) is None:
             # Another gateway stored one of them again just now. Compaction would make an older version the last one,

@@ -78,13 +78,38 @@ def is_deleted_before(connection: sqlite3.Connection, group: str, at: int) -> bo
     return bool(connection.execute(query, (name_bytes(group), at)).fetchone()[0])
 
 
-def keys_of(connection: sqlite3.Connection, group: str, *, provenance: str, limit: int) -> Sequence[bytes]:
-    """The keys of a group's versions of this origin, oldest first, and then of its deletion."""
+def keys_of(connection: sqlite3.Connection, group: str, *, provenances: tuple[str, str], limit: int) -> Sequence[bytes]:
+    """The keys of a group's versions of these origins, oldest first, and then of its deletion."""
     query = """
-        SELECT key FROM record_keys WHERE group_id = ? AND provenance IN ('', ?)
+        SELECT key FROM record_keys WHERE group_id = ? AND provenance IN ('', ?, ?)
         ORDER BY provenance = '', offset LIMIT ?
     """
-    return [bytes(row[0]) for row in connection.execute(query, (name_bytes(group), provenance, limit))]
+    return [bytes(row[0]) for row in connection.execute(query, (name_bytes(group), *provenances, limit))]
+
+
+def newest_key(connection: sqlite3.Connection, group: str, *, provenance: str) -> bytes | None:
+    """The key of a group's last version of this origin since its last deletion."""
+    query = """
+        SELECT key FROM record_keys WHERE group_id = ? AND provenance = ? AND offset > coalesce(
+            (SELECT max(offset) FROM record_keys WHERE group_id = ? AND provenance = ''), -1
+        ) ORDER BY offset DESC LIMIT 1
+    """
+    named = name_bytes(group)
+    found = connection.execute(query, (named, provenance, named)).fetchone()
+    return None if found is None else bytes(found[0])
+
+
+def groups_without_push(
+    connection: sqlite3.Connection, *, provenance: str, after: str | None, limit: int
+) -> Sequence[str]:
+    """Groups behind `after` with a version of this origin since their last deletion, and without a pushed one."""
+    query = """
+        SELECT k.group_id FROM record_keys AS k LEFT JOIN current AS c ON c.group_id = k.group_id
+        WHERE k.provenance = ? AND k.group_id > ? AND c.epoch IS NULL AND k.offset > coalesce(c.offset, -1)
+        GROUP BY k.group_id ORDER BY k.group_id LIMIT ?
+    """
+    behind = b"" if after is None else name_bytes(after)
+    return [name_text(row[0]) for row in connection.execute(query, (provenance, behind, limit))]
 
 
 def all_keys_of(connection: sqlite3.Connection, group: str, *, before_offset: int) -> Sequence[bytes]:
