@@ -68,7 +68,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="clients-200",
-        title="200 clients of small calls: Heartbeat, one call in flight each",
+        title="200 clients of small calls: Heartbeat of a group's member, one call in flight each",
         unit=Unit.CALLS,
         words={"call": "heartbeat", "connections": 200, "depth": 1},
     ),
@@ -80,7 +80,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="latency",
-        title="Latency: Heartbeat, one client, one call after the other",
+        title="Latency: Heartbeat of a group's member, one client, one call after the other",
         unit=Unit.LATENCY,
         words={"call": "heartbeat", "connections": 1, "depth": 1},
     ),

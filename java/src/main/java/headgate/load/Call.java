@@ -22,7 +22,7 @@ import org.apache.kafka.common.requests.RequestHeader;
  * One request that is sent again and again: its frame, and where the error code stands in an answer.
  *
  * @param frame size, header and body; the correlation id at {@link #CORRELATION_AT} is written before each send
- * @param errorAt offset of the error code behind the answer's size, or -1 where an error is the expected answer
+ * @param errorAt offset of the error code behind the answer's size
  * @param countsAnswer whether the bytes that matter are those of the answer (Fetch) or of the request
  */
 record Call(ByteBuffer frame, int errorAt, boolean countsAnswer) {
@@ -38,7 +38,6 @@ record Call(ByteBuffer frame, int errorAt, boolean countsAnswer) {
         return switch (name) {
             case "produce" -> produce(words, partition);
             case "fetch" -> fetch(words, partition);
-            case "heartbeat" -> heartbeat();
             case "api_versions" -> apiVersions();
             default -> throw new IllegalArgumentException("no call is named " + name);
         };
@@ -75,11 +74,11 @@ record Call(ByteBuffer frame, int errorAt, boolean countsAnswer) {
         return new Call(frame(ApiKeys.FETCH, new FetchRequest(data, (short) 17)), 37, true);
     }
 
-    /** The smallest call that reaches a coordinator; the member is unknown there, which is a complete answer. */
-    private static Call heartbeat() {
-        var data = new HeartbeatRequestData().setGroupId("bench").setGenerationId(1)
-            .setMemberId("member-0123456789-0123456789");
-        return new Call(frame(ApiKeys.HEARTBEAT, new HeartbeatRequest.Builder(data).build((short) 4)), -1, false);
+    /** The heartbeat of a member of a consumer group. */
+    static Call heartbeat(String group, int generation, String member) {
+        var data = new HeartbeatRequestData().setGroupId(group).setGenerationId(generation).setMemberId(member);
+        // Header v1 (5), throttle time (4).
+        return new Call(frame(ApiKeys.HEARTBEAT, new HeartbeatRequest.Builder(data).build((short) 4)), 9, false);
     }
 
     private static Call apiVersions() {
@@ -87,7 +86,7 @@ record Call(ByteBuffer frame, int errorAt, boolean countsAnswer) {
         return new Call(frame(ApiKeys.API_VERSIONS, request), 4, false);
     }
 
-    private static ByteBuffer frame(ApiKeys key, AbstractRequest request) {
+    static ByteBuffer frame(ApiKeys key, AbstractRequest request) {
         ByteBuffer body = request.serializeWithHeader(new RequestHeader(key, request.version(), CLIENT_ID, 0));
         ByteBuffer frame = ByteBuffer.allocateDirect(4 + body.remaining());
         return frame.putInt(body.remaining()).put(body).flip();

@@ -173,7 +173,7 @@ final class Client {
         ByteBuffer answer = ByteBuffer.wrap(head);
         if (answer.getInt(0) != answered) {
             meter.failed("correlation id " + answer.getInt(0) + ", expected " + answered);
-        } else if (call.errorAt() >= 0 && (headRead < call.errorAt() + 2 || answer.getShort(call.errorAt()) != 0)) {
+        } else if (headRead < call.errorAt() + 2 || answer.getShort(call.errorAt()) != 0) {
             meter.failed("error code " + answer.getShort(call.errorAt()) + " in an answer of " + frameBytes + " bytes");
         }
         long taken = System.nanoTime() - sentAt[answered % sentAt.length];

@@ -18,12 +18,14 @@ import java.util.Set;
  * `rate` that many calls begin in a second, on the connections in turn; without it each is repeated as it is answered.
  *
  * <p>Connection i goes to address i modulo their number, and so does its partition: partition p has node p as leader.
+ * Heartbeats are those of members that join first ({@link Members}), of at most {@link #MOST_MEMBERS}.
  */
 final class Run implements AutoCloseable {
     private static final long OPEN_NANOS = 30_000_000_000L;
     private static final long DRAIN_NANOS = 10_000_000_000L;
     private static final int MOST_ERRORS = 100;
     private static final int OPENING_AT_ONCE = 64;
+    private static final int MOST_MEMBERS = 200;
 
     private enum Phase { WARM, COUNTED, DRAINING }
 
@@ -51,9 +53,15 @@ final class Run implements AutoCloseable {
             int colon = address.lastIndexOf(':');
             int port = Integer.parseInt(address.substring(colon + 1));
             addresses.add(new InetSocketAddress(address.substring(0, colon), port));
-            calls.add(Call.of(words.text("call"), words, calls.size()));
         }
         connections = words.number("connections", 1);
+        if (words.text("call").equals("heartbeat")) {
+            calls.addAll(Members.join(addresses, tls, Math.min(connections, MOST_MEMBERS)));
+        } else {
+            for (int partition = 0; partition < addresses.size(); partition++) {
+                calls.add(Call.of(words.text("call"), words, partition));
+            }
+        }
         depth = words.number("depth", 1);
         mostCalls = words.number("calls", Integer.MAX_VALUE);
         reconnects = words.number("reconnect", 0) == 1;
@@ -141,8 +149,9 @@ final class Run implements AutoCloseable {
     }
 
     private Client add() throws IOException {
-        int which = made++ % addresses.size();
-        Client client = new Client(selector, addresses.get(which), tls, calls.get(which), depth, meter, reconnects);
+        int which = made++;
+        InetSocketAddress address = addresses.get(which % addresses.size());
+        Client client = new Client(selector, address, tls, calls.get(which % calls.size()), depth, meter, reconnects);
         clients.add(client);
         return client;
     }

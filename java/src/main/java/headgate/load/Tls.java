@@ -1,6 +1,9 @@
 package headgate.load;
 
+import java.io.IOException;
 import java.io.InputStream;
+import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
@@ -47,6 +50,11 @@ final class Tls {
         TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(trusted);
         context.init(null, trust.getTrustManagers(), null);
+    }
+
+    /** A blocking connection. */
+    Socket socket(InetSocketAddress address) throws IOException {
+        return context.getSocketFactory().createSocket(address.getAddress(), address.getPort());
     }
 
     /** Without the peer's name Java resumes no session: every connection is a whole handshake. */
