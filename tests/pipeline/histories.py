@@ -74,7 +74,7 @@ def history(chance: random.Random, length: int) -> list[Fact | Ended]:
             case 3:
                 facts.append(GroupPauseEnded(group=group))
             case _:
-                provenance = chance.choice(["pushed", "pushed", "spark"])
+                provenance = chance.choice(["pushed", "pushed", "spark", "pasted", "pasted", "assignment"])
                 description = chance.choice(POOL)
                 life = chance.choice("12")
                 facts.append(

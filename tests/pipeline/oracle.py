@@ -151,31 +151,49 @@ def of_application(
 ) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
     last: dict[tuple[Any, ...], tuple[Row, TopologyDescribed]] = {}
-    before: TopologyDescribed | None = None
-    for number, (record, told) in enumerate(history):
+    current: tuple[Row, TopologyDescribed] | None = None
+    for record, told in history:
         after = told if isinstance(told, TopologyDescribed) else None
-        if (before and before.hash) != (after and after.hash):
-            found["changes"].append(changed(cluster, record, before, told))
-        before = after
+        end = {"valid_to": record.offset, "ended_at": told.at}
+        is_replaced = after is None or current is None or replaces(after, current[1])
+        if is_replaced:
+            before = None if current is None else current[1]
+            if (before and before.hash) != (after and after.hash):
+                found["changes"].append(changed(cluster, record, before, told))
+            if current is not None:
+                current[0].update(end)
+            current = None
         if after is None:
             continue
-        then = history[number + 1] if number + 1 < len(history) else None
         own = attributes(after, "incarnation epoch hash provenance")
         version = {"cluster_id": cluster, "app_id": app, **own}
         shared = {
             **version,
             "valid_from": record.offset,
-            "valid_to": None if then is None else then[0].offset,
+            "valid_to": None,
             "at": after.at,
-            "ended_at": None if then is None else then[1].at,
+            "ended_at": None,
             "is_historic": False,
         }
-        found["applications"].append({**shared, "kind": "spark" if after.provenance == "spark" else "streams"})
         last[tuple(version.values())] = shared, after
+        if not is_replaced:
+            shared.update(end)
+            continue
+        current = shared, after
+        found["applications"].append(shared)
+    found["applications"] = [
+        {**row, "kind": "spark" if row["provenance"] == "spark" else "streams"} for row in found["applications"]
+    ]
     for shared, told in last.values():
         for name, rows in of_version(app, shared, told).items():
             found[name] += rows
     return found
+
+
+def replaces(after: TopologyDescribed, current: TopologyDescribed) -> bool:
+    """What members pushed, or Spark runs, is replaced only by such a description."""
+    observed = {"pushed", "spark"}
+    return after.provenance in observed or current.provenance not in observed
 
 
 def changed(

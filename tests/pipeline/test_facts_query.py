@@ -49,6 +49,27 @@ def test_tables_of_a_random_history_are_those_of_the_oracle(estate: Estate) -> N
     assert estate.tables(REBUILT) == before, "rebuild equals incremental"
 
 
+def test_a_pasted_version_never_ends_a_pushed_one(estate: Estate) -> None:
+    """It is current only while nothing is pushed: before the first push, and after the group was deleted."""
+    first = described("app", POOL[0], at=1, provenance="pasted")
+    pushed = described("app", POOL[1], at=2)
+    while_pushed = described("app", POOL[2], at=3, provenance="pasted")
+    deleted = TopologyDeleted(at=4, group="app", incarnation="1")
+    afterwards = described("app", POOL[3], at=5, provenance="pasted")
+    for facts in ([first, pushed], [while_pushed], [deleted, afterwards]):
+        estate.write(*facts)
+        assert estate.run()
+        assert_tables_are_right(estate, cluster_of(estate))
+    rows = sorted(estate.rows("applications").values(), key=lambda row: row["valid_from"])
+    assert [(row["hash"], row["at"], row["ended_at"]) for row in rows] == [
+        (first.hash, 1, 2),
+        (pushed.hash, 2, 4),
+        (afterwards.hash, 5, None),
+    ]
+    [kept] = [row for row in estate.rows("topology_versions").values() if row["hash"] == while_pushed.hash]
+    assert kept["valid_to"] == kept["valid_from"], "it is kept, and was never the current one"
+
+
 def test_tombstones_of_topologies_are_no_deletions_in_the_tables(estate: Estate) -> None:
     """The topics do not keep records for ever; the tables do, and a rebuild leaves them so."""
     current = described("live", POOL[1], at=2)

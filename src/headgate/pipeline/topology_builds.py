@@ -1,7 +1,10 @@
 """Builds of the tables that are made of topology descriptions, from facts with their validity.
 
-Validity is in offset order: a version is valid from its fact to the group's next fact about topologies. A fact of an
-earlier batch that this batch ends is among the facts again (`earlier`), so that its rows are written with their end.
+Validity is in offset order: a version is valid from its fact to the group's next fact about topologies. A description
+that was neither pushed nor seen in Spark, such as a pasted one, does not end one that was: while such a version is
+valid it is *outranked*, and valid at no offset. It is current only from a time at which the group has no pushed
+description to the next fact. A fact of an earlier batch that this batch ends is among the facts again (`earlier`), so
+that its rows are written with their end.
 The rows of a description come from the pure functions of `topologies.model`, which run on Spark's workers.
 """
 
@@ -25,6 +28,8 @@ _SHARED = (
     *("cluster_id", "app_id", "incarnation", "epoch", "hash", "provenance"),
     *("valid_from", "valid_to", "at", "ended_at", "is_historic"),
 )
+# Descriptions of what runs; those of any other provenance never replace them.
+_OBSERVED = ("pushed", "spark")
 _SIZES = "subtopologies array<struct<nodes:array<string>>>, global_stores array<string>"
 _MAX_LISTED_CHANGES = 100
 
@@ -32,26 +37,38 @@ DescriptionRows = Callable[[Description, str], Iterable[tuple[str | bool | None,
 
 
 def add_validity(facts: DataFrame) -> DataFrame:
-    """Add `valid_from`, `valid_to` and `ended_at`, for topologies, and `last`: the last fact of a version here."""
+    """Add `valid_from`, `valid_to` and `ended_at`, for topologies, `outranked`, and `last`: a version's last fact here.
+
+    `valid_to` of an outranked fact is its own offset.
+    """
     is_topology = sf.col("kind").isin(DESCRIBED, DELETED)
+    ranks = (sf.col("kind") == DELETED) | sf.col("provenance").isin(*_OBSERVED)
     of_app = Window.partitionBy("topic", is_topology, "cluster_id", "name").orderBy("offset")
+    before = of_app.rowsBetween(Window.unboundedPreceding, -1)
+    after = of_app.rowsBetween(1, Window.unboundedFollowing)
     own_key = sf.when(sf.col("kind") != DESCRIBED, sf.concat_ws("/", "partition", "key"))
     of_version = Window.partitionBy("topic", "kind", *_VERSION, own_key)
+    observed_before = sf.last(sf.when(ranks, sf.col("kind")), ignorenulls=True).over(before)
+    outranked = is_topology & ~ranks & sf.coalesce(observed_before == DESCRIBED, sf.lit(False))
 
-    def for_topologies(column: Column) -> Column:
-        return sf.when(is_topology, column)
+    def end(column: str) -> Column:
+        """The value in the fact that ends a version: any next one, or for an observed version the next that ranks."""
+        next_ranking = sf.first(sf.when(ranks, sf.col(column)), ignorenulls=True).over(after)
+        ended = sf.when(ranks & (sf.col("kind") == DESCRIBED), next_ranking).otherwise(sf.lead(column).over(of_app))
+        return sf.when(is_topology, sf.when(outranked, sf.col(column)).otherwise(ended))
 
     return (
-        facts.withColumn("valid_from", for_topologies(sf.col("offset")))
-        .withColumn("valid_to", for_topologies(sf.lead("offset").over(of_app)))
-        .withColumn("ended_at", for_topologies(sf.lead("at").over(of_app)))
+        facts.withColumn("valid_from", sf.when(is_topology, sf.col("offset")))
+        .withColumn("valid_to", end("offset"))
+        .withColumn("ended_at", end("at"))
+        .withColumn("outranked", outranked)
         .withColumn("last", sf.col("offset") == sf.max("offset").over(of_version))
     )
 
 
 def build_applications(facts: DataFrame) -> DataFrame:
-    """A row from each description of an application to the next fact about it."""
-    described = facts.where(sf.col("kind") == DESCRIBED)
+    """A row from each description that became current to the fact that ends it."""
+    described = facts.where((sf.col("kind") == DESCRIBED) & ~sf.col("outranked"))
     return (
         described.withColumn("app_id", sf.col("name"))
         .withColumn("kind", sf.when(sf.col("provenance") == "spark", "spark").otherwise("streams"))
@@ -131,10 +148,11 @@ def _description_rows(
 def topology_changes(facts: DataFrame) -> DataFrame:
     """Rows of `changes`: topologies that were added, changed and removed.
 
-    A description with the content of the one before it is not a change, whatever its origin.
+    A description with the content of the one before it is not a change, whatever its origin; an outranked one is none.
     """
     of_app = Window.partitionBy("cluster_id", "name").orderBy("offset")
-    told = facts.where(sf.col("kind").isin(DESCRIBED, DELETED)).withColumns(
+    of_current = sf.col("kind").isin(DESCRIBED, DELETED) & ~sf.col("outranked")
+    told = facts.where(of_current).withColumns(
         {"before": sf.lag("description").over(of_app), "hash_before": sf.lag("hash").over(of_app)}
     )
     changed = told.where(~sf.col("earlier") & ~sf.col("hash").eqNullSafe(sf.col("hash_before")))
