@@ -43,11 +43,12 @@ def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Fea
     principals = Principals()
     clients = clients_of(config)
     asking = (*_share_groups(config, worker, principals, clients), *_activity(config, worker, principals, clients))
-    who = (PrincipalsFeature(principals),) if asking else ()
+    topologies = _topologies(config, worker, row, clients, principals)
+    who = (PrincipalsFeature(principals),) if asking or config.topologies.owner == "gateway" else ()
     left = (DisabledShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
     # First: what is refused is not shown to the others.
     refusing = ReservedNames(config.facts.prefix)
-    return (_ClientsFeature(clients), refusing, *who, *asking, *left, *_topologies(config, worker, row, clients))
+    return (_ClientsFeature(clients), refusing, *who, *asking, *left, *topologies)
 
 
 class _ClientsFeature(Feature):
@@ -77,7 +78,9 @@ def _activity(config: Config, worker: int, principals: Principals, clients: Shar
     return (ActivityFeature(config, principals, worker=worker, clients=clients),)
 
 
-def _topologies(config: Config, worker: int, row: int, clients: SharedClients) -> tuple[Feature, ...]:
+def _topologies(
+    config: Config, worker: int, row: int, clients: SharedClients, principals: Principals
+) -> tuple[Feature, ...]:
     match config.topologies.owner:
         case "broker":
             return ()
@@ -109,6 +112,7 @@ def _topologies(config: Config, worker: int, row: int, clients: SharedClients) -
                 cleanup_interval_s=config.topologies.cleanup_interval_ms / 1000,
                 worker=worker,
                 retention=retention,
+                principals=principals,
             )
             return (feature,)
 

@@ -3,8 +3,9 @@
 `parse` checks a `Topology.describe()` text and prints it as Headgate reads it. `forget` deletes the stored description
 of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
 While a gateway has the file of `sqlite:` open, the description stays in it until the next push, and is not shown.
-`status` is in `topology_status`, `versions` and `show` are in `topology_versions`, `diff` is in `topology_diffs`.
 With `--purge` the topics do not keep the group's earlier versions either; the tables of the pipeline do.
+`status` is in `topology_status`, `versions` and `show` are in `topology_versions`, `diff` is in `topology_diffs`, and
+`publish` is in `topology_publish`.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import HeadgateError, UsageError
-from headgate.cli import logs, topology_diffs, topology_status, topology_versions
+from headgate.cli import logs, topology_diffs, topology_publish, topology_status, topology_versions
 from headgate.cli.escaping import escaped
 from headgate.cli.topology_files import read_topology
 from headgate.config import Config, load
@@ -33,7 +34,6 @@ from headgate.topologies.retention import purge
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.sqlite_store import is_in_use
 
-_MOST_FINDINGS = 20
 _PATIENCE_S, _QUIET_S, _PURGE_S = 60.0, 2.0, 600.0
 
 
@@ -56,6 +56,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     topology_status.add_action(actions)
     topology_versions.add_actions(actions)
     topology_diffs.add_action(actions)
+    topology_publish.add_action(actions)
 
 
 def forget(args: argparse.Namespace) -> int:
@@ -133,7 +134,7 @@ async def _wait_until_ready(service: TopologyService) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 with the topology on standard output; findings about it go to standard error."""
     read = read_topology(args.file)
-    for finding in islice(findings(read), _MOST_FINDINGS):
+    for finding in islice(findings(read), topology_publish.MOST_FINDINGS):
         print(f"headgate: {escaped(finding.text)}", file=sys.stderr)
     print(
         _json(read) if args.json else "\n".join(map(escaped, render(read).split("\n"))), end="\n" if args.json else ""

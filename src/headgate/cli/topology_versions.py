@@ -27,7 +27,7 @@ PARTIAL = (
     "Partial description: members of the group have pushed none. It has what they send to be assigned tasks: source "
     "topics, repartition topics and stores with changelogs. Processors, output topics and global stores are not known."
 )
-_HEADINGS = ("VERSION", "WHEN", "PROVENANCE", "NODES", "STATE", "MEMBER", "PROCESS", "GATEWAY")
+_HEADINGS = ("VERSION", "WHEN", "PROVENANCE", "NODES", "STATE", "MEMBER", "PROCESS", "GATEWAY", "PUBLISHED-BY")
 
 
 # argparse gives the type of add_subparsers() no public name.
@@ -115,8 +115,15 @@ def _row(version: KeptVersion) -> tuple[str, ...]:
         or_dash(fact.member),
         or_dash(fact.process),
         or_dash(fact.writer),
+        _publisher(version),
     )
     return tuple(map(escaped, cells))
+
+
+def _publisher(version: KeptVersion) -> str:
+    """The principal and the client id that published a version; a member pushes, and does not publish."""
+    parts = [part for part in (version.fact.by, version.fact.client_id) if part]
+    return " ".join(parts) or "-"
 
 
 def _state(version: KeptVersion) -> str:
@@ -153,6 +160,8 @@ def _version_json(version: KeptVersion) -> dict[str, Any]:
         "member": fact.member,
         "process": fact.process,
         "writer": fact.writer,
+        "by": fact.by,
+        "client_id": fact.client_id,
         "nodes": _node_count(version),
         "current": version.is_current,
         "partial": version.is_partial,

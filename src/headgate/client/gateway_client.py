@@ -18,6 +18,7 @@ from headgate.kafka.group_admin import (
     on_coordinators,
 )
 from headgate.share_groups.admin import DescribedBreaker, breaker_status
+from headgate.topologies.admin import publish_topology
 from headgate.topologies.wire_descriptions import Refusal, from_wire, to_wire
 from headgate.wire.messages.streams import StreamsGroupTopologyDescriptionUpdateRequest
 
@@ -69,6 +70,13 @@ class GatewayClient:
         answer = (await on_coordinators(self._connections, [group], push))[group]
         if isinstance(answer, GroupError):
             raise ClusterError(f"the push for streams group '{group}' failed: {answer.text}")
+
+    async def publish_topology(self, group: str, description: Description, *, epoch: int = 0) -> str:
+        """Keep a version of a topology that no member has pushed, for instance from a build; returns its name.
+
+        It never replaces what members push, and `describe_topology` does not return it.
+        """
+        return await publish_topology(self._connections, group, description, epoch=epoch)
 
     async def delete_group(self, group: str) -> None:
         """Delete an empty streams group with its description."""

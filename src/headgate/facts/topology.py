@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Literal, assert_never
 
 from headgate.facts.codec import Ended, Fact, fact
-from headgate.facts.json_form import INT32_MAX, Extra, Whole, object_type
+from headgate.facts.json_form import INT32_MAX, OMIT_NULL, Extra, Whole, object_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ _Incarnation = Annotated[str, "one life of the group"]
 
 @fact(topic="topologies", key=("group", "incarnation", "epoch", "hash", "provenance"), key_in_value=True)
 class TopologyDescribed(Fact):
-    """One version of an application's topology; a group's current one is its last record."""
+    """One version of an application's topology; a group's current one is the last that was pushed."""
 
     group: _Group
     incarnation: _Incarnation
@@ -92,6 +92,10 @@ class TopologyDescribed(Fact):
     provenance: Annotated[Provenance, "the origin of the description"]
     member: Annotated[str | None, "the member that pushed it; null when it was not pushed"]
     process: Annotated[str | None, "the process of that member; null when it was not pushed"]
+    by: Annotated[
+        str | None, "the principal that pasted it; absent when it was not pasted or is unknown", OMIT_NULL
+    ] = None
+    client_id: Annotated[str | None, "its client id; absent when it was not pasted", OMIT_NULL] = None
     description: Annotated[Description, "sub-topologies and global stores, see below"]
 
 

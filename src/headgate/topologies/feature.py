@@ -19,12 +19,14 @@ from headgate.kafka.group_admin import GroupOutline
 from headgate.plugin import TransientFailure
 from headgate.proxy.features import Feature
 from headgate.proxy.interceptor import Interceptor, Versions
+from headgate.proxy.principals import Principals
 from headgate.proxy.rights import Rights
 from headgate.topologies.assignment_recorder import AssignmentRecorder
 from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
 from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S, HeartbeatInterceptor
+from headgate.topologies.pasted_versions import PastedVersions
 from headgate.topologies.push_interceptor import PushInterceptor
 from headgate.topologies.retention import Retention
 from headgate.topologies.service import TopologyService
@@ -134,6 +136,7 @@ class TopologyFeature(Feature):
         write_timeout_s: float = WRITE_TIMEOUT_S,
         worker: int = 0,
         clock: Clock | None = None,
+        principals: Principals | None = None,
     ) -> None:
         self._service = service
         clock = clock or SystemClock()
@@ -142,7 +145,9 @@ class TopologyFeature(Feature):
         self.assignments = AssignmentRecorder(service, clock=clock)
         self.interceptors = (
             HeartbeatInterceptor(service, self.assignments, write_timeout_s=write_timeout_s),
-            PushInterceptor(service, rights, statuses, max_bytes=max_bytes),
+            PushInterceptor(
+                service, rights, statuses, PastedVersions(service, clock), principals=principals, max_bytes=max_bytes
+            ),
             DescribeInterceptor(service, clock, statuses),
             DeleteGroupsInterceptor(service, rights, self.assignments),
             ClassicJoinInterceptor(service, rights),

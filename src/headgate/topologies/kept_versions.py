@@ -29,6 +29,15 @@ _READ_TIMEOUT_S: Final = 60.0
 _MOST_LISTED: Final = 5
 
 
+def version_name(fact: TopologyDescribed) -> str:
+    """INCARNATION/EPOCH/HASH."""
+    return f"{fact.incarnation}/{fact.epoch}/{_digits(fact)[:HASH_DIGITS]}"
+
+
+def _digits(fact: TopologyDescribed) -> str:
+    return fact.hash.removeprefix("sha256:")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptVersion:
     """A record of the topic; `is_current`: it is what members pushed last, and the group was not deleted since.
@@ -47,11 +56,11 @@ class KeptVersion:
 
     @property
     def digits(self) -> str:
-        return self.fact.hash.removeprefix("sha256:")
+        return _digits(self.fact)
 
     @property
     def name(self) -> str:
-        return f"{self.fact.incarnation}/{self.fact.epoch}/{self.digits[:HASH_DIGITS]}"
+        return version_name(self.fact)
 
 
 class VersionLog:

@@ -3,6 +3,8 @@
 Invariant: no push reaches the store before the broker has proven its sender: that its principal may READ the group and
 that it is a member. A successful heartbeat of this member on this connection has proven both; otherwise the broker is
 asked now. Its own coordinator errors (14, 15, 16) are passed on, so that the client retries.
+
+A request without a member may be a version to keep (`pasted_versions`). Then only the right can be proven.
 """
 
 from typing import Final
@@ -12,11 +14,13 @@ from headgate.base.ids import ApiKey
 from headgate.facts.topology import Description, content_hash
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFrame, Session
+from headgate.proxy.principals import Principals
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.model import push_gate
 from headgate.topologies.model.group_state import NONE
 from headgate.topologies.model.push_gate import Push, PushRejection
+from headgate.topologies.pasted_versions import Paste, PastedVersions, read_paste, response_tag
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import describe_group
 from headgate.topologies.wire_descriptions import Refusal, from_wire
@@ -40,10 +44,21 @@ class PushInterceptor(Interceptor[None]):
     fail_closed = True
     truncated_bytes = _TRUNCATED_BYTES
 
-    def __init__(self, service: TopologyService, rights: Rights, statuses: GroupStatuses, *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        service: TopologyService,
+        rights: Rights,
+        statuses: GroupStatuses,
+        pasted: PastedVersions,
+        *,
+        principals: Principals | None = None,
+        max_bytes: int,
+    ) -> None:
         self._service = service
         self._statuses = statuses
         self._rights = rights
+        self._pasted = pasted
+        self._principals = principals
         self.max_bytes = max_bytes
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
@@ -52,6 +67,8 @@ class PushInterceptor(Interceptor[None]):
         return Answer(self._respond(push, request, session))
 
     async def _respond(self, push: Push, request: RequestFrame, session: Session) -> bytes:
+        if not push.member and (response := await self._on_paste(push, request, session)) is not None:
+            return response
         rejection = await self._check(push, session)
         is_checked = rejection is None
         if is_checked:
@@ -62,10 +79,7 @@ class PushInterceptor(Interceptor[None]):
         self._service.metrics.pushes[code] += 1
         if is_checked:
             self._statuses.record_push(push, code)
-        response = StreamsGroupTopologyDescriptionUpdateResponse(
-            throttle_time_ms=session.throttle_ms, error_code=code, error_message=text or None
-        )
-        return encode(response, _VERSION)
+        return _response(session, code, text)
 
     async def _check(self, push: Push, session: Session) -> PushRejection | None:
         service = self._service
@@ -109,11 +123,33 @@ class PushInterceptor(Interceptor[None]):
             current_epoch=NONE if group.topology_epoch is None else group.topology_epoch,
         )
 
+    async def _on_paste(self, push: Push, request: RequestFrame, session: Session) -> bytes | None:
+        """The response to a request without a member; None when it is an invalid push."""
+        if (rejection := await self._check_read(push, session)) is not None:
+            return _response(session, rejection.error_code, rejection.text)
+        if request.is_truncated:
+            code, text = _too_large(request, self.max_bytes)
+            return _response(session, code, text, (response_tag(),))
+        by = None if self._principals is None else self._principals.principal_of(session)
+        body, client_id = request.body, request.client_id
+
+        def read() -> Paste | PushRejection | None:
+            message = decode(StreamsGroupTopologyDescriptionUpdateRequest, _VERSION, body)
+            return read_paste(message, push, by=by, client_id=client_id)
+
+        found = await run_off_loop(read) if len(body) > SMALL_BYTES else read()
+        if found is None:
+            return None
+        kept = await self._pasted.keep(found) if isinstance(found, Paste) else found
+        if isinstance(kept, PushRejection):
+            return _response(session, kept.error_code, kept.text, (response_tag(),))
+        return _response(session, 0, "", (response_tag(kept),))
+
     async def _on_truncated(self, push: Push, request: RequestFrame) -> PushRejection:
         """Too large for any store; or it came before the broker knew the client, and now it may be sent again."""
-        if request.size <= self.max_bytes:
-            return PushRejection(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Send it again: the connection was new.")
-        text = f"The topology description has {request.size} bytes, and {self.max_bytes} are taken."
+        code, text = _too_large(request, self.max_bytes)
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return PushRejection(code, text)
         failure = await self._service.reject_permanently(push, text)
         return PushRejection(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failure.text)
 
@@ -127,6 +163,21 @@ class PushInterceptor(Interceptor[None]):
             if failure is None
             else PushRejection(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failure.text)
         )
+
+
+def _too_large(request: RequestFrame, max_bytes: int) -> tuple[int, str]:
+    """The error code and the text for a request that was not read whole."""
+    if request.size <= max_bytes:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Send it again: the connection was new."
+    text = f"The topology description has {request.size} bytes, and {max_bytes} are taken."
+    return ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, text
+
+
+def _response(session: Session, code: int, text: str, tags: tuple[tuple[int, bytes], ...] = ()) -> bytes:
+    response = StreamsGroupTopologyDescriptionUpdateResponse(
+        throttle_time_ms=session.throttle_ms, error_code=code, error_message=text or None, unknown_tags=tags
+    )
+    return encode(response, _VERSION)
 
 
 def _read(body: Buffer) -> tuple[Description, str] | Refusal:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -15,7 +16,7 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.facts import TopologyEpochsRemoved, TopologyEpochsSet, decode
+from headgate.facts import TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
@@ -42,12 +43,13 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 class TopologyResources:
     """`write_epochs` returns when the record was read back; `ClusterError` when it was not written.
 
-    `kafka_store` is the store itself if it is `kafka:`.
+    `kafka_store` is the store itself if it is `kafka:`, and `keep_version` then writes a version that was not pushed.
     """
 
     store: StoreCalls
     write_epochs: Callable[[TopologyEpochsSet | TopologyEpochsRemoved], Awaitable[None]]
     kafka_store: KafkaStore | None = None
+    keep_version: Callable[[TopologyDescribed], Awaitable[None]] | None = None
 
 
 async def open_resources(
@@ -94,11 +96,19 @@ async def open_resources(
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     await _configure(store, settings_of(config.topologies, folder=folder, environment=environment))
     await _replay(epochs, store)
-    return TopologyResources(
-        StoreCalls(store, timeout_s=config.topologies.call_timeout_ms / 1000),
-        epochs.write,
-        store if isinstance(store, KafkaStore) else None,
-    )
+    timeout_s = config.topologies.call_timeout_ms / 1000
+    calls = StoreCalls(store, timeout_s=timeout_s)
+    if not isinstance(store, KafkaStore):
+        return TopologyResources(calls, epochs.write)
+    return TopologyResources(calls, epochs.write, store, partial(_keep_version, store, timeout_s))
+
+
+async def _keep_version(store: KafkaStore, timeout_s: float, fact: TopologyDescribed) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await store.keep(fact)
+    except TimeoutError:
+        raise ClusterError(f"the version was not read back within {timeout_s:g} s") from None
 
 
 async def _configure(store: TopologyStore, settings: StoreSettings) -> None:

@@ -4,7 +4,8 @@
 |---|---|
 | the pushed and partial versions of a deleted group, and its deletion | `deleted_retention_ms` after the deletion |
 | the epochs in `headgate.state` of a group of which nothing is stored | the same time after they were written |
-| the pushed versions of a group beyond the newest `versions_kept`, and the partial ones | by the next round |
+| the pasted versions of a group that was deleted, or never was | the same time after the last of them |
+| the versions of a group beyond the newest `versions_kept`: pushed, partial and pasted ones | by the next round |
 | every record of a group | by `headgate topology forget GROUP --purge` |
 
 Invariant: nothing is removed of a group that the broker has, except versions that were replaced long ago. The caller
@@ -29,7 +30,7 @@ from headgate.facts import TopologyEpochsRemoved
 from headgate.topologies.assignment_topology import ASSIGNMENT
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.service import TopologyService
-from headgate.topologies.stores.kafka_cache import PUSHED
+from headgate.topologies.stores.kafka_cache import PASTED, PUSHED
 from headgate.topologies.stores.kafka_store import KafkaStore
 
 log = structlog.get_logger()
@@ -51,6 +52,7 @@ class Retention:
         self._clock = clock
         self._after_offset = -1  # the last deletion that was looked at
         self._after_group: str | None = None  # the last group with ended epochs that was looked at
+        self._after_pasted = ""  # the last group with nothing but pasted versions that was looked at
         self._left = RECORDS_A_ROUND  # that this round may still remove
 
     def begin_round(self) -> None:
@@ -67,6 +69,9 @@ class Retention:
             deleted = await store.deletions_before(before, after=self._after_offset, limit=GROUPS_A_ROUND)
             self._after_offset = deleted[-1].offset if len(deleted) == GROUPS_A_ROUND else -1
             groups += [one.group for one in deleted]
+            pasted = await store.groups_only_pasted_before(before, after=self._after_pasted, limit=GROUPS_A_ROUND)
+            self._after_pasted = pasted[-1] if len(pasted) == GROUPS_A_ROUND else ""
+            groups += pasted
         return list(dict.fromkeys(groups))
 
     async def remove_deleted(self, group: str) -> None:
@@ -83,6 +88,7 @@ class Retention:
             if (store := resources.kafka_store) is not None:
                 limit = min(self._left, _RECORDS_OF_GROUP)
                 removed += await store.remove_deleted(group, before=before, limit=limit)
+                removed += await store.remove_only_pasted(group, before=before, limit=limit)
         if removed:
             self._count("deleted", removed)
             log.info("topology records of a deleted group removed", group=group, records=removed)
@@ -92,7 +98,7 @@ class Retention:
         resources = self._service.resources
         if resources is None or (store := resources.kafka_store) is None:
             return
-        for provenance in (PUSHED, ASSIGNMENT):
+        for provenance in (PUSHED, ASSIGNMENT, PASTED):
             await self._remove_oldest_versions(store, provenance)
 
     async def _remove_oldest_versions(self, store: KafkaStore, provenance: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from headgate.facts.topology import (
     Description,
@@ -20,6 +20,10 @@ from headgate.wire.messages.streams import (
     TopologyDescriptionNode,
     TopologyDescriptionSubtopology,
 )
+
+# Of a StreamsGroupTopologyDescriptionUpdate without a member: the description was pasted. Also in the response to it.
+PASTED_TAG: Final = 10003
+PASTED: Final = b"pasted"
 
 
 class NodeType(IntEnum):

@@ -19,13 +19,18 @@ from tests.support.gateway import GatewayProcess, running_gateway
 
 PUSHED_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text(), re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("client")
     with running_gateway(
-        folder, cluster.bootstrap, topologies__owner="gateway", topologies__store="memory:"
+        folder,
+        cluster.bootstrap,
+        topologies__owner="gateway",
+        topologies__store="kafka:",
+        facts__prefix=f"{secrets.token_hex(4)}.",
     ) as running:
         yield running
 
@@ -80,11 +85,26 @@ def test_the_example_of_the_page_prints_the_description(
     gateway: GatewayProcess, name: str, member: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     assert member.poll() is None
-    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text(), re.DOTALL)
-    file = tmp_path / "example.py"
-    file.write_text(program.replace("127.0.0.1:9092", gateway.bootstrap).replace('"bills"', f'"{name}"'))
+    program = PROGRAMS[0].replace('"bills"', f'"{name}"')
+    assert run_program(program, gateway, tmp_path) == ("0 ['orders', 'total', 'bills']\n", "")
+
+
+async def test_the_example_of_a_build_publishes_a_version(
+    gateway: GatewayProcess, name: str, member: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert member.poll() is None
+    async with GatewayClient(gateway.bootstrap) as client:
+        before = await client.describe_topology(name)
+        said, problem = run_program(PROGRAMS[1].replace("bills-app", name), gateway, tmp_path)
+        assert (problem, said.split("/")[1]) == ("", "0")
+        assert await client.describe_topology(name) == before, "it does not replace what the member pushed"
+
+
+def run_program(program: str, gateway: GatewayProcess, folder: Path) -> tuple[str, str]:
+    file = folder / "example.py"
+    file.write_text(program.replace("127.0.0.1:9092", gateway.bootstrap))
     ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.stdout, ran.stderr) == ("0 ['orders', 'total', 'bills']\n", "")
+    return ran.stdout, ran.stderr
 
 
 async def test_a_push_by_no_member_of_the_group_is_refused_with_the_text_of_the_server(

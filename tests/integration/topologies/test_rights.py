@@ -25,13 +25,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from headgate.base.errors import ClusterError
 from headgate.config.addresses import parse_address
 from headgate.doctor.findings import Resource
 from headgate.doctor.rights import Scope, rights_in
 from headgate.facts import TopologyDeleted, TopologyDescribed
 from headgate.facts.topology import Description
-from headgate.kafka.connections import Credentials, Dialler
+from headgate.kafka.connections import Connections, Credentials, Dialler
 from headgate.kafka.group_admin import describe_streams_groups
+from headgate.topologies.admin import publish_topology
 from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.messages.groups import (
     JoinGroupProtocol,
@@ -233,6 +235,21 @@ def test_a_push_needs_read_before_anything_else_is_told(place: Place, user: str)
         assert client.push(group, member.member, other).error_code == (0 if allowed else GROUP_DENIED)
         assert member.client.shown(group) == to_wire(other if allowed else description)
     assert len(place.records(group)) == (2 if allowed else 1)
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_a_version_is_published_by_those_who_may_read_the_group(place: Place, user: str) -> None:
+    group = place.new_group()
+    credentials = Credentials(user=place.prefix + user, password=user, mechanism=MECHANISM)
+    dialler = Dialler(bootstrap=(parse_address(place.gateway.bootstrap),), credentials=credentials)
+    async with Connections(dialler) as connections:
+        if user not in MAY_READ:
+            with pytest.raises(ClusterError, match="Group authorization failed"):
+                await publish_topology(connections, group, application(place.topic, "build"))
+        else:
+            await publish_topology(connections, group, application(place.topic, "build"))
+    published = [f"User:{place.prefix}{user}"] if user in MAY_READ else []
+    assert [one.by for one in place.records(group) if isinstance(one, TopologyDescribed)] == published
 
 
 @pytest.mark.parametrize("user", sorted(MAY_READ))

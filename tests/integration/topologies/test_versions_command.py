@@ -10,6 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
 from headgate.facts.topology import content_hash
+from headgate.topologies.wire_descriptions import to_wire
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
@@ -78,3 +79,40 @@ def test_a_roll_out_is_seen_as_a_diff_of_two_versions(
     text = str(FIXTURES / "generated" / "orders-operator-in-front.txt")
     assert main(["topology", "diff", text, f"{group}@{kept[1]['version']}", *config]) == 0
     assert capsys.readouterr().out.startswith("The topologies are the same.\n")
+
+
+def test_a_published_version_is_listed_and_compared_and_never_shown_by_a_describe(
+    cluster: Cluster, gateway: GatewayProcess, capsys: Capture
+) -> None:
+    group = topic = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(cluster.client_config())
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    config = ["--config", str(gateway.setup.folder / "headgate.toml")]
+    text = str(FIXTURES / "generated" / "orders-operator-in-front.txt")
+    publish = ["topology", "publish", text, "--group", group]
+    at_gateway = ["--bootstrap-server", gateway.bootstrap]
+    assert main([*publish, *at_gateway, "--json"]) == 0  # before the group exists
+    first = json.loads(capsys.readouterr().out)["version"]
+
+    with StreamsClient(gateway.bootstrap) as client:
+        member = Member(client=client, group=group, topic=topic)
+        member.join_and_take_tasks()
+        assert client.describe(group).topology_description_status == 1, "NOT_STORED"
+        assert member.push(generated("orders-v1")).error_code == 0
+        assert main([*publish, *at_gateway]) == 0
+        assert capsys.readouterr().out == f"Published version {first} of the topology of streams group '{group}'.\n"
+        assert client.shown(group) == to_wire(generated("orders-v1"))
+        member.leave()
+
+    assert main(["topology", "versions", group, *config, "--json"]) == 0
+    kept = {one["provenance"]: one for one in json.loads(capsys.readouterr().out)["versions"]}
+    assert kept["pushed"]["current"] is True
+    pasted = kept["pasted"]
+    assert (pasted["version"], pasted["current"], pasted["member"]) == (first, False, None)
+    assert pasted["by"] == "User:ANONYMOUS"
+    assert pasted["client_id"]
+    assert main(["topology", "diff", f"{group}@latest", f"{group}@{first}", *config, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "safe"
+
+    assert main([*publish, "--bootstrap-server", cluster.bootstrap]) == 1
+    assert "connect to a Headgate gateway" in capsys.readouterr().err

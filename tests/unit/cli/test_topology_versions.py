@@ -1,6 +1,7 @@
 """`headgate topology versions`, `show` and `diff` from the outside, with versions in the place of a topic."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,19 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def test_versions_are_listed_with_the_newest_first(config: list[str], capsys: Capture) -> None:
     assert main(["topology", "versions", "shop", *config]) == 0
     heading, newest, oldest = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["VERSION", "WHEN", "PROVENANCE", "NODES", "STATE", "MEMBER", "PROCESS", "GATEWAY"]
+    assert heading.split() == [
+        "VERSION",
+        "WHEN",
+        "PROVENANCE",
+        "NODES",
+        "STATE",
+        "MEMBER",
+        "PROCESS",
+        "GATEWAY",
+        "PUBLISHED-BY",
+    ]
     assert newest.split()[0] == f"9f2c/0/{content_hash(generated('orders-store-renamed'))[7:19]}"
-    assert newest.split()[3:] == ["pushed", "30", "current", "member-1", "process-1", "gw-a/0"]
+    assert newest.split()[3:] == ["pushed", "30", "current", "member-1", "process-1", "gw-a/0", "-"]
     assert oldest.split()[5] == "kept"
 
 
@@ -84,11 +95,22 @@ def test_versions_as_json(config: list[str], capsys: Capture) -> None:
         "member": "member-1",
         "process": "process-1",
         "writer": "gw-a/0",
+        "by": None,
+        "client_id": None,
         "nodes": 30,
         "current": False,
         "partial": False,
         "deleted_at": None,
     }
+
+
+def test_a_pasted_version_is_listed_with_its_publisher() -> None:
+    fact = replace(
+        kept(generated("orders-v1")).fact, provenance="pasted", member=None, by="User:build", client_id="ci\x1b"
+    )
+    row = topology_versions.versions_text([KeptVersion(fact=fact)]).splitlines()[1]
+    assert row.split()[3] == "pasted"
+    assert row.endswith(" User:build ci\\x1b")
 
 
 def test_a_group_without_versions_is_an_error(config: list[str], capsys: Capture) -> None:

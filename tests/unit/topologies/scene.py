@@ -5,7 +5,7 @@ tests/integration/topologies.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import Any
 from headgate.base.errors import ClusterError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
-from headgate.facts import TopologyEpochsRemoved, TopologyEpochsSet
+from headgate.facts import TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet
 from headgate.plugin import TopologyStore
+from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
 from headgate.topologies.feature import TopologyFeature
 from headgate.topologies.model.streams_groups import StreamsGroups
@@ -182,6 +183,8 @@ async def scene(
     write_timeout_s: float = NEVER_S,
     store_timeout_s: float | None = None,
     topic: "tuple[FakeTopic, Path] | None" = None,
+    keep_version: Callable[[TopologyDescribed], Awaitable[None]] | None = None,
+    principals: Principals | None = None,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back.
@@ -208,11 +211,14 @@ async def scene(
                 return TopologyResources(StoreCalls(on_topic, timeout_s=NEVER_S), epochs.write, on_topic)
             timeout_s = topologies.call_timeout_ms / 1000 if store_timeout_s is None else store_timeout_s
             calls = StoreCalls(store or MemoryStore(), timeout_s=timeout_s)
-            return TopologyResources(calls, epochs.write)
+            return TopologyResources(calls, epochs.write, keep_version=keep_version)
 
         service = TopologyService(whole, opening, random_number=lambda: 0.5)
-        feature = TopologyFeature(service, max_bytes=topologies.max_bytes, write_timeout_s=write_timeout_s)
-        gateway = Gateway(whole, features=(feature,))
+        feature = TopologyFeature(
+            service, max_bytes=topologies.max_bytes, write_timeout_s=write_timeout_s, principals=principals
+        )
+        who = () if principals is None else (PrincipalsFeature(principals),)
+        gateway = Gateway(whole, features=(*who, feature))
         stage = Stage(gateway, fake, gateway.running())
         await stage.running.__aenter__()
         try:

@@ -42,6 +42,7 @@ log = structlog.get_logger()
 
 # Members' pushes are what a describe shows; pasted and derived descriptions are for the map.
 PUSHED: Final = "pushed"
+PASTED: Final = "pasted"
 PROVENANCES: Final = frozenset(get_args(Provenance))
 _DESCRIPTION = b',"description":'
 _CURRENT = """

@@ -178,6 +178,10 @@ class KafkaStore:
         deleted = TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=cached.incarnation)
         await self._write(deleted)
 
+    async def keep(self, version: TopologyDescribed) -> None:
+        """Write a version that no member pushed: it is kept with the others, and no describe shows it."""
+        await self._write(version)
+
     # --- partial descriptions, which no call of the contract returns
 
     async def newest_assignment(self, group: str) -> tuple[str, int, str] | None:
@@ -221,8 +225,21 @@ class KafkaStore:
         """
         if not await self._select(partial(record_keys.is_deleted_before, group=group, at=before)):
             return 0
-        query = partial(record_keys.keys_of, group=group, provenances=(PUSHED, ASSIGNMENT), limit=limit)
-        return await self._write_tombstones(await self._select(query))
+        return await self._remove_versions(group, before, limit)
+
+    async def groups_only_pasted_before(self, at: int, *, after: str, limit: int) -> Sequence[str]:
+        """Groups that have only pasted versions, the last from this time or earlier; by name, behind `after`."""
+        return await self._select(partial(record_keys.groups_only_pasted_before, at=at, after=after, limit=limit))
+
+    async def remove_only_pasted(self, group: str, *, before: int, limit: int) -> int:
+        """Write tombstones for a group of which only pasted versions up to `before` are kept; returns how many."""
+        if not await self._select(partial(record_keys.is_only_pasted_before, group=group, at=before)):
+            return 0
+        return await self._remove_versions(group, before, limit)
+
+    async def _remove_versions(self, group: str, before: int, limit: int) -> int:
+        keys = await self._select(partial(record_keys.keys_of, group=group, pasted_before=before, limit=limit))
+        return await self._write_tombstones(keys)
 
     async def groups_with_more_than(self, kept: int, *, limit: int, provenance: str = PUSHED) -> Sequence[str]:
         """Groups with more versions of this origin than that."""

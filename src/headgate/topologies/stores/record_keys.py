@@ -78,13 +78,33 @@ def is_deleted_before(connection: sqlite3.Connection, group: str, at: int) -> bo
     return bool(connection.execute(query, (name_bytes(group), at)).fetchone()[0])
 
 
-def keys_of(connection: sqlite3.Connection, group: str, *, provenances: tuple[str, str], limit: int) -> Sequence[bytes]:
-    """The keys of a group's versions of these origins, oldest first, and then of its deletion."""
+def keys_of(connection: sqlite3.Connection, group: str, *, pasted_before: int, limit: int) -> Sequence[bytes]:
+    """The keys of a group's versions, of pasted ones only those by then, oldest first, and then of its deletion.
+
+    Those of Spark are about a query of the same name.
+    """
     query = """
-        SELECT key FROM record_keys WHERE group_id = ? AND provenance IN ('', ?, ?)
+        SELECT key FROM record_keys
+        WHERE group_id = ? AND (provenance IN ('', 'pushed', 'assignment') OR (provenance = 'pasted' AND at <= ?))
         ORDER BY provenance = '', offset LIMIT ?
     """
-    return [bytes(row[0]) for row in connection.execute(query, (name_bytes(group), *provenances, limit))]
+    return [bytes(row[0]) for row in connection.execute(query, (name_bytes(group), pasted_before, limit))]
+
+
+_ONLY_PASTED: Final = "HAVING min(provenance) = 'pasted' AND max(provenance) = 'pasted' AND max(at) <= ?"
+
+
+def groups_only_pasted_before(connection: sqlite3.Connection, at: int, *, after: str, limit: int) -> Sequence[str]:
+    """Groups whose records are all pasted versions of this time or earlier, by name, behind the group `after`."""
+    query = f"""
+        SELECT group_id FROM record_keys WHERE group_id > ? GROUP BY group_id {_ONLY_PASTED} ORDER BY group_id LIMIT ?
+    """  # noqa: S608 - our own text
+    return [name_text(row[0]) for row in connection.execute(query, (name_bytes(after), at, limit))]
+
+
+def is_only_pasted_before(connection: sqlite3.Connection, group: str, at: int) -> bool:
+    query = f"SELECT group_id FROM record_keys WHERE group_id = ? GROUP BY group_id {_ONLY_PASTED}"  # noqa: S608 - the same
+    return connection.execute(query, (name_bytes(group), at)).fetchone() is not None
 
 
 def newest_key(connection: sqlite3.Connection, group: str, *, provenance: str) -> bytes | None:
