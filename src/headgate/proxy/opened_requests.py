@@ -28,11 +28,15 @@ class OpenedRequests:
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
-        self._awaiting_proof: tuple[Route, bytes] | None = None  # an opened request, or nothing of a large one
+        # An opened request, or nothing of a large one.
+        self._awaiting_proof: tuple[Route, bytes | bytearray] | None = None
         self.blocked = False  # a request is held, or an interceptor answers it
 
-    def open(self, route: Route, frame: bytes) -> None:
-        """Show a whole request to its interceptors, and forward it unless one of them holds or answers it."""
+    def open(self, route: Route, frame: bytes | bytearray) -> None:
+        """Show a whole request to its interceptors, and forward it unless one of them holds or answers it.
+
+        The frame must not change afterwards.
+        """
         connection = self._connection
         if len(frame) - 4 > LARGEST_UNPROVED and not connection.is_proved and route.api_key not in HANDSHAKE_KEYS:
             self._awaiting_proof = (route, frame)
@@ -45,7 +49,7 @@ class OpenedRequests:
             api_version=ApiVersion(header.api_version),
             correlation_id=CorrelationId(header.correlation_id),
             client_id=None if header.client_id is None else header.client_id.decode(errors="backslashreplace"),
-            body=memoryview(frame)[body_at:],
+            body=memoryview(frame).toreadonly()[body_at:],
             size=length,
             is_truncated=len(frame) < 4 + length,
             is_opened=True,
@@ -164,11 +168,11 @@ class _OpenedRequest:
     route: Route
     request: RequestFrame
     header: frames.RequestHeader
-    frame: bytes
+    frame: bytes | bytearray
     watchers: Contexts
 
 
-def is_answered(route: Route, frame: bytes) -> bool:
+def is_answered(route: Route, frame: bytes | bytearray) -> bool:
     """False for Produce with acks=0, the one request that has no response."""
     if route.api_key != ApiKey.PRODUCE:
         return True

@@ -301,12 +301,15 @@ class RequestStream:
         gathered = self._gathered
         assert gathered is not None
         taken = min(self._needed, size)
+        begins = len(gathered) < frames.LONGEST_TAGS_PREFIX
         gathered += view[: min(taken, self._keep - len(gathered))]
         self._needed -= taken
+        assert self._route is not None
         if not self._needed:
             self._gathered = None
-            assert self._route is not None
-            self.opened.open(self._route, bytes(gathered))
+            self.opened.open(self._route, gathered)  # not copied: a copy of many MiB would keep the event loop
+        elif begins and self._route.flexible_request:
+            frames.check_tags_begin(gathered)
         return taken
 
     def _watch(self, route: Route, frame: Buffer, *, is_answered: bool) -> Contexts:

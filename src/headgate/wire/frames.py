@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from headgate.base.errors import WireError
-from headgate.wire.primitives import Buffer, read_uvarint, skip_tags
+from headgate.wire.primitives import Buffer, check_tag_count, read_uvarint, skip_tags
 
 REQUEST_START = Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
 RESPONSE_START = Struct(">ii")  # size, correlation id
@@ -16,9 +16,11 @@ CORRELATION_ID = Struct(">i")
 CORRELATION_ID_AT = 8  # in a request, its size included
 SMALLEST_REQUEST = 10  # what the size of a request covers at least
 SMALLEST_RESPONSE = 4
+LONGEST_TAGS_PREFIX = 33 * 1024  # the client id has an int16 length
 LONGEST_ACKS_PREFIX = 128 * 1024  # client id and transactional id have int16 lengths
 MOST_HEADER_TAGS = 100  # Kafka's own headers have none; millions of them would keep the event loop
 
+_LONGEST_UVARINT = 5
 _REQUEST_HEADER = Struct(">hhih")
 _SIZE = Struct(">i")
 _I16 = Struct(">h").unpack_from
@@ -59,6 +61,16 @@ def request_header(frame: Buffer, *, flexible: bool) -> tuple[RequestHeader, int
         tags=bytes(frame[begin:pos]),
     )
     return header, pos
+
+
+def check_tags_begin(frame: Buffer) -> None:
+    """Refuse a request whose flexible header announces too many tags, if that much of the frame is there."""
+    if len(frame) >= REQUEST_START.size:
+        (length,) = _I16(frame, REQUEST_START.size - 2)
+        pos = REQUEST_START.size + max(0, int(length))
+        if len(frame) >= pos + _LONGEST_UVARINT:
+            count, _ = read_uvarint(frame, pos)
+            check_tag_count(count, MOST_HEADER_TAGS)
 
 
 def plain_body(view: Buffer, pos: int, size: int, client_id_size: int, *, flexible: bool) -> int:

@@ -44,11 +44,16 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+def check_tag_count(count: int, most: int) -> None:
+    if count > most:
+        raise WireError(f"tag section of {count} fields, more than {most}")
+
+
 def skip_tags(buf: Buffer, pos: int, end: int, *, most: int | None = None) -> int:
     """The position behind the tag section at `pos`, which ends at or before `end` and has `most` fields at most."""
     count, pos = read_uvarint(buf, pos)
-    if most is not None and count > most:
-        raise WireError(f"tag section of {count} fields, more than {most}")
+    if most is not None:
+        check_tag_count(count, most)
     for _ in range(count):
         if pos >= end:
             raise WireError(f"tag section announces {count} fields, but the message ends before them")

@@ -2,7 +2,8 @@
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from struct import pack
 from typing import Any
 
@@ -12,6 +13,8 @@ from headgate.base.errors import WireError
 from headgate.base.ids import NodeId
 from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING
 from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.opened_requests import OpenedRequests
+from headgate.proxy.routes import Route
 from headgate.wire import frames, splice, walk
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataRequest
 from headgate.wire.messages.data import FetchResponse
@@ -99,6 +102,46 @@ async def test_an_api_versions_request_over_64_kib_is_refused() -> None:
         await client.send(request(API_VERSIONS, 3, b"\x02a\x021" + tags))
         assert await client.rest() == b""
         await on.ends_with(CloseCause.FRAME_TOO_LARGE)
+
+
+# Metadata is gathered whole: 40 MB of tagged fields in its header were received and copied, and then refused.
+
+
+@pytest.mark.parametrize("cuts", [(), range(1, 23)], ids=["at once", "byte by byte"])
+async def test_a_header_of_too_many_tagged_fields_is_refused_before_it_is_gathered(cuts: Sequence[int]) -> None:
+    frame = request(METADATA, 12, b"", tags=write_uvarint(20_000_000) + b"\x01\x00" * 500)
+    frame = pack(">i", 40_000_000) + frame[4:]
+    async with stage() as on:
+        client, broker = await on.pair()
+        await prove(client, broker)
+        for begin, end in pairwise((0, *cuts, len(frame))):
+            await client.send(frame[begin:end])
+            await turns()
+        assert await client.rest() == b""
+        await on.ends_with(CloseCause.BAD_REQUEST)
+
+
+async def test_a_gathered_request_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 MB took 24 ms of one turn of the event loop."""
+    opened: list[object] = []
+    open_request = OpenedRequests.open
+
+    def watched(self: OpenedRequests, route: Route, frame: bytes | bytearray) -> None:
+        opened.append(frame)
+        open_request(self, route, frame)
+
+    monkeypatch.setattr(OpenedRequests, "open", watched)
+    asked = metadata(2)
+    async with stage() as on:
+        client, broker = await on.pair()
+        await prove(client, broker)
+        connection = await on.connection()
+        await client.send(asked[:20])
+        await until(lambda: connection.requests._gathered is not None)
+        gathered = connection.requests._gathered
+        await client.send(asked[20:])
+        await broker.reply(on.upstream.metadata())
+        assert opened[-1] is gathered
 
 
 async def test_an_api_versions_answer_over_64_kib_ends_the_connection() -> None:
