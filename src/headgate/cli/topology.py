@@ -1,7 +1,8 @@
 """`headgate topology`: topology descriptions as text, their versions, the status of a stored one, and its deletion.
 
 `parse` checks a `Topology.describe()` text and prints it as Headgate reads it. `forget` deletes the stored description
-of a group, without a gateway: the gateways read the deletion from the topics, and solicit the group's members again.
+of a group, or its permanent failure, without a gateway: the gateways read the deletion from the topics, and solicit
+the group's members again.
 While a gateway has the file of `sqlite:` open, the description stays in it until the next push, and is not shown.
 With `--purge` the topics do not keep the group's earlier versions either; the tables of the pipeline do.
 `status` is in `topology_status`, `versions` and `show` are in `topology_versions`, `diff` is in `topology_diffs`, and
@@ -43,7 +44,9 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument("file", metavar="FILE", help="the file with the text, - for standard input")
     reading.add_argument("--json", action="store_true", help="print one JSON object")
     reading.set_defaults(run=run)
-    forgetting = actions.add_parser("forget", help="delete the stored description of a group, to get it anew")
+    forgetting = actions.add_parser(
+        "forget", help="delete the stored description of a group, or its permanent failure, to get it anew"
+    )
     forgetting.add_argument("group", metavar="GROUP", help="the Streams group, which is its application id")
     forgetting.add_argument("--config", type=Path, required=True, metavar="FILE", help="the gateway's TOML file")
     forgetting.add_argument(
@@ -60,7 +63,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def forget(args: argparse.Namespace) -> int:
-    """Exit code 0 when something was deleted, 1 when nothing is stored. The service account does it."""
+    """Exit code 0 when something was deleted, 1 when there was nothing. The service account does it."""
     logs.configure("error")
     done = asyncio.run(_forget(load(args.config, os.environ), args.group, purging=args.purge))
     found = done.forgotten or bool(done.records)
@@ -69,7 +72,9 @@ def forget(args: argparse.Namespace) -> int:
         print(json.dumps({"group": args.group, "forgotten": done.forgotten, **records}))
         return 0 if found else 1
     if done.forgotten:
-        print(f"Deleted the topology description of streams group '{args.group}'. Its members are asked for it again.")
+        what = "" if done.is_stored else "permanent failure of the "
+        text = f"Deleted the {what}topology description of streams group '{args.group}'."
+        print(text, "Its members are asked for it again.")
     elif not found:
         print(f"No topology description is stored for streams group '{args.group}'.", file=sys.stderr)
     if done.records:
@@ -78,9 +83,10 @@ def forget(args: argparse.Namespace) -> int:
 
 
 class _Forgotten(NamedTuple):
-    """`records` is the number of records that were removed, None without `--purge`."""
+    """`is_stored`: not only a permanent failure. `records` is how many were removed, None without `--purge`."""
 
     forgotten: bool
+    is_stored: bool
     records: int | None = None
 
 
@@ -100,14 +106,15 @@ async def _forget(config: Config, group: str, *, purging: bool) -> _Forgotten:
         async with service.running():
             await _wait_until_ready(service)
             is_stored = service.must_delete(group)
+            found = _Forgotten(forgotten=service.is_stored_or_failed(group), is_stored=is_stored)
             if purging:
-                return _Forgotten(is_stored, await _purge(service, group))
-            if not is_stored:
-                return _Forgotten(forgotten=False)
-            failed = await (service.disown(group) if in_use else service.delete(group))
+                return found._replace(records=await _purge(service, group))
+            if not found.forgotten:
+                return found
+            failed = await (service.disown(group) if in_use and is_stored else service.delete(group))
     if failed is not None:
         raise HeadgateError(f"the description of {group!r} was not deleted: {failed.text}")
-    return _Forgotten(forgotten=True)
+    return found
 
 
 async def _purge(service: TopologyService, group: str) -> int:

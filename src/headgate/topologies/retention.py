@@ -138,7 +138,7 @@ async def purge(service: TopologyService, group: str) -> int:
         raise ClusterError("topologies are not available")
     store = resources.kafka_store
     end = 0 if store is None else store.next_offset
-    if service.must_delete(group) and (failure := await service.delete(group)) is not None:
+    if service.is_stored_or_failed(group) and (failure := await service.delete(group)) is not None:
         raise ClusterError(failure.text)
     async with service.lock(group):
         removed = await _remove_epochs(service, resources, group)

@@ -399,6 +399,10 @@ class TopologyService:
         """Whether the store has to delete a description before the group may be deleted."""
         return self.is_ready and self.groups.state(group).must_delete
 
+    def is_stored_or_failed(self, group: str) -> bool:
+        """`must_delete`, or the description failed permanently, so that the group's members are not asked again."""
+        return self.is_ready and self.groups.state(group).is_stored_or_failed
+
     def may_be_stored(self, group: str) -> bool:
         """`must_delete`; while the topics have not been read, every group may have a stored description."""
         return self.must_delete(group) if self.is_ready else self.has_store and len(group) <= MAX_NAME

@@ -21,6 +21,8 @@ from headgate.topologies.stores.sqlite_store import SqliteStore
 from tests.unit.topologies.scene import FakeEpochs, beating, pushed, scene
 
 STORED = TopologyEpochsSet(at=1, group="g", incarnation="i", stored_epoch=0, failed_epoch=-1)
+FAILED = TopologyEpochsSet(at=1, group="failed", incarnation="i", stored_epoch=-1, failed_epoch=3)
+FORGOTTEN = replace(FAILED, at=0, failed_epoch=-1)
 NOT_STORED, AVAILABLE = 1, 3
 Capture = pytest.CaptureFixture[str]
 
@@ -33,13 +35,14 @@ def opened() -> list[str]:
 
 @pytest.fixture
 def epochs(monkeypatch: pytest.MonkeyPatch, opened: list[str]) -> FakeEpochs:
-    """The state topic, with one description; it is the only thing that is opened."""
+    """The state topic, with one description and one that failed; it is the only thing that is opened."""
     topic = FakeEpochs()
 
     async def opening(config: Config, groups: StreamsGroups, _: AsyncExitStack, **__: object) -> TopologyResources:
         opened.append(config.topologies.store.scheme)
         topic.groups = groups
         groups.on_epochs_read(STORED, is_own=False)
+        groups.on_epochs_read(FAILED, is_own=False)
         return TopologyResources(StoreCalls(MemoryStore(), timeout_s=30.0), topic.write)
 
     monkeypatch.setattr(topology, "open_resources", opening)
@@ -98,6 +101,41 @@ def test_a_purge_of_a_group_without_records_ends_with_1(config: Path, epochs: Fa
     assert main(["topology", "forget", "other", "--config", str(config), "--purge", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"group": "other", "forgotten": False, "records": 0}
     assert epochs.removed == []
+
+
+def test_a_description_that_failed_permanently_and_is_not_stored_is_forgotten(
+    config: Path, epochs: FakeEpochs, capsys: Capture
+) -> None:
+    assert main(["topology", "forget", "failed", "--config", str(config)]) == 0
+    assert capsys.readouterr().out == (
+        "Deleted the permanent failure of the topology description of streams group 'failed'. "
+        "Its members are asked for it again.\n"
+    )
+    assert epochs.written == [FORGOTTEN]
+
+
+def test_a_description_that_failed_permanently_is_forgotten_beside_a_gateway(config: Path, epochs: FakeEpochs) -> None:
+    assert forget_beside_a_gateway(config, "failed", "--json") == 0
+    assert epochs.written == [FORGOTTEN]
+
+
+def test_a_purge_removes_the_record_of_a_description_that_failed_permanently(
+    config: Path, epochs: FakeEpochs, capsys: Capture
+) -> None:
+    assert main(["topology", "forget", "failed", "--config", str(config), "--purge", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"group": "failed", "forgotten": True, "records": 1}
+    assert epochs.removed == ["failed"]
+
+
+async def test_a_gateway_that_reads_that_a_failure_is_forgotten_solicits_again() -> None:
+    async with scene(max_bytes=100_000) as it:
+        await it.join()
+        assert await it.pushes(pushed(nodes=10_000)) != 0
+        assert not (await it.heartbeat(beating()))[1].topology_description_required
+        failed = it.epochs.written[-1]
+        assert (failed.stored_epoch, failed.failed_epoch) == (-1, 0)
+        it.service.groups.on_epochs_read(replace(failed, failed_epoch=-1), is_own=False)
+        assert (await it.heartbeat(beating()))[1].topology_description_required
 
 
 async def test_a_gateway_that_reads_it_shows_nothing_and_solicits_again() -> None:

@@ -174,6 +174,11 @@ class GroupState:
         return self.epochs is not None and self.epochs.stored_epoch != NONE
 
     @property
+    def is_stored_or_failed(self) -> bool:
+        """Whether there is something to forget: a stored description, or one that failed permanently."""
+        return self.must_delete or self.failed_epoch != NONE
+
+    @property
     def incarnation(self) -> str:
         """The incarnation of the stored description, or else the one after the last that ended."""
         if self.bookkeeping is Bookkeeping.STORE:
@@ -197,7 +202,7 @@ class GroupState:
     @property
     def must_be_kept(self) -> bool:
         """Whether losing this state would cost more than one solicitation too many."""
-        return self.must_delete or self.failed_epoch != NONE or self.has_unconfirmed_join or self.pending is not None
+        return self.is_stored_or_failed or self.has_unconfirmed_join or self.pending is not None
 
     def version_to_show(self, *, topology_epoch: int | None, members: Collection[str]) -> StoredVersion | None:
         """The version that a describe of a group with these members shows, None for NOT_STORED."""

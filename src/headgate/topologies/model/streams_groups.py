@@ -302,7 +302,7 @@ class StreamsGroups:
 
     def groups_to_clean_up(self) -> list[str]:
         """The groups that the periodic cleanup describes: those with a stored or permanently failed description."""
-        return [group for group, state in self._kept.items() if state.must_delete or state.failed_epoch != NONE]
+        return [group for group, state in self._kept.items() if state.is_stored_or_failed]
 
     def groups_ended_before(self, at: int) -> list[str]:
         """Groups of which nothing is stored, and whose epochs in the state topic say so since this time or earlier."""
