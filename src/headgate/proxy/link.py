@@ -27,6 +27,8 @@ _ENOUGH_ROOM: Final = BUFFER_BYTES // 2  # what is kept is copied with each read
 # Behind spliced bytes so much is read: the start of the next frame is to be seen, its records are to be spliced.
 _BRIEF_BYTES: Final = 16 * 1024
 _WORTH_SWAPPING: Final = BUFFER_BYTES // 2  # a smaller rest is copied: it would keep a whole buffer in memory
+_SMALL_BYTES: Final = 1024  # of a wake-up; see `LinkMeter`
+SMALL_TIMED_EVERY: Final = 16
 
 
 class SharedBuffer:
@@ -80,14 +82,20 @@ class LinkOwner(Protocol):
 
 
 class LinkMeter:
-    """What links count, summed for the process; read by the metrics page."""
+    """What links count, summed for the process; read by the metrics page.
 
-    __slots__ = ("received_bytes", "record_seconds", "sent_bytes", "times_paused")
+    Reading the clock twice costs as much as the walk of a small request, so that of the wake-ups with few bytes one in
+    `SMALL_TIMED_EVERY` is timed and stands for all of them. What takes long has many bytes, and is always timed.
+    """
 
-    def __init__(self, record_seconds: Callable[[float], None]) -> None:
+    __slots__ = ("received_bytes", "record_seconds", "sent_bytes", "times_paused", "untimed")
+
+    def __init__(self, record_seconds: Callable[[float, int], None]) -> None:
+        """`record_seconds` gets a duration, and for how many wake-ups it stands."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.times_paused = 0
+        self.untimed = 1  # wake-ups with few bytes until one is timed
         self.record_seconds = record_seconds
 
 
@@ -292,8 +300,12 @@ class Link:
         if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
             self.pause()
             return
+        view = shared = _SHARED.view
+        room = self._target
+        if room is None:
+            room = self._room(kept) if kept or self._is_brief else shared
         try:
-            received = self._receive(self._target or self._room(kept))
+            received = self._receive(room)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as failure:
@@ -306,7 +318,6 @@ class Link:
         if self._target is not None:
             self._target = self._target[received:] or None
             received = 0
-        view = shared = _SHARED.view
         if kept > received:
             # Few bytes behind many: they are added to those, because a peer that sends single bytes would have all that
             # is kept copied for each of them.
@@ -320,9 +331,7 @@ class Link:
             if view is shared:
                 self._kept = bytes(shared[: kept + received])
         elif self._target is None:
-            started = perf_counter()
             self._show(view, kept + received)
-            self.meter.record_seconds(perf_counter() - started)
             if self._unseen:
                 if self.is_reading:
                     self._splice_on()
@@ -369,7 +378,7 @@ class Link:
         self._is_brief = True
         started = perf_counter()
         self._on_pipe(pipe)
-        self.meter.record_seconds(perf_counter() - started)
+        self.meter.record_seconds(perf_counter() - started, 1)
         if self.peer_has_left:
             self._loop.call_soon(self._read_on)
         return True
@@ -378,10 +387,24 @@ class Link:
         return self._sock.recv_into(into)
 
     def _show(self, view: memoryview, size: int) -> None:
-        used = self._owner.on_bytes(view, size)
-        if self.closed or (not used and view.obj is self._kept):
-            return
-        self._kept = bytes(view[used:size]) if used < size else b""
+        meter = self.meter
+        stands_for = 1
+        if size <= _SMALL_BYTES:
+            meter.untimed -= 1
+            if meter.untimed:
+                stands_for = 0
+            else:
+                meter.untimed = stands_for = SMALL_TIMED_EVERY
+        if stands_for:
+            started = perf_counter()
+            used = self._owner.on_bytes(view, size)
+            meter.record_seconds(perf_counter() - started, stands_for)
+        else:
+            used = self._owner.on_bytes(view, size)
+        if used == size:
+            self._kept = b""
+        elif not self.closed and (used or view.obj is not self._kept):
+            self._kept = bytes(view[used:size])
 
     def _on_writable(self) -> None:
         try:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _NO_KEY: Final = -1
+# Looked up once, not with every request.
+_START: Final = frames.REQUEST_START.unpack_from
+_START_BYTES: Final = frames.REQUEST_START.size
+_SMALLEST: Final = frames.SMALLEST_REQUEST
 _CALLS_WAIT: Final = HANDSHAKE_KEYS | {_NO_KEY}  # behind these the client is not through with authentication
 _LARGEST_UNPROVED_HANDSHAKE: Final = 4096  # it cannot wait for the proof; Kafka's own have a hundred bytes
 
@@ -149,9 +153,9 @@ class RequestStream:
             pos = begin = self._gather(view, size)
             if connection.closed is not None:
                 return size
-        while size - pos >= frames.REQUEST_START.size and not opened.blocked and not connection.draining:
-            length, key, version, correlation_id, client_id_size = frames.REQUEST_START.unpack_from(view, pos)
-            if length < frames.SMALLEST_REQUEST:
+        while size - pos >= _START_BYTES and not opened.blocked and not connection.draining:
+            length, key, version, correlation_id, client_id_size = _START(view, pos)
+            if length < _SMALLEST:
                 raise WireError(f"a request of {length} bytes")
             route = table.get(key << 16 | version)
             if route is None:
@@ -248,7 +252,7 @@ class RequestStream:
                 connection.request_proof(by_probe=end > size or not is_answered)
             purpose: Purpose = None
             if route.watchers:
-                if pos + frames.REQUEST_START.size + client_id_size > size < end:
+                if pos + _START_BYTES + client_id_size > size < end:
                     break  # the client id has not been received whole
                 watchers = self._watch(route, view[pos : min(end, size)], is_answered=is_answered)
                 purpose = Watched(watchers) if watchers else None

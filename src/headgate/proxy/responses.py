@@ -27,6 +27,10 @@ _SIZE = Struct(">i")
 _SMALL_ANSWER: Final = 64 * 1024  # a split response up to here is gathered: then a new address may have another length
 _HELD_ANSWER: Final = 1024  # what holding a response costs beside its body
 _NOTHING: Final = memoryview(b"")
+# Looked up once, not with every response.
+_START: Final = frames.RESPONSE_START.unpack_from
+_START_BYTES: Final = frames.RESPONSE_START.size
+_SMALLEST: Final = frames.SMALLEST_RESPONSE
 
 
 class ResponseStream:
@@ -166,15 +170,15 @@ class ResponseStream:
                 self._emit(view[begin:pos])
                 begin = pos
                 self._respond_local()
-            if size - pos < frames.RESPONSE_START.size:
+            if size - pos < _START_BYTES:
                 break
-            length, correlation_id = frames.RESPONSE_START.unpack_from(view, pos)
+            length, correlation_id = _START(view, pos)
             if not pending:
                 raise WireError("the broker sent a response without a request")
             route, expected, purpose = pending[0]
             if correlation_id != expected or route is None:
                 raise WireError(f"the broker answered correlation id {correlation_id} instead of {expected}")
-            if length < frames.SMALLEST_RESPONSE:
+            if length < _SMALLEST:
                 raise WireError(f"a response of {length} bytes")
             if length > FREE_BYTES and purpose is not None and not self._reserve(route, purpose, 4 + length):
                 break

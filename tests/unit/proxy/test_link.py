@@ -13,7 +13,8 @@ from time import thread_time
 import pytest
 
 from headgate.proxy import link as link_module
-from headgate.proxy.link import BUFFER_BYTES, Link, LinkMeter
+from headgate.proxy.link import BUFFER_BYTES, SMALL_TIMED_EVERY, Link, LinkMeter
+from headgate.proxy.metrics import Histogram
 from tests.unit.proxy.stage import turns, until
 
 
@@ -72,7 +73,7 @@ async def linked(owner: Owner | None = None) -> AsyncIterator[tuple[Link, Owner,
     """A link over TCP, and the socket at its other end."""
     sock, peer = connected()
     owner = owner or Owner()
-    link = owner.link = Link(asyncio.get_running_loop(), sock, owner, LinkMeter(lambda _: None))
+    link = owner.link = Link(asyncio.get_running_loop(), sock, owner, LinkMeter(lambda *_: None))
     try:
         yield link, owner, peer
     finally:
@@ -386,7 +387,7 @@ class OneByteSocket(socket.socket):
 @pytest.mark.parametrize("held", [True, False])
 async def test_single_bytes_cost_the_same_however_many_came_before_them(held: bool) -> None:
     owner = Owner(most=0)
-    link = Link(asyncio.get_running_loop(), OneByteSocket(), owner, LinkMeter(lambda _: None))
+    link = Link(asyncio.get_running_loop(), OneByteSocket(), owner, LinkMeter(lambda *_: None))
     if held:
         link.hold_input()
 
@@ -411,3 +412,25 @@ async def test_single_bytes_cost_the_same_however_many_came_before_them(held: bo
         link._on_readable()
     assert owner.received == bytes([7]) * link.meter.received_bytes
     link.close()
+
+
+async def test_every_wake_up_with_many_bytes_is_timed_and_one_in_sixteen_with_few() -> None:
+    async with linked() as (link, owner, peer):
+        timed: list[int] = []
+        link.meter.record_seconds = lambda _, stands_for: timed.append(stands_for)
+        link.resume()
+        sizes = [1024] * 16 + [1025, 2000] + [1] * 16
+        for number, size in enumerate(sizes, 1):
+            before = len(owner.received)
+            peer.send(bytes(size))
+            await until(lambda before=before, size=size: len(owner.received) == before + size)  # type: ignore[misc]
+            expected = [SMALL_TIMED_EVERY] + [1] * min(2, max(0, number - 16)) + [SMALL_TIMED_EVERY] * (number > 18)
+            assert timed == expected
+
+
+def test_a_duration_that_stands_for_others_is_counted_so_often_unless_it_is_long() -> None:
+    histogram = Histogram()
+    histogram.record(0.00004, 16)
+    histogram.record(0.2, 16)
+    assert (sum(histogram.counts), histogram.counts[-2]) == (17, 1)
+    assert histogram.total == pytest.approx(0.2 + 16 * 0.00004)

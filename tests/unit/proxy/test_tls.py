@@ -102,7 +102,7 @@ async def linked(
     peer = Peer(other, client_context(files, version))
     session = TlsSession(server_side(files).context, server_hostname=None)
     await asyncio.gather(session.handshake(sock, loop), peer.tls.handshake(other, loop))
-    link = TlsLink(loop, sock, owner, LinkMeter(lambda _: None), session)
+    link = TlsLink(loop, sock, owner, LinkMeter(lambda *_: None), session)
     try:
         yield link, peer
     finally:
@@ -163,7 +163,7 @@ async def test_bytes_that_came_with_the_end_of_the_handshake_are_shown(files: Fi
     await peer.send(b"at once")  # in one piece with the handshake's last message
     await shaking
     owner = Owner()
-    link = TlsLink(loop, sock, owner, LinkMeter(lambda _: None), session)
+    link = TlsLink(loop, sock, owner, LinkMeter(lambda *_: None), session)
     link.resume()
     await until(lambda: owner.received == b"at once")
     link.close()
