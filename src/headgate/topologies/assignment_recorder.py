@@ -201,7 +201,7 @@ class AssignmentRecorder:
             if await store.newest_assignment(group) != (incarnation, waiting.epoch, hash_):
                 if not self._rate.take(group, self._clock.monotonic()):
                     raise TransientFailure("it changes too often")
-                await store.put_assignment(
+                await store.keep(
                     TopologyDescribed(
                         at=self._clock.epoch_ms(),
                         group=group,

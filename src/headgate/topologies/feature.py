@@ -26,6 +26,7 @@ from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, Delet
 from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S, HeartbeatInterceptor
+from headgate.topologies.mismatch_reporter import MismatchReporter
 from headgate.topologies.pasted_versions import PastedVersions
 from headgate.topologies.push_interceptor import PushInterceptor
 from headgate.topologies.retention import Retention
@@ -143,10 +144,17 @@ class TopologyFeature(Feature):
         statuses = GroupStatuses(service, clock, worker=worker)
         rights = Rights(clock)
         self.assignments = AssignmentRecorder(service, clock=clock)
+        self.mismatches = MismatchReporter(service, clock=clock)
         self.interceptors = (
-            HeartbeatInterceptor(service, self.assignments, write_timeout_s=write_timeout_s),
+            HeartbeatInterceptor(service, self.assignments, self.mismatches, write_timeout_s=write_timeout_s),
             PushInterceptor(
-                service, rights, statuses, PastedVersions(service, clock), principals=principals, max_bytes=max_bytes
+                service,
+                rights,
+                statuses,
+                PastedVersions(service, clock),
+                self.mismatches,
+                principals=principals,
+                max_bytes=max_bytes,
             ),
             DescribeInterceptor(service, clock, statuses),
             DeleteGroupsInterceptor(service, rights, self.assignments),
@@ -169,6 +177,7 @@ class TopologyFeature(Feature):
         async with self._service.running():
             if self._service.has_store:
                 self._service.spawn(self.assignments.run())
+                self._service.spawn(self.mismatches.run())
             if self._cleanup is not None and self._service.has_store:
                 self._service.spawn(self._cleanup.run())
             yield

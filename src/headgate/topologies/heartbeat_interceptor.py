@@ -31,6 +31,7 @@ from headgate.proxy.interceptor import (
 )
 from headgate.topologies.assignment_recorder import MAX_BYTES, AssignmentRecorder
 from headgate.topologies.assignment_topology import MemberTopology, member_topology
+from headgate.topologies.mismatch_reporter import MismatchReporter
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.service import HeartbeatHandled, TopologyService
 from headgate.topologies.streams_api import (
@@ -44,11 +45,13 @@ from headgate.topologies.streams_api import (
 )
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
+from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from headgate.wire.primitives import Buffer
 
 WRITE_TIMEOUT_S: Final = 1.0
 _MARGIN_S: Final = 60.0
+_TOPOLOGY_REFUSED: Final = "Topology updates are not supported yet."  # as a 4.3 broker says it
 
 
 class SentHeartbeat(NamedTuple):
@@ -68,10 +71,16 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
     max_response_bytes = 8 * 1024 * 1024
 
     def __init__(
-        self, service: TopologyService, assignments: AssignmentRecorder, *, write_timeout_s: float = WRITE_TIMEOUT_S
+        self,
+        service: TopologyService,
+        assignments: AssignmentRecorder,
+        mismatches: MismatchReporter,
+        *,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
         self._service = service
         self._assignments = assignments
+        self._mismatches = mismatches
         self._write_timeout_s = write_timeout_s
 
     def added_versions(self, broker: Versions) -> Versions:
@@ -79,6 +88,7 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
 
     def on_close(self, session: Session) -> None:
         self._service.on_close(session)
+        self._mismatches.on_close(session)
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
         return group_requests.is_join if api_version == 0 else None
@@ -126,6 +136,9 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
         handled = self._service.on_heartbeat(session, sent.heartbeat, result)
         if sent.joined is not None:
             self._assignments.on_join(sent.heartbeat, sent.joined, result)
+            self._mismatches.on_join(session, sent.heartbeat, sent.joined, result)
+        elif sent.heartbeat.is_leave and not result.error_code:
+            self._mismatches.on_leave(sent.heartbeat)
         return handled
 
     async def _respond_off_loop(
@@ -180,7 +193,8 @@ def _joined(message: StreamsGroupHeartbeatRequest, size: int) -> MemberTopology 
 
 def _result(message: StreamsGroupHeartbeatResponse) -> HeartbeatResult:
     statuses = tuple(one.status_code for one in message.status or ())
-    return HeartbeatResult(error_code=message.error_code, status_codes=statuses)
+    is_refused = message.error_code == ErrorCode.INVALID_REQUEST and message.error_message == _TOPOLOGY_REFUSED
+    return HeartbeatResult(error_code=message.error_code, status_codes=statuses, is_topology_refused=is_refused)
 
 
 def _converted_response(

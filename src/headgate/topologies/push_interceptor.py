@@ -17,6 +17,7 @@ from headgate.proxy.interceptor import Answer, Interceptor, OnRequest, RequestFr
 from headgate.proxy.principals import Principals
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.group_statuses import GroupStatuses
+from headgate.topologies.mismatch_reporter import MismatchReporter
 from headgate.topologies.model import push_gate
 from headgate.topologies.model.group_state import NONE
 from headgate.topologies.model.push_gate import Push, PushRejection
@@ -50,11 +51,13 @@ class PushInterceptor(Interceptor[None]):
         rights: Rights,
         statuses: GroupStatuses,
         pasted: PastedVersions,
+        mismatches: MismatchReporter,
         *,
         principals: Principals | None = None,
         max_bytes: int,
     ) -> None:
         self._service = service
+        self._mismatches = mismatches
         self._statuses = statuses
         self._rights = rights
         self._pasted = pasted
@@ -158,6 +161,8 @@ class PushInterceptor(Interceptor[None]):
         if isinstance(read, Refusal):
             return PushRejection(ErrorCode.INVALID_REQUEST, read.text)
         failure = await self._service.push(push, *read)
+        if failure is None:
+            self._mismatches.on_pushed(push.group, push.member, read[1])
         return (
             None
             if failure is None

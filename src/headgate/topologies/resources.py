@@ -16,7 +16,7 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.facts import TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet, decode
+from headgate.facts import EventHappened, TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
@@ -34,6 +34,7 @@ log = structlog.get_logger()
 
 _Epochs = TopologyEpochsSet | TopologyEpochsRemoved
 _STATE: Final = "state"
+_EVENTS: Final = "events"
 _REPLAY_TIMEOUT_S: Final = 300.0
 _CONFIGURE_TIMEOUT_S: Final = 60.0
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -44,12 +45,14 @@ class TopologyResources:
     """`write_epochs` returns when the record was read back; `ClusterError` when it was not written.
 
     `kafka_store` is the store itself if it is `kafka:`, and `keep_version` then writes a version that was not pushed.
+    `write_event` writes an event for operators; None: there is no topic for them, as in tests.
     """
 
     store: StoreCalls
     write_epochs: Callable[[TopologyEpochsSet | TopologyEpochsRemoved], Awaitable[None]]
     kafka_store: KafkaStore | None = None
     keep_version: Callable[[TopologyDescribed], Awaitable[None]] | None = None
+    write_event: Callable[[EventHappened], Awaitable[object]] | None = None
 
 
 async def open_resources(
@@ -75,7 +78,7 @@ async def open_resources(
         delivery_timeout_s=config.topologies.call_timeout_ms / 1000,
     )
     stack.push_async_callback(writer.close)
-    await writer.open(_STATE, TOPOLOGIES)
+    await writer.open(_STATE, TOPOLOGIES, _EVENTS)
     epochs = EpochsTopic(kafka.consumer, prefix=config.facts.prefix, writer=writer, clock=clock, groups=groups)
     stack.push_async_callback(epochs.close)
 
@@ -99,8 +102,9 @@ async def open_resources(
     timeout_s = config.topologies.call_timeout_ms / 1000
     calls = StoreCalls(store, timeout_s=timeout_s)
     if not isinstance(store, KafkaStore):
-        return TopologyResources(calls, epochs.write)
-    return TopologyResources(calls, epochs.write, store, partial(_keep_version, store, timeout_s))
+        return TopologyResources(calls, epochs.write, write_event=writer.write)
+    keep_version = partial(_keep_version, store, timeout_s)
+    return TopologyResources(calls, epochs.write, store, keep_version, writer.write)
 
 
 async def _keep_version(store: KafkaStore, timeout_s: float, fact: TopologyDescribed) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
+from headgate.facts import EventHappened, decode
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, running_gateway
@@ -19,6 +21,7 @@ from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
 Capture = pytest.CaptureFixture[str]
 QUICK = {"group.streams.heartbeat.interval.ms": "200"}
 SECONDS = 60.0
+EVENTS = "headgate.events"
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +78,44 @@ def test_a_stock_application_of_4_3_is_on_the_list_and_marked_as_partial(
     assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{store}-repartition])" in shown
     assert f"Processor: ASSIGNMENT-1-PROCESSOR (stores: [{store}])" in shown
     assert COUNTS_OUT not in shown
+
+
+def mismatches(own: Cluster, group: str) -> list[dict[str, Any]]:
+    """The details of the group's events."""
+    consumer = Consumer({**own.client_config(), "group.id": secrets.token_hex(4), "auto.offset.reset": "earliest"})
+    try:
+        ends = [consumer.get_watermark_offsets(TopicPartition(EVENTS, number), timeout=20)[1] for number in range(8)]
+        consumer.assign([TopicPartition(EVENTS, number, 0) for number in range(8)])
+        found = []
+        for _ in range(sum(ends)):
+            record = consumer.poll(20)
+            assert record is not None
+            fact = decode("events", record.key(), record.value())
+            if isinstance(fact, EventHappened) and fact.event == "topology_mismatch" and fact.subject == group:
+                found.append(fact.detail.value())
+        return found
+    finally:
+        consumer.close()
+
+
+def test_two_versions_of_an_application_in_one_group_are_reported_until_they_agree(
+    own: Cluster, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    """The broker refuses the second version, which ends; a minute later nothing of it is left."""
+    group = f"words-{secrets.token_hex(4)}"
+    with word_count_demo(gateway.bootstrap, group, tmp_path / "one"):
+        until(lambda: has_recorded(gateway, group), SECONDS)
+        other = "WordCountProcessorDemo"
+        with word_count_demo(gateway.bootstrap, group, tmp_path / "two", demo=other, application_server="two:7"):
+            until(lambda: bool(mismatches(own, group)), SECONDS)
+            [detail] = mismatches(own, group)
+            assert (detail["state"], detail["kind"]) == ("open", "refused")
+            accepted, refused = detail["topologies"]
+            assert (accepted["refused"], refused["refused"]) == (False, True)
+            assert (accepted["member_count"], refused["member_count"]) == (1, 1)
+            assert accepted["members"][0]["host"] == "127.0.0.1"
+            assert refused["members"][0]["host"] == "two"
+            assert accepted["members"][0]["process"] != refused["members"][0]["process"]
+            assert accepted["fingerprint"] != refused["fingerprint"]
+        until(lambda: mismatches(own, group)[-1]["state"] == "ended", 2 * SECONDS)
+        assert [one["mismatch"] for one in mismatches(own, group)] == [detail["mismatch"]] * 2

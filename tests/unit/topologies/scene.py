@@ -14,7 +14,7 @@ from typing import Any
 from headgate.base.errors import ClusterError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
-from headgate.facts import TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet
+from headgate.facts import EventHappened, TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet
 from headgate.plugin import TopologyStore
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
@@ -81,6 +81,19 @@ class FakeEpochs:
         self.groups.on_epochs_read(self.written[-1], is_own=True)
 
 
+class FakeEvents:
+    """Stands for `headgate.events`."""
+
+    def __init__(self) -> None:
+        self.written: list[EventHappened] = []
+        self.away = False
+
+    async def write(self, event: EventHappened) -> None:
+        if self.away:
+            raise ClusterError("the topic is away")
+        self.written.append(event)
+
+
 @dataclass
 class Scene:
     stage: Stage
@@ -89,11 +102,12 @@ class Scene:
     client: Client
     broker: Broker
     numbers: list[int] = field(default_factory=lambda: [0])
+    events: FakeEvents = field(default_factory=FakeEvents)
 
     async def another(self) -> "Scene":
         """The same gateway, another client."""
         client, broker = await self.stage.pair()
-        return Scene(self.stage, self.service, self.epochs, client, broker, self.numbers)
+        return Scene(self.stage, self.service, self.epochs, client, broker, self.numbers, self.events)
 
     def _number(self) -> int:
         self.numbers[0] += 1
@@ -198,7 +212,7 @@ async def scene(
         scheme = scheme if topic is None else "kafka"
         topologies = TopologiesConfig(**{"store": Store(scheme), "call_timeout_ms": 30_000, **settings})  # type: ignore[arg-type]
         whole = replace(base, topologies=topologies)
-        epochs = FakeEpochs()
+        epochs, events = FakeEpochs(), FakeEvents()
 
         async def opening(groups: StreamsGroups, stack: AsyncExitStack) -> TopologyResources:
             if opens is not None:
@@ -208,10 +222,12 @@ async def scene(
                 on_topic = TopicStore(topic[0], WallClock(), groups.on_record_read)
                 stack.push_async_callback(on_topic.close)
                 await on_topic.open(topic[1])
-                return TopologyResources(StoreCalls(on_topic, timeout_s=NEVER_S), epochs.write, on_topic)
+                return TopologyResources(
+                    StoreCalls(on_topic, timeout_s=NEVER_S), epochs.write, on_topic, None, events.write
+                )
             timeout_s = topologies.call_timeout_ms / 1000 if store_timeout_s is None else store_timeout_s
             calls = StoreCalls(store or MemoryStore(), timeout_s=timeout_s)
-            return TopologyResources(calls, epochs.write, keep_version=keep_version)
+            return TopologyResources(calls, epochs.write, keep_version=keep_version, write_event=events.write)
 
         service = TopologyService(whole, opening, random_number=lambda: 0.5)
         feature = TopologyFeature(
@@ -225,7 +241,7 @@ async def scene(
             await until(gateway.cluster.seen.is_set)
             if opens is None and service.has_store:
                 await until(lambda: service.is_ready)
-            yield Scene(stage, service, epochs, *await stage.pair())
+            yield Scene(stage, service, epochs, *await stage.pair(), events=events)
         finally:
             for end in stage.ends:
                 end.close()

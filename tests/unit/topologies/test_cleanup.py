@@ -137,6 +137,7 @@ async def test_without_a_store_there_is_no_cleanup(has_store: bool) -> None:
             self.tasks.append(work.__qualname__)
             work.close()
 
+    tasks = ["AssignmentRecorder.run", "MismatchReporter.run", "Cleanup.run"]
     service: Any = Service()
     async with TopologyFeature(service, max_bytes=1, describe=Cluster().describe).running():
-        assert service.tasks == (["AssignmentRecorder.run", "Cleanup.run"] if has_store else [])
+        assert service.tasks == (tasks if has_store else [])

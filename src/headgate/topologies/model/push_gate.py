@@ -80,10 +80,14 @@ class MemberHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    """The fields of its response that matter here; `status_codes` are those of `Status`, empty when that is null."""
+    """The fields of its response that matter here; `status_codes` are those of `Status`, empty when that is null.
+
+    `is_topology_refused`: the group has another topology than the member, and the broker does not let it change.
+    """
 
     error_code: int = 0
     status_codes: Sequence[int] = ()
+    is_topology_refused: bool = False
 
     @property
     def is_stale(self) -> bool:

@@ -192,9 +192,6 @@ class KafkaStore:
         _, incarnation, epoch, content_hash, _ = json.loads(key)
         return incarnation, epoch, content_hash
 
-    async def put_assignment(self, fact: TopologyDescribed) -> None:
-        await self._write(fact)
-
     async def end_assignment(self, group: str) -> None:
         """Write that the group was deleted, if a partial description is all that it has."""
         newest, cached = await self.newest_assignment(group), await self._cached(group)
