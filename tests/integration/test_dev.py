@@ -17,7 +17,7 @@ from headgate.sample.programs import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
 
-_START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 60.0, 30.0
+_START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 180.0, 30.0
 
 
 @contextmanager

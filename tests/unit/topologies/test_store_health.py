@@ -84,3 +84,8 @@ async def test_a_store_that_is_not_open_is_a_detail() -> None:
 async def test_without_a_store_there_are_no_details() -> None:
     async with scene(scheme="none") as it:
         assert it.stage.gateway.details() == {}
+
+
+async def test_a_store_whose_topics_are_read_again_is_a_detail() -> None:
+    calls = StoreCalls(FakeStore(), timeout_s=NEVER_S)
+    assert store_details(calls, is_ready=False) == {STORE: NOT_AVAILABLE}
