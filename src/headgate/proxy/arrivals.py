@@ -9,6 +9,7 @@ Invariant: each arrival ends in exactly one of a connection, a task, or a refusa
 """
 
 import asyncio
+import errno
 import socket
 from functools import partial
 from typing import Final, Protocol
@@ -22,6 +23,8 @@ from headgate.proxy.unproved_queue import UnprovedPlace
 _FIRST_BYTES: Final = (
     4096  # what is received before the broker is dialled; a client's first request has a hundred bytes
 )
+_DIALLING: Final = frozenset((0, errno.EINPROGRESS, errno.EAGAIN, errno.EINTR))  # what `connect` returns
+_ESTABLISHED: Final = b"\x01"  # the state of a connection, with which TCP_INFO begins
 
 
 class Arrival:
@@ -131,13 +134,16 @@ class Arrivals:
         try:
             upstream = arrival.upstream = socket.socket(family, kind, protocol)
             prepare(upstream, patience_ms=self._ends.patience_ms)
-            upstream.connect(target)
-        except (BlockingIOError, InterruptedError):
-            self._loop.add_writer(upstream.fileno(), self._on_writable, arrival)
+            problem = upstream.connect_ex(target)
         except UNREACHABLE:
             self._leave_to_task(arrival)
+            return
+        if problem not in _DIALLING:
+            self._leave_to_task(arrival)
+        elif not problem or upstream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _ESTABLISHED:
+            self._connected(arrival, upstream)  # a broker on this machine, or near it, has answered already
         else:
-            self._connected(arrival, upstream)
+            self._loop.add_writer(upstream.fileno(), self._on_writable, arrival)
 
     def _on_writable(self, arrival: Arrival) -> None:
         upstream = arrival.upstream

@@ -368,8 +368,7 @@ class Connection:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
         self.closed = cause
-        is_logged = bool(detail) and cause is not CloseCause.CLIENT_RESET
-        if is_logged and (self.is_proved or self.gateway.log_throttle.allows(cause.value, self.peer)):
+        if detail and (self.is_proved or self.gateway.log_throttle.allows(cause.value, self.peer)):
             log.info("connection ended", cause=cause.value, peer=self.peer, node=self.node_id, detail=detail)
         self.client.close()
         for task in list(self._tasks or ()):

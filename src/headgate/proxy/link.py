@@ -279,8 +279,10 @@ class Link:
         self._unseen = 0
         if self._hangups is not None:
             self._hangups.forget(self._fd)
-        self._loop.remove_reader(self._fd)
-        self._loop.remove_writer(self._fd)
+        if self.is_reading:
+            self._loop.remove_reader(self._fd)
+        if self._out is not _NO_OUTPUT:
+            self._loop.remove_writer(self._fd)
         self._sock.close()
         self._drop_output()
         self._kept = b""

@@ -124,8 +124,8 @@ class RequestStream:
     def on_end(self) -> None:
         self._connection.close(CloseCause.CLIENT_CLOSED)
 
-    def on_error(self, error: OSError) -> None:
-        self._connection.close(CloseCause.CLIENT_RESET, detail=str(error))
+    def on_error(self, error: OSError) -> None:  # noqa: ARG002
+        self._connection.close(CloseCause.CLIENT_RESET)  # not logged: clients end as they like
 
     on_unwritable = on_error
 

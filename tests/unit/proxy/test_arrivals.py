@@ -89,6 +89,18 @@ async def test_the_first_bytes_make_it_dial_and_are_handed_on() -> None:
         assert owner.connected == [(b"first", address)]
 
 
+async def test_a_broker_that_answers_at_once_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_writer(*_: object) -> None:
+        raise AssertionError("waits for a broker that is connected")
+
+    with listening() as address:
+        owner = Owner((address,))
+        async with arriving(owner, first=b"first"):
+            monkeypatch.setattr(asyncio.get_running_loop(), "add_writer", add_writer)
+            await until(lambda: owner.outcomes > 0)
+        assert owner.connected == [(b"first", address)]
+
+
 async def test_a_client_that_sends_nothing_in_time_is_refused_and_one_in_time_is_not() -> None:
     owner = Owner()
     async with arriving(owner, first=b"") as (arrivals, _):

@@ -414,6 +414,23 @@ async def test_single_bytes_cost_the_same_however_many_came_before_them(held: bo
     link.close()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_closed_link_is_not_watched_by_the_event_loop(reads: bool, fails: bool) -> None:
+    loop = asyncio.get_running_loop()
+    async with linked() as (link, _, peer):
+        fd = link._fd
+        if reads:
+            link.resume()
+        fill(link)
+        if fails:
+            link._fail(ConnectionResetError())
+        link.close()
+        assert not loop.remove_reader(fd)
+        assert not loop.remove_writer(fd)
+        peer.close()
+
+
 async def test_every_wake_up_with_many_bytes_is_timed_and_one_in_sixteen_with_few() -> None:
     async with linked() as (link, owner, peer):
         timed: list[int] = []
