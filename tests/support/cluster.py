@@ -4,6 +4,7 @@
 Plaintext clients are super users there; `alice` and `bob` may do nothing until an ACL lets them.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from headgate.embedded import ClusterAccess, ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
 from headgate.embedded.spec import QUICK_SETTINGS
@@ -37,6 +39,18 @@ class Cluster:
     def bootstrap(self) -> str:
         """The plaintext addresses."""
         return self.kafka.bootstrap
+
+    def wait_until_in_sync(self, seconds: float = 120.0) -> None:
+        """Wait until every replica of every partition is in sync, so that any one broker can go.
+
+        A broker that was started again answers before its replicas are in sync. If the only one that is goes away, its
+        partitions, and the groups of those of the offsets topic, have no leader until it comes back.
+        """
+        admin = AdminClient(self.client_config())
+        until = time.monotonic() + seconds
+        while behind := _out_of_sync(admin):
+            assert time.monotonic() < until, f"replicas are not in sync: {behind}"
+            time.sleep(0.1)
 
     def client_config(
         self,
@@ -127,6 +141,17 @@ def start_test_cluster(
     certificates = make_certificates(folder / "certificates")
     with EmbeddedKafka(full_spec(folder / "data", certificates, brokers=brokers, settings=settings)) as kafka:
         yield Cluster(kafka=kafka, certificates=certificates)
+
+
+def _out_of_sync(admin: AdminClient) -> list[str]:
+    """Partitions that have a replica that is not in sync."""
+    topics = admin.list_topics(timeout=30).topics
+    return [
+        f"{name}-{number}"
+        for name, topic in topics.items()
+        for number, partition in topic.partitions.items()
+        if len(partition.isrs) < len(partition.replicas)
+    ]
 
 
 def _is_sasl(protocol: SecurityProtocol) -> bool:

@@ -119,6 +119,7 @@ def test_a_leader_that_is_killed_under_load_costs_no_record_and_nobody_dials_a_b
         watching(traffic.pid, java.pid) as watch,
     ):
         time.sleep(0.5)
+        three.wait_until_in_sync()
         three.kafka.nodes[1].kill()
         until(lambda: leader_of(three, topic) in {0, 2})
         time.sleep(1)
@@ -135,6 +136,7 @@ def test_a_group_follows_its_coordinator_when_that_is_killed(three: Cluster, gat
         Traffic(three.client_config(bootstrap=gateway.bootstrap), topic, protocol="consumer") as traffic,
         watching(traffic.pid) as watch,
     ):
+        three.wait_until_in_sync()
         old = coordinator_of(gateway, group)
         three.kafka.nodes[old].kill()
         until(lambda: leader_of(three, topic) != old)

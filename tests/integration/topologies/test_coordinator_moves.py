@@ -181,6 +181,7 @@ def test_a_coordinator_that_is_stopped_takes_no_topology_and_no_member_along(sce
         assert member.push(description).error_code == 0
         rests(member, description)
         asking = Asking(scene, old, member, description)
+        scene.cluster.wait_until_in_sync()
         scene.cluster.kafka.nodes[old].stop()
         asking.wait()
         with pytest.raises(LOST):
@@ -223,6 +224,7 @@ def test_a_coordinator_that_is_stopped_takes_no_topology_and_no_member_along(sce
 def test_what_a_member_was_asked_for_by_a_coordinator_that_was_killed_is_taken_by_the_next(scene: Scene) -> None:
     description = application(scene.topic, "moved")
     with scene.joined() as (member, old):
+        scene.cluster.wait_until_in_sync()
         scene.cluster.kafka.nodes[old].kill()
         until(lambda: is_refused(member, description))
     new = scene.wait_for_coordinator(member.group, other_than=old)
