@@ -191,9 +191,9 @@ def of_application(
 
 
 def replaces(after: TopologyDescribed, current: TopologyDescribed) -> bool:
-    """What members pushed, or Spark runs, is replaced only by such a description."""
-    observed = {"pushed", "spark"}
-    return after.provenance in observed or current.provenance not in observed
+    """What members pushed, or Spark runs, before a partial description, and that before a pasted one."""
+    order = ["pasted", "assignment", "pushed", "spark"]
+    return order.index(after.provenance) >= min(order.index(current.provenance), order.index("pushed"))
 
 
 def changed(

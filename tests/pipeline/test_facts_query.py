@@ -50,19 +50,22 @@ def test_tables_of_a_random_history_are_those_of_the_oracle(estate: Estate) -> N
 
 
 def test_a_pasted_version_never_ends_a_pushed_one(estate: Estate) -> None:
-    """It is current only while nothing is pushed: before the first push, and after the group was deleted."""
+    """It is current only while nothing is known of members: before they join, and after the group was deleted."""
     first = described("app", POOL[0], at=1, provenance="pasted")
+    partial = described("app", POOL[4], at=1, provenance="assignment")
+    while_partial = described("app", POOL[5], at=1, provenance="pasted")
     pushed = described("app", POOL[1], at=2)
     while_pushed = described("app", POOL[2], at=3, provenance="pasted")
     deleted = TopologyDeleted(at=4, group="app", incarnation="1")
     afterwards = described("app", POOL[3], at=5, provenance="pasted")
-    for facts in ([first, pushed], [while_pushed], [deleted, afterwards]):
+    for facts in ([first, partial, while_partial, pushed], [while_pushed], [deleted, afterwards]):
         estate.write(*facts)
         assert estate.run()
         assert_tables_are_right(estate, cluster_of(estate))
     rows = sorted(estate.rows("applications").values(), key=lambda row: row["valid_from"])
     assert [(row["hash"], row["at"], row["ended_at"]) for row in rows] == [
-        (first.hash, 1, 2),
+        (first.hash, 1, 1),
+        (partial.hash, 1, 2),
         (pushed.hash, 2, 4),
         (afterwards.hash, 5, None),
     ]

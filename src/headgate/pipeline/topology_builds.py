@@ -1,10 +1,9 @@
 """Builds of the tables that are made of topology descriptions, from facts with their validity.
 
-Validity is in offset order: a version is valid from its fact to the group's next fact about topologies. A description
-that was neither pushed nor seen in Spark, such as a pasted one, does not end one that was: while such a version is
-valid it is *outranked*, and valid at no offset. It is current only from a time at which the group has no pushed
-description to the next fact. A fact of an earlier batch that this batch ends is among the facts again (`earlier`), so
-that its rows are written with their end.
+Validity is in offset order: a version is valid from its fact to the group's next fact about topologies that is not
+*outranked*: a partial description (`assignment`) does not end one that was pushed or is Spark's, and a pasted one ends
+neither. An outranked version is valid at no offset. A fact of an earlier batch that this batch ends is among the facts
+again (`earlier`), so that its rows are written with their end.
 The rows of a description come from the pure functions of `topologies.model`, which run on Spark's workers.
 """
 
@@ -28,8 +27,8 @@ _SHARED = (
     *("cluster_id", "app_id", "incarnation", "epoch", "hash", "provenance"),
     *("valid_from", "valid_to", "at", "ended_at", "is_historic"),
 )
-# Descriptions of what runs; those of any other provenance never replace them.
-_OBSERVED = ("pushed", "spark")
+# What is known of a running application before what a build has made, and whole descriptions before partial ones.
+_RANKS = (("pushed", 3), ("spark", 3), ("assignment", 2), ("pasted", 1))
 _SIZES = "subtopologies array<struct<nodes:array<string>>>, global_stores array<string>"
 _MAX_LISTED_CHANGES = 100
 
@@ -42,27 +41,29 @@ def add_validity(facts: DataFrame) -> DataFrame:
     `valid_to` of an outranked fact is its own offset.
     """
     is_topology = sf.col("kind").isin(DESCRIBED, DELETED)
-    ranks = (sf.col("kind") == DELETED) | sf.col("provenance").isin(*_OBSERVED)
     of_app = Window.partitionBy("topic", is_topology, "cluster_id", "name").orderBy("offset")
-    before = of_app.rowsBetween(Window.unboundedPreceding, -1)
-    after = of_app.rowsBetween(1, Window.unboundedFollowing)
+    of_life = Window.partitionBy("topic", is_topology, "cluster_id", "name", "deletions").orderBy("offset")
     own_key = sf.when(sf.col("kind") != DESCRIBED, sf.concat_ws("/", "partition", "key"))
     of_version = Window.partitionBy("topic", "kind", *_VERSION, own_key)
-    observed_before = sf.last(sf.when(ranks, sf.col("kind")), ignorenulls=True).over(before)
-    outranked = is_topology & ~ranks & sf.coalesce(observed_before == DESCRIBED, sf.lit(False))
+    is_described = sf.col("kind") == DESCRIBED
+    rank = sf.when(is_described, sf.coalesce(*(sf.when(sf.col("provenance") == name, at) for name, at in _RANKS)))
+    highest_before = sf.max("rank").over(of_life.rowsBetween(Window.unboundedPreceding, -1))
 
     def end(column: str) -> Column:
-        """The value in the fact that ends a version: any next one, or for an observed version the next that ranks."""
-        next_ranking = sf.first(sf.when(ranks, sf.col(column)), ignorenulls=True).over(after)
-        ended = sf.when(ranks & (sf.col("kind") == DESCRIBED), next_ranking).otherwise(sf.lead(column).over(of_app))
-        return sf.when(is_topology, sf.when(outranked, sf.col(column)).otherwise(ended))
+        """The value in the fact that ends a version: the next one that is not outranked."""
+        after = of_app.rowsBetween(1, Window.unboundedFollowing)
+        following = sf.first(sf.when(~sf.col("outranked"), sf.col(column)), ignorenulls=True).over(after)
+        return sf.when(is_topology, sf.when(sf.col("outranked"), sf.col(column)).otherwise(following))
 
     return (
-        facts.withColumn("valid_from", sf.when(is_topology, sf.col("offset")))
+        facts.withColumn("deletions", sf.sum((sf.col("kind") == DELETED).cast("int")).over(of_app))
+        .withColumn("rank", rank)
+        .withColumn("outranked", sf.coalesce(sf.col("rank") < highest_before, sf.lit(False)))
+        .withColumn("valid_from", sf.when(is_topology, sf.col("offset")))
         .withColumn("valid_to", end("offset"))
         .withColumn("ended_at", end("at"))
-        .withColumn("outranked", outranked)
         .withColumn("last", sf.col("offset") == sf.max("offset").over(of_version))
+        .drop("deletions", "rank")
     )
 
 
