@@ -30,7 +30,7 @@ from headgate.tables.writer import TableWriter
 from tests.pipeline.oracle import Record, Rows
 
 MAX_BYTES = 4 * 1024 * 1024
-TOPICS = ("events", "state", "topologies")
+TOPICS = ("events", "state", "tasks", "topologies")
 
 
 @dataclass

@@ -113,6 +113,7 @@ def _topologies(
                 worker=worker,
                 retention=retention,
                 principals=principals,
+                watch_tasks=True,
             )
             return (feature,)
 

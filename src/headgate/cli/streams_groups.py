@@ -6,12 +6,14 @@ other failures go to standard error. Exit codes: 0 success, 1 failed or not foun
 """
 
 import argparse
+import shutil
 from collections.abc import Sequence
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli import streams_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.escaping import escaped
+from headgate.cli.streams_tasks_text import tasks_json, tasks_text
 from headgate.facts.topology import Description
 from headgate.kafka.connections import Connections, Dialler
 from headgate.kafka.group_admin import (
@@ -27,6 +29,7 @@ from headgate.topologies.wire_descriptions import Refusal, from_wire
 from headgate.wire.messages.streams import DescribedStreamsGroup
 
 _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
+_WIDTH = 120  # where there is no terminal
 
 
 def define_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +52,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     views.add_argument("--topology", action="store_true", help="with --describe: the topology description of the group")
     views.add_argument("--offsets", action="store_true", help="with --describe: the offset lag of each partition")
     views.add_argument("--members", action="store_true", help="with --describe: the members and their tasks")
+    views.add_argument("--tasks", action="store_true", help="with --describe: which host has which task")
     views.add_argument(
         "--state",
         nargs="?",
@@ -72,15 +76,16 @@ def _check(args: argparse.Namespace) -> None:
     if args.list:
         if args.group or args.all_groups:
             raise UsageError("--list lists all groups: remove --group and --all-groups")
-        if args.topology or args.offsets or args.members:
-            raise UsageError("--topology, --offsets and --members can only be used with --describe")
+        if args.topology or args.offsets or args.members or args.tasks:
+            raise UsageError("--topology, --offsets, --members and --tasks can only be used with --describe")
         states_of(args.state or "")
     elif bool(args.group) == args.all_groups:
         raise UsageError(f"specify --group or --all-groups with {'--describe' if args.describe else '--delete'}")
     if args.describe and args.state:
         raise UsageError("--describe does not take a value for --state")
-    if args.delete and (args.topology or args.offsets or args.members or args.state is not None):
-        raise UsageError("--topology, --offsets, --members and --state can only be used with --describe")
+    views = args.topology or args.offsets or args.members or args.tasks or args.state is not None
+    if args.delete and views:
+        raise UsageError("--topology, --offsets, --members, --tasks and --state can only be used with --describe")
     if args.verbose and not args.describe:
         raise UsageError("--verbose can only be used with --describe")
     check_timeout(args)
@@ -156,6 +161,9 @@ async def _described(args: argparse.Namespace, connections: Connections, group: 
     if args.members:
         shown = text.members_text(group, verbose=args.verbose) if group.members else ""
         return Outcome(shown, text.members_json(group), note=note)
+    if args.tasks:
+        width = shutil.get_terminal_size((_WIDTH, 0)).columns
+        return Outcome(tasks_text(group, width=width) if group.members else "", tasks_json(group), note=note)
     offsets = await group_offsets(connections, group)
     shown = text.offsets_text(group, offsets, verbose=args.verbose) if group.members else ""
     return Outcome(shown, text.offsets_json(group, offsets), note=note)

@@ -19,6 +19,7 @@ from headgate.facts.decisions import (
 )
 from headgate.facts.json_form import JsonText
 from headgate.facts.observations import ActivityObserved, Actor, DispositionsCounted, EventHappened, Software, identity
+from headgate.facts.tasks import HeldTask, MemberTasksEnded, MemberTasksObserved
 from headgate.facts.topology import (
     TopologyDeleted,
     TopologyDeletionRemoved,
@@ -42,7 +43,10 @@ __all__ = [
     "GroupConfigUnset",
     "GroupPauseEnded",
     "GroupPaused",
+    "HeldTask",
     "JsonText",
+    "MemberTasksEnded",
+    "MemberTasksObserved",
     "Rejected",
     "ReplayStateChanged",
     "Software",

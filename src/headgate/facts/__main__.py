@@ -7,6 +7,7 @@ from headgate.facts.json_form import (
     Counts,
     FieldType,
     FreeObject,
+    Many,
     Member,
     Nullable,
     ObjectType,
@@ -46,6 +47,8 @@ def _words(kind: FieldType) -> str:
             return "any object"
         case ObjectType():
             return "object"
+        case Many():
+            return "list of objects"
         case _:
             return "text"
 

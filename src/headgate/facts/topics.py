@@ -36,6 +36,7 @@ TOPICS = (
     FactTopic(suffix="state", partitions=1, cleanup="compact"),
     FactTopic(suffix="trips", partitions=1, cleanup="compact"),
     FactTopic(suffix="topologies", partitions=1, cleanup="compact"),
+    FactTopic(suffix="tasks", partitions=1, cleanup="compact"),
     FactTopic(suffix="leader", partitions=1, cleanup="delete"),  # no records: its assignment elects the leader
     FactTopic(suffix="activity", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
     FactTopic(suffix="dispositions", partitions=8, cleanup="delete", retention_ms=30 * DAY_MS),

@@ -64,7 +64,7 @@ _TEXTS: dict[int, str] = {
 }
 
 STREAMS = "Streams"  # of the types of groups, written by brokers in either case
-EMPTY, DEAD = "Empty", "Dead"
+EMPTY, DEAD, STABLE = "Empty", "Dead", "Stable"
 
 NO_TOPOLOGIES = (
     "the server does not support topology descriptions (StreamsGroupDescribe v1): "

@@ -14,6 +14,7 @@ from headgate.facts import ActivityObserved, DispositionsCounted, EventHappened,
 from headgate.facts.codec import spark_schema
 from headgate.pipeline import topology_builds as topologies
 from headgate.pipeline.fact_rows import DELETED, DESCRIBED, REJECTED
+from headgate.pipeline.task_builds import TASK_KINDS, build_members_tasks
 from headgate.tables.definitions import ORIGIN, table_named
 from headgate.tables.table import Table
 
@@ -99,6 +100,7 @@ _BUILDS: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = {
     "applications": (topologies.build_applications, _TOPOLOGY),
     "changes": (build_changes, (*_TOPOLOGY, EventHappened.__name__)),
     "dispositions": (build_dispositions, (DispositionsCounted.__name__,)),
+    "members_tasks": (build_members_tasks, TASK_KINDS),
     "rejected_facts": (build_rejected_facts, (REJECTED,)),
     "topology_edges": (topologies.build_topology_edges, _TOPOLOGY),
     "topology_nodes": (topologies.build_topology_nodes, _TOPOLOGY),

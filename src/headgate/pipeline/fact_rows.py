@@ -17,7 +17,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headgate.facts import MAX_FACT_BYTES, Ended, Fact, Rejected, TopologyDeleted, TopologyDescribed, decode
+from headgate.facts import (
+    MAX_FACT_BYTES,
+    Ended,
+    Fact,
+    MemberTasksEnded,
+    MemberTasksObserved,
+    Rejected,
+    TopologyDeleted,
+    TopologyDescribed,
+    decode,
+)
 from headgate.facts.codec import fields_text
 from headgate.facts.json_form import dumps, loads
 from headgate.facts.topology import DESCRIPTION, Description
@@ -128,6 +138,8 @@ def _columns(fact: Fact | Ended, cluster: str, recorded_at: int) -> dict[str, An
             }
         case TopologyDeleted():
             columns["incarnation"] = utf8_text(fact.incarnation)
+        case MemberTasksObserved() | MemberTasksEnded():
+            columns |= {"member": utf8_text(fact.member), "fields": fields_text(fact)}
         case _:
             columns["fields"] = fields_text(fact)
     return columns

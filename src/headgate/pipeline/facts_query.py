@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -35,6 +36,7 @@ from headgate.pipeline.fact_rows import (
     description_weight,
     read_facts,
 )
+from headgate.pipeline.task_builds import TASK_KINDS, EarlierTasks
 from headgate.pipeline.topology_builds import add_validity
 from headgate.tables.definitions import table_named
 from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
@@ -81,10 +83,12 @@ class FactsBatches(Batches):
     def __init__(self, name: str, context: BatchContext, *, max_part_bytes: int = MAX_PART_BYTES) -> None:
         super().__init__(name, context)
         self._max_part_bytes = max_part_bytes
-        self._earlier = EarlierVersions(context.folders.tables)
+        self._duckdb = connect_duckdb()
+        self._earlier = EarlierVersions(context.folders.tables, self._duckdb)
+        self._earlier_tasks = EarlierTasks(context.folders.tables, self._duckdb)
 
     def close(self) -> None:
-        self._earlier.close()
+        self._duckdb.close()
 
     def _write(self, records: DataFrame, result: BatchResult) -> None:
         facts = read_facts(records, self._context.reading).persist()
@@ -103,6 +107,8 @@ class FactsBatches(Batches):
         if part.weight <= self._max_part_bytes or not can_split:
             max_bytes = self._max_part_bytes - part.weight if can_split else None
             earlier = self._earlier_rows(of_part, part, max_bytes)
+            if earlier is not None:
+                earlier = [*earlier, *self._earlier_task_rows(of_part, part)]
         if earlier is None:
             for half in part.halves():
                 self._write_part(facts, half, result)
@@ -126,6 +132,16 @@ class FactsBatches(Batches):
         topic = f"{self._context.reading.prefix}topologies"
         return self._earlier.rows(named, before=min(of_topologies), topic=topic, max_bytes=max_bytes)
 
+    def _earlier_task_rows(self, of_part: DataFrame, part: BatchPart) -> list[dict[str, Any]]:
+        """The tasks that members had before this part: not more than the records that end them."""
+        of_tasks = [one.offset for one in part.records if one.kind in TASK_KINDS]
+        if not of_tasks:
+            return []
+        members = of_part.where(sf.col("kind").isin(*TASK_KINDS)).select("name", "member").distinct().toArrow()
+        named = list(zip(members["name"].to_pylist(), members["member"].to_pylist(), strict=True))
+        topic = f"{self._context.reading.prefix}tasks"
+        return self._earlier_tasks.rows(named, before=min(of_tasks), topic=topic)
+
     def _write_table(self, name: str, facts: DataFrame, part: BatchPart, result: BatchResult) -> None:
         build = self._context.builds[name]
 
@@ -144,10 +160,10 @@ class EarlierVersions:
     attempt wrote or ended have that offset or a later one, so they are read as they were before it.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, duckdb: DuckDBPyConnection) -> None:
         self._applications = StoredTable(root, table_named("applications"))
         self._versions = StoredTable(root, table_named("topology_versions"))
-        self._duckdb = connect_duckdb()
+        self._duckdb = duckdb
 
     def rows(
         self, apps: Collection[tuple[str, str]], *, before: int, topic: str, max_bytes: int | None
@@ -175,9 +191,6 @@ class EarlierVersions:
                     return None
                 found += rows
         return [{**row, "topic": topic, "partition": 0, "kind": DESCRIBED, "earlier": True} for row in found]
-
-    def close(self) -> None:
-        self._duckdb.close()
 
 
 def stored_files(stored: StoredTable) -> list[str]:

@@ -60,7 +60,9 @@ class Query:
         return self.batches(self.name, context)
 
 
-FACTS = Query(name="facts", suffixes=("events", "state", "topologies"), max_offsets=5_000, batches=FactsBatches)
+FACTS = Query(
+    name="facts", suffixes=("events", "state", "tasks", "topologies"), max_offsets=5_000, batches=FactsBatches
+)
 APPEND = Query(name="append", suffixes=("activity", "dispositions"), max_offsets=100_000, batches=AppendBatches)
 QUERIES = (FACTS, APPEND)
 

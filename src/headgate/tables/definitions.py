@@ -125,6 +125,33 @@ _TABLES = (
         facts=_DISPOSITIONS,
     ),
     Table(
+        name="members_tasks",
+        description="The tasks of members of Streams groups through time: a row for each task while a member had it.",
+        question="Which hosts have the tasks of orders-app, and which stores are there?",
+        columns=pa.schema(
+            [
+                CLUSTER,
+                text("group", "the Streams group, which is the application"),
+                text("member", "its member"),
+                text("process", "the process of the member, which may have several members"),
+                text("client_id", "the client id of the member"),
+                text("host", "the address of the member"),
+                text("task", "the task: SUBTOPOLOGY_PARTITION; empty in the row of a member without tasks"),
+                text("subtopology", "the sub-topology of the task; null without a task", null=True),
+                small("partition", "the partition of the task; null without a task", null=True),
+                text("role", "active, standby or warmup; null without a task", null=True),
+                text("stores", "the stores of the task, a JSON list"),
+                whole("lag", "the lag of the task when the row began; null where the member sent none", null=True),
+                whole("tasks_left_out", "how many further tasks the member had, too many for its fact"),
+                *VALIDITY,
+                HISTORIC,
+            ]
+        ),
+        key=("cluster_id", "group", "member", "task", "valid_from"),
+        buckets=16,
+        bucket_by=("cluster_id", "group"),
+    ),
+    Table(
         name="pipeline_runs",
         description="Every run of every query of the pipeline: how far it came, and why it ended.",
         question="Which queries of the pipeline failed, and what is to be done?",

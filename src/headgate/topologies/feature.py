@@ -32,6 +32,7 @@ from headgate.topologies.push_interceptor import PushInterceptor
 from headgate.topologies.retention import Retention
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import HIDDEN
+from headgate.topologies.task_watch import TaskWatch
 from headgate.topologies.topology_metrics import FAMILIES
 from headgate.wire.errors import ErrorCode
 
@@ -138,6 +139,7 @@ class TopologyFeature(Feature):
         worker: int = 0,
         clock: Clock | None = None,
         principals: Principals | None = None,
+        watch_tasks: bool = False,
     ) -> None:
         self._service = service
         clock = clock or SystemClock()
@@ -145,8 +147,11 @@ class TopologyFeature(Feature):
         rights = Rights(clock)
         self.assignments = AssignmentRecorder(service, clock=clock)
         self.mismatches = MismatchReporter(service, clock=clock)
+        self._tasks = TaskWatch(service, clock) if watch_tasks else None
         self.interceptors = (
-            HeartbeatInterceptor(service, self.assignments, self.mismatches, write_timeout_s=write_timeout_s),
+            HeartbeatInterceptor(
+                service, self.assignments, self.mismatches, self._tasks, write_timeout_s=write_timeout_s
+            ),
             PushInterceptor(
                 service,
                 rights,
@@ -178,6 +183,8 @@ class TopologyFeature(Feature):
             if self._service.has_store:
                 self._service.spawn(self.assignments.run())
                 self._service.spawn(self.mismatches.run())
+                if self._tasks is not None:
+                    self._service.spawn(self._tasks.run())
             if self._cleanup is not None and self._service.has_store:
                 self._service.spawn(self._cleanup.run())
             yield

@@ -31,6 +31,7 @@ from headgate.proxy.interceptor import (
 )
 from headgate.topologies.assignment_recorder import MAX_BYTES, AssignmentRecorder
 from headgate.topologies.assignment_topology import MemberTopology, member_topology
+from headgate.topologies.group_tasks import MAX_TASKS, Lags, lags_of
 from headgate.topologies.mismatch_reporter import MismatchReporter
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.service import HeartbeatHandled, TopologyService
@@ -43,6 +44,7 @@ from headgate.topologies.streams_api import (
     upgrade_plain_heartbeat,
     with_throttle,
 )
+from headgate.topologies.task_watch import TaskWatch
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
@@ -52,13 +54,15 @@ from headgate.wire.primitives import Buffer
 WRITE_TIMEOUT_S: Final = 1.0
 _MARGIN_S: Final = 60.0
 _TOPOLOGY_REFUSED: Final = "Topology updates are not supported yet."  # as a 4.3 broker says it
+_NO_OFFSETS: Final = 2  # the size of two arrays that are null or empty
 
 
 class SentHeartbeat(NamedTuple):
-    """A request that waits for its response; `joined` is the topology in it."""
+    """A request that waits for its response; `joined` is the topology in it, `lags` are those of the member's tasks."""
 
     heartbeat: MemberHeartbeat
     joined: MemberTopology | None = None
+    lags: Lags | None = None
 
 
 class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
@@ -75,12 +79,14 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
         service: TopologyService,
         assignments: AssignmentRecorder,
         mismatches: MismatchReporter,
+        tasks: TaskWatch | None = None,
         *,
         write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
         self._service = service
         self._assignments = assignments
         self._mismatches = mismatches
+        self._tasks = tasks
         self._write_timeout_s = write_timeout_s
 
     def added_versions(self, broker: Versions) -> Versions:
@@ -110,7 +116,8 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
                 heartbeat = MemberHeartbeat(
                     api_version=version, group=beat.group, member=beat.member, member_epoch=beat.epoch
                 )
-                return Rewritten(downgrade_plain_heartbeat(body, beat), SentHeartbeat(heartbeat), to_broker)
+                lags = self._lags(body, version, beat)
+                return Rewritten(downgrade_plain_heartbeat(body, beat), SentHeartbeat(heartbeat, lags=lags), to_broker)
         if len(request.body) > SMALL_BYTES:
             return Hold(run_off_loop(lambda: _converted_request(bytes(request.body), version, to_broker)), _MARGIN_S)
         return _converted_request(request.body, version, to_broker)
@@ -122,17 +129,28 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
             beaten = group_requests.idle_heartbeat_response(body)
             if beaten is not None:
                 result = HeartbeatResult(error_code=beaten.error_code)
-                handled = self._handle(session, context, result)
+                handled = self._handle(session, context, result, is_change=False)
                 upgraded = upgrade_plain_heartbeat(body, beaten, solicit=handled.solicit)
                 return self._after_write(handled, _throttled(Rewritten(upgraded), session))
         if len(response.body) > SMALL_BYTES:
             return Hold(self._respond_off_loop(response, context, session), self._write_timeout_s + _MARGIN_S)
         message = decode(StreamsGroupHeartbeatResponse, response.api_version, response.body)
-        handled = self._handle(session, context, _result(message))
+        handled = self._handle(session, context, _result(message), is_change=_has_tasks(message))
         converted = _converted_response(message, response.api_version, heartbeat, solicit=handled.solicit)
         return self._after_write(handled, _throttled(converted, session))
 
-    def _handle(self, session: Session, sent: SentHeartbeat, result: HeartbeatResult) -> HeartbeatHandled:
+    def _lags(self, body: bytes, version: ApiVersion, beat: group_requests.IdleHeartbeat) -> Lags | None:
+        """The lags in a heartbeat that changes nothing else; it is decoded for them once a minute."""
+        begin, end = beat.offsets
+        if self._tasks is None or end - begin <= _NO_OFFSETS or not self._tasks.wants_lags(beat.group, beat.member):
+            return None
+        return _lags_in(decode(StreamsGroupHeartbeatRequest, version, body))
+
+    def _handle(
+        self, session: Session, sent: SentHeartbeat, result: HeartbeatResult, *, is_change: bool
+    ) -> HeartbeatHandled:
+        if self._tasks is not None:
+            self._tasks.on_heartbeat(session, sent.heartbeat, result, is_change=is_change, lags=sent.lags)
         handled = self._service.on_heartbeat(session, sent.heartbeat, result)
         if sent.joined is not None:
             self._assignments.on_join(sent.heartbeat, sent.joined, result)
@@ -146,7 +164,7 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
     ) -> ResponseOutcome:
         version = response.api_version
         message = await run_off_loop(lambda: decode(StreamsGroupHeartbeatResponse, version, response.body))
-        handled = self._handle(session, sent, _result(message))
+        handled = self._handle(session, sent, _result(message), is_change=_has_tasks(message))
         if handled.write is not None:
             await asyncio.wait((handled.write,), timeout=self._write_timeout_s)
         converted = await run_off_loop(
@@ -178,7 +196,7 @@ def _converted_request(
         process=message.process_id,
         topology_epoch=None if message.topology is None else message.topology.epoch,
     )
-    sent = SentHeartbeat(heartbeat, _joined(message, len(body)))
+    sent = SentHeartbeat(heartbeat, _joined(message, len(body)), _lags_in(message))
     if to_broker == version:
         return Forward(context=sent)
     return Rewritten(encode(downgrade_heartbeat(message), to_broker), context=sent, api_version=to_broker)
@@ -189,6 +207,16 @@ def _joined(message: StreamsGroupHeartbeatRequest, size: int) -> MemberTopology 
         return None
     endpoint = message.user_endpoint
     return member_topology(message.topology, size=size, host=None if endpoint is None else endpoint.host)
+
+
+def _lags_in(message: StreamsGroupHeartbeatRequest) -> Lags | None:
+    if message.task_offsets is None or message.task_end_offsets is None:
+        return None
+    return lags_of(message.task_offsets[:MAX_TASKS], message.task_end_offsets[:MAX_TASKS])
+
+
+def _has_tasks(message: StreamsGroupHeartbeatResponse) -> bool:
+    return any(tasks is not None for tasks in (message.active_tasks, message.standby_tasks, message.warmup_tasks))
 
 
 def _result(message: StreamsGroupHeartbeatResponse) -> HeartbeatResult:

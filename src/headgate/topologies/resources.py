@@ -16,7 +16,15 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.config.model import Config
-from headgate.facts import EventHappened, TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet, decode
+from headgate.facts import (
+    EventHappened,
+    MemberTasksEnded,
+    MemberTasksObserved,
+    TopologyDescribed,
+    TopologyEpochsRemoved,
+    TopologyEpochsSet,
+    decode,
+)
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import CatchUp, FactReader
 from headgate.kafka.fact_writer import FactWriter
@@ -46,6 +54,7 @@ class TopologyResources:
 
     `kafka_store` is the store itself if it is `kafka:`, and `keep_version` then writes a version that was not pushed.
     `write_event` writes an event for operators; None: there is no topic for them, as in tests.
+    `write_tasks` writes the tasks of a member, also with another store.
     """
 
     store: StoreCalls
@@ -53,6 +62,7 @@ class TopologyResources:
     kafka_store: KafkaStore | None = None
     keep_version: Callable[[TopologyDescribed], Awaitable[None]] | None = None
     write_event: Callable[[EventHappened], Awaitable[object]] | None = None
+    write_tasks: Callable[[MemberTasksObserved | MemberTasksEnded], Awaitable[object]] | None = None
 
 
 async def open_resources(
@@ -102,9 +112,9 @@ async def open_resources(
     timeout_s = config.topologies.call_timeout_ms / 1000
     calls = StoreCalls(store, timeout_s=timeout_s)
     if not isinstance(store, KafkaStore):
-        return TopologyResources(calls, epochs.write, write_event=writer.write)
+        return TopologyResources(calls, epochs.write, write_event=writer.write, write_tasks=writer.write)
     keep_version = partial(_keep_version, store, timeout_s)
-    return TopologyResources(calls, epochs.write, store, keep_version, writer.write)
+    return TopologyResources(calls, epochs.write, store, keep_version, writer.write, writer.write)
 
 
 async def _keep_version(store: KafkaStore, timeout_s: float, fact: TopologyDescribed) -> None:

@@ -15,6 +15,7 @@ def test_partitions_cleanup_and_retention_of_every_topic() -> None:
         "state": (1, "compact", None),
         "trips": (1, "compact", None),
         "topologies": (1, "compact", None),
+        "tasks": (1, "compact", None),
         "leader": (1, "delete", None),
         "activity": (8, "delete", 90 * DAY_MS),
         "dispositions": (8, "delete", 30 * DAY_MS),

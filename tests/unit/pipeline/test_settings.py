@@ -59,7 +59,7 @@ def test_a_query_reads_its_topics_of_the_prefix_and_so_much_at_a_time() -> None:
     large = read_options(config, APPEND)
     assert (large["subscribePattern"], large["maxOffsetsPerTrigger"]) == (r"a\.b\-(activity|dispositions)", "100000")
     options = read_options(config, FACTS)
-    assert options["subscribePattern"] == r"a\.b\-(events|state|topologies)"
+    assert options["subscribePattern"] == r"a\.b\-(events|state|tasks|topologies)"
     assert options["maxOffsetsPerTrigger"] == "5000"
     assert options["kafka.security.protocol"] == "PLAINTEXT"
 

@@ -102,6 +102,19 @@ _DISPOSITIONS = _rows(
         (3, ELEVEN // 1000 + 2, ELEVEN + 3000, 9, 0, '{"1":10}'),
     ],
 )
+_TASKS = [
+    {"group": "orders-app", "process": f"p-{member[-1]}", "client_id": "orders", "at": ELEVEN} | row
+    for row in _rows(
+        "member host task subtopology partition role stores valid_from valid_to",
+        [
+            ("m-1", "10.0.0.7", "1_0", "1", 0, "active", '["counts"]', 4, None),
+            ("m-1", "10.0.0.7", "0_0", "0", 0, "active", "[]", 4, None),
+            ("m-2", "10.0.0.8", "0_1", "0", 1, "active", "[]", 2, 5),
+            ("m-2", "10.0.0.8", "1_0", "1", 0, "standby", '["counts"]', 5, None),
+        ],
+    )
+    for member in [str(row["member"])]
+]
 _RUNS = _rows(
     "run_id query state started_at at batch table problem",
     [
@@ -141,6 +154,7 @@ ROWS = {
             {"writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1", "topic": "orders"} | row
             for row in _DISPOSITIONS
         ],
+        "members_tasks": _TASKS,
         "pipeline_runs": _RUNS,
         "rejected_facts": [_REJECTED | {"reason": "the key is no JSON list"}],
         "topology_edges": _each_version(_EDGES),

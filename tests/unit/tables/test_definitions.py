@@ -17,6 +17,7 @@ KEYS = {
     "applications": "app_id valid_from",
     "changes": "event_id",
     "dispositions": "writer boot seq",
+    "members_tasks": "group member task valid_from",
     "pipeline_runs": "run_id",
     "rejected_facts": "topic partition offset",
     "topology_edges": "app_id incarnation epoch hash provenance from_kind from_node to_kind to_node",

@@ -14,7 +14,14 @@ from typing import Any
 from headgate.base.errors import ClusterError
 from headgate.config.model import TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
-from headgate.facts import EventHappened, TopologyDescribed, TopologyEpochsRemoved, TopologyEpochsSet
+from headgate.facts import (
+    EventHappened,
+    MemberTasksEnded,
+    MemberTasksObserved,
+    TopologyDescribed,
+    TopologyEpochsRemoved,
+    TopologyEpochsSet,
+)
 from headgate.plugin import TopologyStore
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
@@ -199,6 +206,7 @@ async def scene(
     topic: "tuple[FakeTopic, Path] | None" = None,
     keep_version: Callable[[TopologyDescribed], Awaitable[None]] | None = None,
     principals: Principals | None = None,
+    write_tasks: Callable[[MemberTasksObserved | MemberTasksEnded], Awaitable[None]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """The feature in front of the fake broker; `settings` are of `[topologies]`, `opens` holds its start back.
@@ -227,11 +235,17 @@ async def scene(
                 )
             timeout_s = topologies.call_timeout_ms / 1000 if store_timeout_s is None else store_timeout_s
             calls = StoreCalls(store or MemoryStore(), timeout_s=timeout_s)
-            return TopologyResources(calls, epochs.write, keep_version=keep_version, write_event=events.write)
+            return TopologyResources(
+                calls, epochs.write, keep_version=keep_version, write_event=events.write, write_tasks=write_tasks
+            )
 
         service = TopologyService(whole, opening, random_number=lambda: 0.5)
         feature = TopologyFeature(
-            service, max_bytes=topologies.max_bytes, write_timeout_s=write_timeout_s, principals=principals
+            service,
+            max_bytes=topologies.max_bytes,
+            write_timeout_s=write_timeout_s,
+            principals=principals,
+            watch_tasks=write_tasks is not None,
         )
         who = () if principals is None else (PrincipalsFeature(principals),)
         gateway = Gateway(whole, features=(*who, feature))
