@@ -24,6 +24,7 @@ from headgate.base.errors import HeadgateError
 
 _SETTLE_S = 0.2
 _IDLE_SETTLE_S = 1.0
+_STEADY_S, _STEADY_MB, _START_UP_S = 2.0, 0.2, 30.0  # memory stands still for so long, within so much; and is awaited
 _FILL_MB = 300
 
 Say = Callable[[str], None]
@@ -186,7 +187,7 @@ class Measuring:
         """A fresh process, before and with the connections; what earlier load left behind is not theirs."""
         peer.stop()
         peer.start()
-        empty = [resident_mb(pid) for pid in peer.pids()]
+        empty = _settled_mb(peer)
         self._loader.run(self._words(scenario, peer))
         try:
             time.sleep(_IDLE_SETTLE_S)
@@ -194,3 +195,15 @@ class Measuring:
         finally:
             self._loader.run({"call": "close"})
         return {"empty_mb": sum(empty), "full_mb": sum(full), "largest_mb": max(full)}
+
+
+def _settled_mb(peer: Peer) -> list[float]:
+    """The memory of each process when start-up is over: a proxy answers before it has made all that it needs."""
+    deadline = time.monotonic() + _START_UP_S
+    found = [resident_mb(pid) for pid in peer.pids()]
+    while time.monotonic() < deadline:
+        time.sleep(_STEADY_S)
+        before, found = found, [resident_mb(pid) for pid in peer.pids()]
+        if abs(sum(found) - sum(before)) < _STEADY_MB:
+            break
+    return found
