@@ -104,8 +104,18 @@ class TlsLink(Link):
     def write(self, data: Buffer) -> None:
         if self.closed or self._failure is not None:
             return
+        size = len(data)
+        if 0 < size <= _SEALED_A_CALL and not self.backlog:  # nearly always
+            try:
+                sealed = self._seal_piece(data)
+            except ssl.SSLError as failure:
+                self._fail(failure)
+                return
+            self.meter.sent_bytes += size - len(sealed)  # what is counted is Kafka's bytes, both ways
+            Link.write(self, sealed)
+            return
         view = memoryview(data)
-        self.meter.sent_bytes += len(view)  # what is counted is Kafka's bytes, both ways
+        self.meter.sent_bytes += size
         done = 0
         while done < len(view) and not self.backlog:
             try:
@@ -134,11 +144,12 @@ class TlsLink(Link):
             [self._seal_piece(view[at : at + _SEALED_A_CALL]) for at in range(0, len(view), _SEALED_A_CALL)]
         )
 
-    def _seal_piece(self, piece: memoryview) -> bytes:
-        done = self._tls.object.write(piece)
+    def _seal_piece(self, piece: Buffer) -> bytes:
+        tls = self._tls
+        done = tls.object.write(piece)
         while done < len(piece):
-            done += self._tls.object.write(piece[done:])
-        return self._tls.outgoing.read()
+            done += tls.object.write(memoryview(piece)[done:])
+        return tls.outgoing.read()
 
     def _refill(self) -> bool:
         if not self._plain:
@@ -183,30 +194,29 @@ class TlsLink(Link):
 
     def _on_woken(self) -> None:
         self._woken = False
-        if self._more:
+        if self._more and self.is_reading and not self.closed:
             self._on_readable()
-
-    def _on_readable(self) -> None:
-        if self.is_reading and not self.closed:
-            super()._on_readable()
 
     def _receive(self, into: memoryview) -> int:
         """Plaintext into `into`; 0 at the peer's end, `BlockingIOError` when there is no whole record yet."""
         if self._fault is not None:
             raise self._fault
+        tls = self._tls
+        incoming = tls.incoming
         if not self._more:
             size = self._sock.recv_into(_CIPHERTEXT)
             if not size:
                 return 0
-            self._tls.incoming.write(_CIPHERTEXT[:size])
+            incoming.write(_CIPHERTEXT[:size])
         total = 0
         self._more = False
         try:
-            while total < len(into) and (size := self._tls.read_into(into[total:])):
+            while total < len(into) and (size := tls.read_into(into[total:] if total else into)):
                 total += size
-                if total < len(into) and not self._tls.incoming.pending:
+                if total < len(into) and not incoming.pending:
                     # A record that ended, and nothing behind it: to read again would cost as much, for an exception.
-                    self._answer_key_update()
+                    if tls.outgoing.pending:
+                        self._answer_key_update()
                     return total
         except ssl.SSLWantReadError:
             self._answer_key_update()

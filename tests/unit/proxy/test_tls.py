@@ -117,12 +117,14 @@ async def test_bytes_pass_both_ways(files: Files, version: ssl.TLSVersion) -> No
         link.resume()
         await peer.send(b"there")
         await until(lambda: owner.received == b"there")
+        link.write(b"")
         link.write(b"and ")
         link.write(memoryview(bytearray(b"back")))
         received = b""
         while len(received) < 8:
             received += await peer.receive()
         assert received == b"and back"
+        assert link.meter.sent_bytes == len(received)
 
 
 async def test_a_record_with_nothing_behind_it_is_read_with_one_call(
