@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
@@ -10,8 +10,8 @@ from typing import Final
 from headgate.activity.feature import ActivityFeature
 from headgate.base.clock import SystemClock
 from headgate.config.model import Config
-from headgate.kafka.connections import dialler_of
-from headgate.kafka.group_admin import GroupOutline, describe_streams_groups
+from headgate.kafka.connections import Dialler, dialler_of
+from headgate.kafka.group_admin import GroupOutline, describe_groups, describe_streams_groups
 from headgate.kafka.shared_clients import SharedClients, clients_of
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals, PrincipalsFeature
@@ -88,7 +88,8 @@ def _topologies(
             return (HiddenTopologies(),)
         case "gateway":
             cache = f"topologies-{config.gateway.listen.port}-{row}.db"
-            describe = _describe_as_service(config) if worker == 0 else None
+            describe = _describe_as_service(config, describe_streams_groups) if worker == 0 else None
+            describe_any = _describe_as_service(config, describe_groups) if worker == 0 else None
             opening = partial(
                 open_topologies,
                 config,
@@ -109,6 +110,7 @@ def _topologies(
                 service,
                 max_bytes=config.topologies.max_bytes,
                 describe=describe,
+                describe_any=describe_any,
                 cleanup_interval_s=config.topologies.cleanup_interval_ms / 1000,
                 worker=worker,
                 retention=retention,
@@ -118,11 +120,13 @@ def _topologies(
             return (feature,)
 
 
-def _describe_as_service(config: Config) -> DescribeGroups:
+def _describe_as_service(
+    config: Config, describe_by: Callable[[Dialler, Sequence[str]], Awaitable[Mapping[str, GroupOutline]]]
+) -> DescribeGroups:
     """Describe groups as the service account, for the cleanup of topologies."""
 
     async def describe(groups: Sequence[str]) -> Mapping[str, GroupOutline]:
         dialler = await asyncio.to_thread(dialler_of, config.upstream)
-        return await describe_streams_groups(dialler, groups)
+        return await describe_by(dialler, groups)
 
     return describe

@@ -24,8 +24,9 @@ from headgate.topologies.model.topology_pictures import Picture, picture_of, to_
 from headgate.topologies.model.topology_text import render
 
 PARTIAL = (
-    "Partial description: members of the group have pushed none. It has what they send to be assigned tasks: source "
-    "topics, repartition topics and stores with changelogs. Processors, output topics and global stores are not known."
+    "Partial description: members of the group have pushed none. It has what they send to be assigned tasks: "
+    "sub-topologies, source topics and, unless the group is a classic one, repartition topics and stores with "
+    "changelogs. Processors, output topics and global stores are not known."
 )
 _HEADINGS = ("VERSION", "WHEN", "PROVENANCE", "NODES", "STATE", "MEMBER", "PROCESS", "GATEWAY", "PUBLISHED-BY")
 

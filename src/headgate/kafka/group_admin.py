@@ -30,6 +30,8 @@ from headgate.wire.messages.cluster import (
 )
 from headgate.wire.messages.groups import (
     DeleteGroupsRequest,
+    DescribedGroup,
+    DescribeGroupsRequest,
     ListGroupsRequest,
     ListGroupsResponse,
 )
@@ -41,6 +43,7 @@ from headgate.wire.messages.streams import (
 _AGAIN = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
+_NOT_A_STREAMS_GROUP = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _GROUPS_A_CALL = 200
 
 # Kafka's own texts (org.apache.kafka.common.protocol.Errors) for responses without one.
@@ -229,6 +232,36 @@ async def describe_streams_groups(dialler: Dialler, groups: Iterable[str]) -> di
     async with Connections(dialler) as connections:
         answers = await on_coordinators(connections, groups, _describe)
     return {group: _outline(group, answer) for group, answer in answers.items()}
+
+
+async def describe_groups(dialler: Dialler, groups: Iterable[str]) -> dict[str, GroupOutline]:
+    """`describe_streams_groups`, and for those that are none, whether they are classic groups: not found is neither."""
+    found = await describe_streams_groups(dialler, groups)
+    others = [group for group, outline in found.items() if outline.error_code in _NOT_A_STREAMS_GROUP]
+    if others:
+        async with Connections(dialler) as connections:
+            answers = await on_coordinators(connections, others, _describe_classic)
+        found |= {group: _classic_outline(group, answer) for group, answer in answers.items()}
+    return found
+
+
+async def _describe_classic(link: BrokerConnection, groups: Sequence[str]) -> Mapping[str, DescribedGroup | GroupError]:
+    answer = await link.ask(DescribeGroupsRequest(groups=tuple(groups)), lowest=0, highest=6)
+    found: dict[str, DescribedGroup | GroupError] = {
+        group: group_error(ErrorCode.UNKNOWN_SERVER_ERROR) for group in groups
+    }
+    for one in answer.groups:
+        # Before version 6, a group that does not exist is dead and no error.
+        code = one.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if one.group_state == DEAD else 0)
+        found[one.group_id] = group_error(code) if code else one
+    return found
+
+
+def _classic_outline(group: str, answer: DescribedGroup | GroupError) -> GroupOutline:
+    if isinstance(answer, GroupError):
+        return GroupOutline(group=group, error_code=answer.code, error_text=answer.text)
+    members = tuple(member.member_id for member in answer.members)
+    return GroupOutline(group=group, state=answer.group_state, member_ids=members)
 
 
 def _outline(group: str, answer: DescribedStreamsGroup | GroupError) -> GroupOutline:

@@ -127,6 +127,10 @@ class AssignmentRecorder:
         if not after_s:
             self._is_due.set()
 
+    def is_recorded(self, group: str) -> bool:
+        """Whether this worker has recorded the group, or is about to."""
+        return group in self._recorded or group in self._waiting
+
     def on_deleted(self, group: str) -> None:
         """The broker has deleted the group."""
         self._pop(group)

@@ -80,7 +80,8 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         if described:
             return Hold(self._delete(message, version, described, session), _TIMEOUT_S)
         if version <= broker_version(session.broker_versions(), ApiKey.DELETE_GROUPS, version):
-            known = any(map(self._service.is_known, message.groups_names))
+            names = message.groups_names
+            known = any(self._service.is_known(one) or self._assignments.is_recorded(one) for one in names)
             return Forward(_DeleteContext(version) if known else None)
         return _forwarded(message, version, session)
 

@@ -22,6 +22,7 @@ from headgate.proxy.interceptor import Interceptor, Versions
 from headgate.proxy.principals import Principals
 from headgate.proxy.rights import Rights
 from headgate.topologies.assignment_recorder import AssignmentRecorder
+from headgate.topologies.classic_interceptor import ClassicStreamsInterceptor
 from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
 from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
@@ -56,7 +57,10 @@ class HiddenTopologies(Feature):
 
 
 class Cleanup:
-    """Deletes the descriptions of groups that are gone; `describe` responds for the groups that it could describe."""
+    """Deletes the descriptions of groups that are gone; `describe` responds for the groups that it could describe.
+
+    `describe_any` also finds classic groups: partial descriptions may be of one.
+    """
 
     def __init__(
         self,
@@ -66,9 +70,11 @@ class Cleanup:
         interval_s: float,
         retention: Retention | None = None,
         assignments: AssignmentRecorder | None = None,
+        describe_any: DescribeGroups | None = None,
     ) -> None:
         self._service = service
         self._describe = describe
+        self._describe_any = describe_any or describe
         self._interval_s = interval_s
         self._retention = retention
         self._assignments = assignments
@@ -98,7 +104,7 @@ class Cleanup:
         if self._assignments is None:
             return
         try:
-            await self._assignments.clean_up(self._describe)
+            await self._assignments.clean_up(self._describe_any)
         except (HeadgateError, OSError, TransientFailure) as problem:
             log.warning("topology cleanup cycle ended: groups cannot be described", problem=str(problem))
 
@@ -117,7 +123,7 @@ class Cleanup:
         await retention.remove_oldest_versions()
         candidates = await retention.candidates()
         for start in range(0, len(candidates), _BATCH):
-            for group in (await self._describe(candidates[start : start + _BATCH])).values():
+            for group in (await self._describe_any(candidates[start : start + _BATCH])).values():
                 if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
                     await retention.remove_deleted(group.group)
 
@@ -133,6 +139,7 @@ class TopologyFeature(Feature):
         *,
         max_bytes: int,
         describe: DescribeGroups | None = None,
+        describe_any: DescribeGroups | None = None,
         cleanup_interval_s: float = 600.0,
         retention: Retention | None = None,
         write_timeout_s: float = WRITE_TIMEOUT_S,
@@ -164,6 +171,7 @@ class TopologyFeature(Feature):
             DescribeInterceptor(service, clock, statuses),
             DeleteGroupsInterceptor(service, rights, self.assignments),
             ClassicJoinInterceptor(service, rights),
+            ClassicStreamsInterceptor(service, self.assignments),
         )
         self._cleanup = (
             None
@@ -174,6 +182,7 @@ class TopologyFeature(Feature):
                 interval_s=cleanup_interval_s,
                 retention=retention,
                 assignments=self.assignments,
+                describe_any=describe_any,
             )
         )
 

@@ -13,6 +13,8 @@ from headgate.wire.primitives import Buffer, read_uvarint
 _INT32: Final = Struct(">i")
 _INT16: Final = Struct(">h")
 _JOIN_GROUP_FLEXIBLE: Final = 6
+_FIRST_WITH_INSTANCE: Final = 5  # GroupInstanceId of JoinGroup
+_SYNC_GROUP_FLEXIBLE: Final = 4
 _ZERO: Final = bytes(4)
 _SHORT: Final = 0x7F  # the largest size that has one byte
 # Topology is -1; the tasks of three kinds and ProcessId are null; UserEndpoint is -1, ClientTags null.
@@ -114,12 +116,57 @@ def idle_heartbeat_response(body: bytes) -> IdleHeartbeatResponse | None:
 
 def joining_group(body: Buffer, version: int) -> str:
     """GroupId of a JoinGroup request."""
-    if version >= _JOIN_GROUP_FLEXIBLE:
-        return _compact_string(body, 0)[0]
-    if len(body) < _INT16.size:
-        raise WireError("the message ends before its group")
-    (size,) = _INT16.unpack_from(body, 0)
-    return _text(body, _INT16.size, size)[0]
+    return (_compact_string if version >= _JOIN_GROUP_FLEXIBLE else _string)(body, 0)[0]
+
+
+class JoinStart(NamedTuple):
+    """The beginning of a JoinGroup request; `protocol` is the name of the first protocol, empty if there is none."""
+
+    group: str
+    protocol_type: str
+    protocol: str
+
+
+def join_start(body: Buffer, version: int) -> JoinStart:
+    """How a JoinGroup request begins, of which the rest may not be there yet."""
+    is_flexible = version >= _JOIN_GROUP_FLEXIBLE
+    read = _compact_string if is_flexible else _string
+    group, pos = read(body, 0)
+    pos += _INT32.size if version == 0 else 2 * _INT32.size  # the timeouts of the session and of a rebalance
+    _, pos = read(body, pos)
+    if version >= _FIRST_WITH_INSTANCE:
+        pos = _behind_nullable(body, pos, is_flexible=is_flexible)
+    protocol_type, pos = read(body, pos)
+    if is_flexible:
+        count, pos = read_uvarint(body, pos)
+        count -= 1
+    else:
+        if len(body) - pos < _INT32.size:
+            raise WireError("the message ends before its protocols")
+        (count,) = _INT32.unpack_from(body, pos)
+        pos += _INT32.size
+    return JoinStart(group, protocol_type, read(body, pos)[0] if count > 0 else "")
+
+
+def syncing_group(body: Buffer, version: int) -> str:
+    """GroupId of a SyncGroup request."""
+    return (_compact_string if version >= _SYNC_GROUP_FLEXIBLE else _string)(body, 0)[0]
+
+
+def _behind_nullable(body: Buffer, pos: int, *, is_flexible: bool) -> int:
+    if is_flexible:
+        size, pos = read_uvarint(body, pos)
+        return pos + max(0, size - 1)
+    if len(body) - pos < _INT16.size:
+        raise WireError("the message ends before its instance")
+    (size,) = _INT16.unpack_from(body, pos)
+    return pos + _INT16.size + max(0, int(size))
+
+
+def _string(body: Buffer, pos: int) -> tuple[str, int]:
+    if len(body) - pos < _INT16.size:
+        raise WireError("the message ends before a text")
+    return _text(body, pos + _INT16.size, _INT16.unpack_from(body, pos)[0])
 
 
 def _compact_string(body: Buffer, pos: int) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """Applications that do not push a description: stock Kafka Streams 4.3.1 through the gateway, on a real broker."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
+from headgate.config.addresses import parse_address
 from headgate.facts import EventHappened, decode
+from headgate.kafka.connections import Dialler
+from headgate.kafka.group_admin import describe_groups
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, running_gateway
@@ -78,6 +82,26 @@ def test_a_stock_application_of_4_3_is_on_the_list_and_marked_as_partial(
     assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{store}-repartition])" in shown
     assert f"Processor: ASSIGNMENT-1-PROCESSOR (stores: [{store}])" in shown
     assert COUNTS_OUT not in shown
+
+
+def test_a_stock_application_in_the_classic_protocol_is_on_the_list_too(
+    own: Cluster, gateway: GatewayProcess, capsys: Capture, tmp_path: Path
+) -> None:
+    group = f"words-{secrets.token_hex(4)}"
+    with word_count_demo(gateway.bootstrap, group, tmp_path, protocol="classic", application_server="one:7"):
+        until(lambda: has_recorded(gateway, group), SECONDS)
+        dialler = Dialler(bootstrap=(parse_address(own.bootstrap),))
+        found = asyncio.run(describe_groups(dialler, [group, "no-such-group"]))
+        assert (found[group].error_code, found["no-such-group"].error_code) == (0, 69)
+        assert found[group].state in {"Stable", "PreparingRebalance", "CompletingRebalance"}
+    kept = versions(gateway, group, capsys)[-1]
+    assert (kept["provenance"], kept["partial"], kept["current"]) == ("assignment", True, True)
+    assert main(["topology", "show", group, *config_of(gateway)]) == 0
+    shown = capsys.readouterr().out
+    store = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
+    assert f"Source: ASSIGNMENT-0-SOURCE (topics: [{WORDS_IN}])" in shown
+    assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{store}-repartition])" in shown
+    assert "unknown" not in shown
 
 
 def mismatches(own: Cluster, group: str) -> list[dict[str, Any]]:
