@@ -24,6 +24,7 @@ from headgate.proxy.interceptor import (
 )
 from headgate.topologies.assignment_recorder import AssignmentRecorder
 from headgate.topologies.classic_groups import ClassicGroup, read_group
+from headgate.topologies.classic_tasks import ClassicTasks
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.wire import frames, group_requests
 from headgate.wire.apis import has_flexible_response
@@ -86,9 +87,12 @@ class ClassicStreamsInterceptor(Interceptor[Watch]):
     max_bytes = MAX_BYTES
     max_response_bytes = Interceptor.max_bytes  # a response of any size passes
 
-    def __init__(self, service: TopologyService, assignments: AssignmentRecorder) -> None:
+    def __init__(
+        self, service: TopologyService, assignments: AssignmentRecorder, tasks: ClassicTasks | None = None
+    ) -> None:
         self._service = service
         self._assignments = assignments
+        self._tasks = tasks
         self._led: OrderedDict[str, LedGroup] = OrderedDict()
         self._held_bytes = 0
         # By connection: responses that are being received, and groups whose leader it has.
@@ -165,7 +169,11 @@ class ClassicStreamsInterceptor(Interceptor[Watch]):
         content = memoryview(frame)[_SIZE_BYTES:]
         begin = frames.response_body(content, flexible=has_flexible_response(ApiKey.JOIN_GROUP, watch.version))
         response = decode(JoinGroupResponse, watch.version, content[begin:])
-        if response.error_code or response.protocol_name != ASSIGNOR or response.leader != response.member_id:
+        if response.error_code or response.protocol_name != ASSIGNOR:
+            return
+        if self._tasks is not None:
+            self._tasks.on_joined(watch.group, response.member_id, session.peer)
+        if response.leader != response.member_id:
             return
         self._drop(watch.group)
         self._led[watch.group] = LedGroup(
@@ -213,6 +221,8 @@ class ClassicStreamsInterceptor(Interceptor[Watch]):
         assigned = [(one.member_id, one.assignment) for one in synced.assignments]
         group = synced.group
         read = await asyncio.to_thread(read_group, subscriptions, assigned)
+        if self._tasks is not None:
+            await self._tasks.write(group, read)
         found = replace(read.merged(self._known.pop(group, None)), members=())
         self._known[group] = found
         if len(self._known) > _MAX_GROUPS:

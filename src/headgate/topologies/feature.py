@@ -23,6 +23,7 @@ from headgate.proxy.principals import Principals
 from headgate.proxy.rights import Rights
 from headgate.topologies.assignment_recorder import AssignmentRecorder
 from headgate.topologies.classic_interceptor import ClassicStreamsInterceptor
+from headgate.topologies.classic_tasks import ClassicTasks
 from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
 from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
@@ -171,7 +172,7 @@ class TopologyFeature(Feature):
             DescribeInterceptor(service, clock, statuses),
             DeleteGroupsInterceptor(service, rights, self.assignments),
             ClassicJoinInterceptor(service, rights),
-            ClassicStreamsInterceptor(service, self.assignments),
+            ClassicStreamsInterceptor(service, self.assignments, ClassicTasks(service, clock) if watch_tasks else None),
         )
         self._cleanup = (
             None

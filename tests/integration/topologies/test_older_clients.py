@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
-from headgate.facts import EventHappened, decode
+from headgate.facts import EventHappened, MemberTasksEnded, MemberTasksObserved, decode
 from headgate.kafka.connections import Dialler
 from headgate.kafka.group_admin import describe_groups
 from tests.integration.gateway.exercise import until
@@ -25,7 +25,6 @@ from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
 Capture = pytest.CaptureFixture[str]
 QUICK = {"group.streams.heartbeat.interval.ms": "200"}
 SECONDS = 60.0
-EVENTS = "headgate.events"
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +93,10 @@ def test_a_stock_application_in_the_classic_protocol_is_on_the_list_too(
         found = asyncio.run(describe_groups(dialler, [group, "no-such-group"]))
         assert (found[group].error_code, found["no-such-group"].error_code) == (0, 69)
         assert found[group].state in {"Stable", "PreparingRebalance", "CompletingRebalance"}
+        until(lambda: sum(len(one.tasks) for one in members(own, group).values()) == 4, SECONDS)
+        [member] = members(own, group).values()
+    assert (member.host, member.client_id) == ("one", "demo-StreamThread-1-consumer")
+    assert {task.name for task in member.tasks if task.role == "active"} == {"0_0", "0_1", "1_0", "1_1"}
     kept = versions(gateway, group, capsys)[-1]
     assert (kept["provenance"], kept["partial"], kept["current"]) == ("assignment", True, True)
     assert main(["topology", "show", group, *config_of(gateway)]) == 0
@@ -104,20 +107,30 @@ def test_a_stock_application_in_the_classic_protocol_is_on_the_list_too(
     assert "unknown" not in shown
 
 
+def members(own: Cluster, group: str) -> dict[str, MemberTasksObserved]:
+    """The last record of each member."""
+    found = (one for one in read_facts(own, "tasks") if isinstance(one, MemberTasksObserved | MemberTasksEnded))
+    last = {one.member: one for one in found if one.group == group}
+    return {name: one for name, one in last.items() if isinstance(one, MemberTasksObserved)}
+
+
 def mismatches(own: Cluster, group: str) -> list[dict[str, Any]]:
     """The details of the group's events."""
+    found = (one for one in read_facts(own, "events") if isinstance(one, EventHappened))
+    return [one.detail.value() for one in found if (one.event, one.subject) == ("topology_mismatch", group)]
+
+
+def read_facts(own: Cluster, suffix: str) -> list[object]:
+    """Everything in a topic of facts, in the order of each partition."""
+    topic = f"headgate.{suffix}"
     consumer = Consumer({**own.client_config(), "group.id": secrets.token_hex(4), "auto.offset.reset": "earliest"})
     try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(EVENTS, number), timeout=20)[1] for number in range(8)]
-        consumer.assign([TopicPartition(EVENTS, number, 0) for number in range(8)])
-        found = []
-        for _ in range(sum(ends)):
-            record = consumer.poll(20)
-            assert record is not None
-            fact = decode("events", record.key(), record.value())
-            if isinstance(fact, EventHappened) and fact.event == "topology_mismatch" and fact.subject == group:
-                found.append(fact.detail.value())
-        return found
+        numbers = sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions)
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20) for number in numbers]
+        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+        records = [consumer.poll(20) for _ in range(sum(end for _, end in ends))]
+        assert all(records)
+        return [decode(suffix, record.key(), record.value()) for record in records if record is not None]
     finally:
         consumer.close()
 

@@ -8,7 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
+from headgate.base.errors import ClusterError
+from headgate.facts import MemberTasksEnded
 from headgate.facts.topology import ProcessorNode, SourceNode
 from headgate.topologies import classic_interceptor
 from headgate.topologies.classic_groups import read_group
@@ -355,6 +358,64 @@ async def test_malformed_subscriptions_leave_the_application_visible(tmp_path: P
         await until(lambda: bool(log.records))
         [fact] = recorded(log)
     assert getattr(fact, "description").subtopologies == ()  # noqa: B009
+
+
+async def test_members_with_hosts_and_tasks_are_written_when_they_change() -> None:
+    written: list[Any] = []
+
+    async def write(record: Any) -> None:
+        written.append(record)
+
+    async with scene(write_tasks=write) as it:
+        await rebalance(it)
+        await until(lambda: len(written) == 2)
+        first, second = written
+        assert (first.group, first.member, first.process, first.host) == ("g", "a", str(PROCESS), "host-a")
+        assert [(task.name, task.role) for task in first.tasks] == [("0_0", "active")]
+        assert [task.name for task in second.tasks] == ["1_0"]
+        await rebalance(it)
+        await pass_by(it, JOIN_GROUP, 9, join(), joined(members=joined().members[:1]))
+        await pass_by(it, SYNC_GROUP, 5, sync(), SyncGroupResponse())
+        await until(lambda: len(written) == 3)
+        assert written[2] == MemberTasksEnded(group="g", member="b"), "the second rebalance changed nothing"
+
+
+async def test_a_member_without_an_endpoint_has_the_address_from_which_it_joined() -> None:
+    written: list[Any] = []
+
+    async def write(record: Any) -> None:
+        written.append(record)
+
+    name = "app-StreamThread-1-consumer-0b0e7d2c-63a5-4a0e-9a6f-6a5c6d3a1f11"
+    members = tuple(
+        JoinGroupMember(member_id=one, metadata=subscription("lines", endpoint="")) for one in (name, "elsewhere")
+    )
+    async with scene(write_tasks=write) as it:
+        answer = joined(leader=name, member_id=name, members=members)
+        await pass_by(it, JOIN_GROUP, 9, join(), answer)
+        await pass_by(it, SYNC_GROUP, 5, sync(member_id=name), SyncGroupResponse())
+        await until(lambda: len(written) == 2)
+    assert written[0].host.startswith("127.0.0.1")
+    assert written[0].client_id == "app-StreamThread-1-consumer"
+    assert (written[1].host, written[1].client_id, written[1].tasks) == ("", "", ())
+
+
+async def test_tasks_that_could_not_be_written_are_written_by_the_next_rebalance() -> None:
+    written: list[Any] = []
+    away = [True]
+
+    async def write(record: Any) -> None:
+        if away[0]:
+            raise ClusterError("the topic is away")
+        written.append(record)
+
+    async with scene(write_tasks=write) as it:
+        with capture_logs() as logs:
+            await rebalance(it)
+            await until(lambda: any(one["event"] == "tasks of a Streams group not written" for one in logs))
+        away[0] = False
+        await rebalance(it)
+        await until(lambda: len(written) == 2)
 
 
 async def test_delete_groups_ends_it(tmp_path: Path) -> None:
