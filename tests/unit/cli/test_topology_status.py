@@ -81,6 +81,13 @@ def test_the_text_is_a_table_and_sentences_with_names_escaped() -> None:
     ]
 
 
+def test_names_in_the_table_are_escaped() -> None:
+    group = replace(FOUND, group="g\x1b[2J", description=replace(STATUS, version="9f2c\n/0"))
+    [_, row, *_] = command.status_text(group).splitlines()
+    assert row.split()[0] == "g\\x1b[2J"
+    assert "9f2c\\n/0" in row
+
+
 @pytest.mark.parametrize(
     ("backoff", "words"),
     [

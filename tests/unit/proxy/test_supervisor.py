@@ -113,6 +113,8 @@ async def test_details_are_named_by_worker_and_leave_it_ready(tmp_path: Path) ->
         await bench.serves()
         text = "2 cancelled calls have not ended"
         assert bench.supervisor.details() == {f"worker {index}: topology store": text for index in range(2)}
+        bench.workers[0].leaves = True
+        assert bench.supervisor.details() == {"worker 1: topology store": text}
 
 
 async def test_samples_are_added_up_over_workers(tmp_path: Path) -> None:

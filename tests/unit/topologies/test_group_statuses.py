@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,6 +132,13 @@ async def test_a_push_that_was_not_checked_is_not_the_last_one() -> None:
         await it.pushes(pushed(epoch=7))
         await it.heartbeat(beating())
         assert (await status(it))["last_push"]["epoch"] == 0
+
+
+async def test_the_status_of_another_gateway_behind_this_one_is_replaced() -> None:
+    async with scene() as it:
+        [group] = await ask(it, replace(described(), unknown_tags=((STATUS_TAG, b"{}"), (10003, b"kept"))))
+        assert [tag for tag, _ in group.unknown_tags] == [STATUS_TAG, 10003]
+        assert decode_description_status(group.unknown_tags[0][1]) != decode_description_status(b"{}")
 
 
 async def test_the_status_is_there_without_descriptions_too() -> None:

@@ -37,14 +37,16 @@ async def test_calls_that_hang_are_counted_until_they_end() -> None:
                 continue  # a store that ignores it
 
     calls = StoreCalls(FakeStore(hang_on), timeout_s=0.01, max_hanging=2)
-    await calls.get("g", 0)
-    assert details(calls) == "1 cancelled calls have not ended, the last 1 calls failed or timed out"
-    await calls.get("g", 0)
-    assert details(calls) == (
-        "2 cancelled calls have not ended, the store is not called until some of them end, "
-        "the last 2 calls failed or timed out"
-    )
-    ends.set()
+    try:
+        await calls.get("g", 0)
+        assert details(calls) == "1 cancelled calls have not ended, the last 1 calls failed or timed out"
+        await calls.get("g", 0)
+        assert details(calls) == (
+            "2 cancelled calls have not ended, the store is not called until some of them end, "
+            "the last 2 calls failed or timed out"
+        )
+    finally:
+        ends.set()
     await until(lambda: not calls.hanging)
     await calls.get("g", 0)
     assert details(calls) is None
