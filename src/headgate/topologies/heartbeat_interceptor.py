@@ -1,8 +1,9 @@
 """StreamsGroupHeartbeat: converted to the broker's version and back; the response may solicit a push.
 
-Invariant: whatever happens to the solicitation, the heartbeat gets its response. Version 0 passes byte for byte, and
-only its joins are decoded, since a new member makes the stored description unconfirmed whether it can push or not, and
-the topology in its join is all that is known of a member that does not push (`assignment_recorder.py`).
+Invariant: whatever happens to the solicitation, the heartbeat gets its response. Version 0 passes byte for byte. Only
+its joins and leaves are decoded: a new member makes the stored description unconfirmed whether it can push or not, the
+topology in its join is all that is known of a member that does not push (`assignment_recorder.py`), and one that leaves
+has no tasks any more (`task_watch.py`).
 
 The response to such a join waits until "unconfirmed" is written, for a second at most: a member that has its response
 does not join again, so a worker that dies before the write would lose it.
@@ -97,7 +98,7 @@ class HeartbeatInterceptor(Interceptor[SentHeartbeat]):
         self._mismatches.on_close(session)
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter | None:
-        return group_requests.is_join if api_version == 0 else None
+        return group_requests.is_join_or_leave if api_version == 0 else None
 
     def oversize(self, api_version: ApiVersion) -> Oversize:
         """A join is the first request of a connection to the coordinator, so it waits for the proof.

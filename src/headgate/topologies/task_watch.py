@@ -1,8 +1,8 @@
 """Follows which member of a Streams group has which tasks, and writes the changes to `headgate.tasks`.
 
 The broker describes a group on the connection of one of its members, with that member's rights: some time after a
-heartbeat that changes something, again until the group is stable, because heartbeats of version 0 are not read beyond
-their joins, and then every `REFRESH_S`. Hosts and lags come from the members' own heartbeats: behind a
+heartbeat that changes something, again until the group is stable, because of heartbeats of version 0 only joins and
+leaves are read, and then every `REFRESH_S`. Hosts and lags come from the members' own heartbeats: behind a
 gateway the broker sees the gateway's address, and before Kafka 4.4 it has no lags.
 
 Invariants: no heartbeat waits for this. A member ends by its own leave or by a description without it, never because
@@ -45,6 +45,7 @@ _AT_ONCE: Final = 8
 _WRITTEN_AT_ONCE: Final = 100
 _DESCRIBE_TIMEOUT_S: Final = 10.0
 _VERSION: Final = 0
+_LEAVES: Final = -1  # with -2 a static member goes that will be back, and keeps its tasks
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ class TaskWatch:
                 self._drop(next(iter(self._groups)))
         elif watched.session() is None:
             watched.session = ref(session)
-        if heartbeat.is_leave:
+        if heartbeat.member_epoch == _LEAVES:
             self._on_left(watched, group, member)
         else:
             self._hear(watched, member, session.peer, lags, now)

@@ -16,6 +16,7 @@ _JOIN_GROUP_FLEXIBLE: Final = 6
 _FIRST_WITH_INSTANCE: Final = 5  # GroupInstanceId of JoinGroup
 _SYNC_GROUP_FLEXIBLE: Final = 4
 _ZERO: Final = bytes(4)
+_NEGATIVE: Final = 0x80  # the first byte of a negative number, or more
 _SHORT: Final = 0x7F  # the largest size that has one byte
 # Topology is -1; the tasks of three kinds and ProcessId are null; UserEndpoint is -1, ClientTags null.
 _NOTHING_NEW: Final = b"\xff\x00\x00\x00\x00\xff\x00"
@@ -32,14 +33,26 @@ def streams_member(body: Buffer) -> tuple[str, str, int]:
 
 def is_join(view: Buffer, pos: int, end: int) -> bool:
     """Whether the heartbeat at `pos` has member epoch 0; also True when that cannot be told from its first bytes."""
+    at = _member_epoch_at(view, pos, end)
+    return at < 0 or view[at : at + 4] == _ZERO
+
+
+def is_join_or_leave(view: Buffer, pos: int, end: int) -> bool:
+    """Whether its member epoch is 0 or negative; also True when that cannot be told from its first bytes."""
+    at = _member_epoch_at(view, pos, end)
+    return at < 0 or view[at] >= _NEGATIVE or view[at : at + 4] == _ZERO
+
+
+def _member_epoch_at(view: Buffer, pos: int, end: int) -> int:
+    """The position of the member epoch, behind two short names; -1 for names that are not short, or missing."""
     if pos >= end:
-        return True
+        return -1
     group_size = view[pos]  # of a text's bytes and its own, if it has one byte
     member_size = view[pos + group_size] if pos + group_size < end else 0
     at = pos + group_size + member_size
     if group_size > _SHORT or member_size > _SHORT or not member_size or at + 4 > end:
-        return True
-    return view[at : at + 4] == _ZERO
+        return -1
+    return at
 
 
 class IdleHeartbeat(NamedTuple):

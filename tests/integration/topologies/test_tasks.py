@@ -117,3 +117,4 @@ def test_tasks_of_two_processes_are_shown_and_recorded(
         assert {fact.host for fact in facts} == {"127.0.0.1"}
         assert {fact.process for fact in facts} == {member["process"] for member in found["members"]}
         assert {store for fact in facts for task in fact.tasks for store in task.stores} == {STORE}
+    until(lambda: not recorded(own, group), SECONDS)  # both have left

@@ -112,13 +112,16 @@ def test_a_heartbeat_that_ends_early_is_left_to_the_whole_way(message: StreamsGr
 
 
 @given(requests, st.booleans())
-def test_a_join_is_never_overlooked(message: StreamsGroupHeartbeatRequest, is_padded: bool) -> None:
+def test_a_join_and_a_leave_are_never_overlooked(message: StreamsGroupHeartbeatRequest, is_padded: bool) -> None:
     body = encode(replace(message, task_offsets=None, task_end_offsets=None), 0)
     view = memoryview(b"xyz" + body + b"\x07" * 9 * is_padded)
-    opened = group_requests.is_join(view, 3, 3 + len(body))
-    assert opened or message.member_epoch != 0
+    opened = group_requests.is_join_or_leave(view, 3, 3 + len(body))
+    joins = group_requests.is_join(view, 3, 3 + len(body))
+    assert opened or message.member_epoch > 0
+    assert joins or message.member_epoch != 0
     if 0 < len(message.group_id.encode()) < 127 and 0 < len(message.member_id.encode()) < 127:
-        assert opened == (message.member_epoch == 0)
+        assert opened == (message.member_epoch <= 0)
+        assert joins == (message.member_epoch == 0)
 
 
 @given(st.binary(max_size=40))
@@ -126,7 +129,7 @@ def test_whatever_bytes_there_are_nothing_is_raised(body: bytes) -> None:
     group_requests.idle_heartbeat(body)
     group_requests.idle_heartbeat_response(body)
     if body:
-        group_requests.is_join(memoryview(body), 0, len(body))
+        group_requests.is_join_or_leave(memoryview(body), 0, len(body))
 
 
 @given(answers, st.booleans())

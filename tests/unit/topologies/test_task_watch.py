@@ -248,6 +248,14 @@ async def test_a_member_that_leaves_ends_at_once() -> None:
     assert await it.after(0) == [MemberTasksEnded(group="g", member="b")]
 
 
+async def test_a_static_member_that_will_be_back_keeps_its_tasks() -> None:
+    it, session = Watching(), FakeSession(group(member("a", 0), member("b", 1)))
+    it.beat(session, epoch=0)
+    await it.after(AFTER_CHANGE_S)
+    it.beat(session, "b", epoch=-2)
+    assert await it.after(0) == []
+
+
 async def test_a_group_whose_member_has_disconnected_stays_as_it_was() -> None:
     it, session = Watching(), FakeSession(group(member("a", 0)))
     it.beat(session, epoch=0)
@@ -342,6 +350,9 @@ async def test_a_join_through_the_gateway_is_described_on_its_connection(
         assert isinstance(fact, MemberTasksObserved)
         assert fact.host == "127.0.0.1"
         assert [(task.name, task.lag) for task in fact.tasks] == [("0_0", None if version == 0 else 12)]
+        await it.heartbeat(beating(member_epoch=-1), version=version)
+        await until(lambda: len(written) > 1)
+        assert written[1] == MemberTasksEnded(group="g", member="m")
 
 
 async def test_lags_in_a_heartbeat_that_changes_nothing_else_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
