@@ -193,9 +193,9 @@ class KafkaStore:
         return incarnation, epoch, content_hash
 
     async def end_assignment(self, group: str) -> None:
-        """Write that the group was deleted, if a partial description is all that it has."""
-        newest, cached = await self.newest_assignment(group), await self._cached(group)
-        if newest is not None and (cached is None or cached.epoch is None):
+        """Write that the group was deleted, if it has a partial description; it must not have a pushed one."""
+        newest = await self.newest_assignment(group)
+        if newest is not None:
             await self._write(TopologyDeleted(at=self._clock.epoch_ms(), group=group, incarnation=newest[0]))
 
     async def groups_with_assignments(self, *, after: str | None, limit: int) -> Sequence[str]:
