@@ -69,8 +69,8 @@ class Rejected:
     reason: str
 
 
-_ORIGIN = ("writer", "boot", "seq")
-COMMON_FIELDS = ("cluster", *_ORIGIN)
+ORIGIN_FIELDS = ("writer", "boot", "seq")
+COMMON_FIELDS = ("cluster", *ORIGIN_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class FactForm:
         for name, of_key in found.items():
             if fields.setdefault(name, of_key) != of_key:
                 raise MisfitError(f"key and value disagree about {name}")
-        if len({fields[name] is None for name in _ORIGIN}) > 1:
+        if len({fields[name] is None for name in ORIGIN_FIELDS}) > 1:
             raise MisfitError("writer, boot and seq come together")
         return self.cls(**fields)
 

@@ -1,59 +1,128 @@
 """The append query: writes the large topics to tables that only grow, with Spark's own Delta writer.
 
-Rows go from Spark's workers to the disk and never through this process. Delta identifies a batch by checkpoint and
-number, and skips one that comes again. Copies of a fact within a batch are dropped. Those in other batches stay:
-finding them would mean reading the table for each batch; readers leave them out (`tables/reader.py`).
+Rows go from Spark's workers to the disk and never through this process. A batch of a table is one pass over its
+records: those of the exact form become rows with Spark's own functions, and the others are only counted
+(`exact_rows.py`). When there are others, a second pass reads them with `decode`.
+
+Each pass is a commit that has the checkpoint and the number of its batch, and is skipped when the batch comes again.
+Copies of a fact stay: finding them would mean reading the table for each batch; readers leave them out
+(`tables/reader.py`).
 """
 
-from functools import partial
+from functools import partial, reduce
+from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 
+from headgate.facts.codec import form_of
 from headgate.pipeline.batches import Batches, BatchResult, batch_records, is_within, optimize_if_due, upsert
+from headgate.pipeline.builds import BUILDS
+from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, mark_exact
 from headgate.pipeline.fact_rows import REJECTED, read_facts
+from headgate.pipeline.source_topics import batch_sizes
 
 _REJECTED_FACTS = "rejected_facts"
 # The row of a rejected record has the beginning of its key and a sentence, so this many are small.
 _REJECTED_AT_ONCE = 10_000
+# From this many records on a batch is written by all cores, each of which leaves a file.
+_PARALLEL_FROM = 50_000
 # Unlike the small batches of the facts query (`session.py`), batches of a hundred thousand rows gain from compilation:
 # Delta's statistics of each file, the minimum and maximum of every column, took longer than all the rest.
-_SETTINGS = {"spark.sql.codegen.factoryMode": "FALLBACK"}
+SETTINGS = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
+
+
+_APPENDED = {name: build for name, build in BUILDS.items() if build.table.appended}
+
+
+class _Counts(NamedTuple):
+    """The number of records of a topic in a batch, and of those of the exact form."""
+
+    records: int
+    exact: int
+
+
+def _counts() -> tuple[Column, Column]:
+    return sf.count(sf.lit(1)).alias("records"), sf.count_if(IS_EXACT).alias("exact")
 
 
 class AppendBatches(Batches):
     """Batches of the large topics."""
 
     def _write(self, records: DataFrame, result: BatchResult) -> None:
-        for name, value in _SETTINGS.items():  # a stream has a session of its own
+        for name, value in SETTINGS.items():  # a stream has a session of its own
             records.sparkSession.conf.set(name, value)
-        facts = read_facts(records, self._context.reading).persist()
+        sizes = batch_sizes(self._context.folders.checkpoint, result.batch)
+        others: list[DataFrame] = []
+        for name, build in _APPENDED.items():
+            if name not in self._context.builds and _REJECTED_FACTS not in self._context.builds:
+                continue  # neither its rows nor its rejected records are wanted
+            marked = mark_exact(records, build.fact, self._context.reading)
+            size = sizes.get(self._context.reading.prefix + form_of(build.fact).topic)
+            if size == 0 or (size is None and marked.isEmpty()):
+                continue  # nothing new is no commit
+            counts = self._append_exact(name, marked, size, result)
+            result.rows += counts.records
+            if counts.exact < counts.records:
+                others.append(marked.where(~sf.col(IS_EXACT)).drop(IS_EXACT))
+        if others:
+            self._write_others(reduce(DataFrame.unionAll, others), result)
+
+    def _is_wanted(self, name: str) -> bool:
+        return name in self._context.builds and not self._is_disabled(name)
+
+    def _append_exact(self, name: str, marked: DataFrame, size: int | None, result: BatchResult) -> _Counts:
+        """Append the exact records to the table, and count all in the same pass."""
+        observed: list[_Counts] = []
+
+        def write() -> None:
+            build = _APPENDED[name]
+            observation = Observation()
+            counted = marked.observe(observation, *_counts())
+            rows = build.rows(exact_facts(counted, build.fact, self._context.reading))
+            is_small = size is not None and size < _PARALLEL_FROM
+            files = 1 if is_small else marked.sparkSession.sparkContext.defaultParallelism
+            if self._append(name, rows.coalesce(files), f"{self._query_id()}-exact", result.batch):
+                observed.append(_Counts(**observation.get))
+
+        if self._is_wanted(name):
+            self._write_or_disable(name, write, result)
+        # Without a pass over the records, because the batch was written before or the table is disabled, one counts.
+        return observed[0] if observed else _Counts(**marked.agg(*_counts()).collect()[0].asDict())
+
+    def _write_others(self, others: DataFrame, result: BatchResult) -> None:
+        """Read the records that are not of the exact form with `decode`, and write the rows of each table."""
+        facts = read_facts(others, self._context.reading).persist()
         try:
             counted = facts.groupBy("kind").count().toArrow()
             kinds = dict(zip(counted["kind"].to_pylist(), counted["count"].to_pylist(), strict=True))
-            result.rows, result.rejected = sum(kinds.values()), kinds.get(REJECTED, 0)
-            for name, build in self._context.builds.items():
-                if build.kinds & kinds.keys() and not self._is_disabled(name):
-                    write = self._upsert_rejected if name == _REJECTED_FACTS else self._append
-                    self._write_or_disable(name, partial(write, name, facts, result.batch), result)
+            result.rejected = kinds.get(REJECTED, 0)
+            for name, build in _APPENDED.items():
+                if build.kinds & kinds.keys() and self._is_wanted(name):
+                    rows = build.rows(decoded_facts(facts, build.fact, self._context.reading)).coalesce(1)
+                    write = partial(self._append, name, rows, f"{self._query_id()}-decoded", result.batch)
+                    self._write_or_disable(name, write, result)
+            if result.rejected and self._is_wanted(_REJECTED_FACTS):
+                self._write_or_disable(_REJECTED_FACTS, partial(self._upsert_rejected, facts, result.batch), result)
         finally:
             facts.unpersist()
 
-    def _append(self, name: str, facts: DataFrame, batch: int) -> None:
-        build = self._context.builds[name]
+    def _append(self, name: str, rows: DataFrame, query: str, batch: int) -> bool:
+        """Append rows in one commit; False when the batch had been written before."""
         with self._context.writers.writer(name) as writer:
             writer.create()
-            # One file a batch: readers and compaction have fewer to open.
-            rows = build.rows(facts).dropDuplicates(list(build.table.key)).coalesce(1)
-            options = {"txnAppId": self._query_id(), "txnVersion": str(batch)}
+            if writer.has_batch(query, batch):
+                return False
+            options = {"txnAppId": query, "txnVersion": str(batch)}
             rows.write.format("delta").mode("append").options(**options).save(str(writer.folder))
             optimize_if_due(writer)
+            return True
 
-    def _upsert_rejected(self, name: str, facts: DataFrame, batch: int) -> None:
-        build = self._context.builds[name]
+    def _upsert_rejected(self, facts: DataFrame, batch: int) -> None:
+        build = self._context.builds[_REJECTED_FACTS]
         rejected = facts.where(sf.col("kind") == REJECTED)
         found = batch_records(rejected)
-        with self._context.writers.writer(name) as writer:
+        with self._context.writers.writer(_REJECTED_FACTS) as writer:
             for start in range(0, len(found), _REJECTED_AT_ONCE):
                 part = found[start : start + _REJECTED_AT_ONCE]
                 rows = self._context.ids.replace_names(build.rows(rejected.where(is_within(part))).toArrow())

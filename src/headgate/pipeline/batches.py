@@ -244,7 +244,7 @@ class Batches(ABC):
     def _is_disabled(self, table: str) -> bool:
         return (self._context.folders.disabled / table).exists()
 
-    def _write_or_disable(self, table: str, write: Callable[[], None], result: BatchResult) -> None:
+    def _write_or_disable(self, table: str, write: Callable[[], object], result: BatchResult) -> None:
         """Write a table; a problem of this table alone disables it."""
         self._context.on_moment("before", table)
         try:

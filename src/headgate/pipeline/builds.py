@@ -1,5 +1,6 @@
-"""How each table is made of facts: `build(facts) -> rows`, from the DataFrame of `fact_rows.py` to the table's columns.
+"""How each table is made of facts: `build(facts) -> rows`, from a DataFrame of facts to the table's columns.
 
+An appended table, of which each row is one fact, is made of `exact_rows.py`, all others of `fact_rows.py`.
 A build never collects and never reads a table. A column `*topic_id` of an upserted table gets the topic's name here,
 and its id when it is written (`batches.TopicIds`); the facts of appended tables carry the ids themselves.
 """
@@ -11,8 +12,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from headgate.facts import ActivityObserved, DispositionsCounted, EventHappened, Fact
-from headgate.facts.codec import spark_schema
+from headgate.facts.codec import FORMS, spark_schema
 from headgate.pipeline import topology_builds as topologies
+from headgate.pipeline.exact_rows import FACT
 from headgate.pipeline.fact_rows import DELETED, DESCRIBED, REJECTED
 from headgate.pipeline.task_builds import TASK_KINDS, build_members_tasks
 from headgate.tables.definitions import ORIGIN, table_named
@@ -29,33 +31,37 @@ class Build:
     kinds: frozenset[str]
     build: Callable[[DataFrame], DataFrame]
 
+    @property
+    def fact(self) -> type[Fact]:
+        """The fact of an appended table."""
+        (form,) = (form for form in FORMS if form.cls.__name__ in self.kinds)
+        return form.cls
+
     def rows(self, facts: DataFrame) -> DataFrame:
         """The rows with exactly the table's columns, in their order."""
         return self.build(facts).select(*self.table.columns.names)
 
 
 def build_activity_intervals(facts: DataFrame) -> DataFrame:
-    return _fact_columns(facts, ActivityObserved, table_named("activity_intervals"))
+    return _fact_columns(facts, table_named("activity_intervals"))
 
 
 def build_dispositions(facts: DataFrame) -> DataFrame:
-    rows = _fact_columns(facts, DispositionsCounted, table_named("dispositions"))
+    rows = _fact_columns(facts, table_named("dispositions"))
     return rows.withColumn("by_delivery_count", sf.to_json("by_delivery_count"))
 
 
-def _fact_columns(facts: DataFrame, fact: type[Fact], table: Table) -> DataFrame:
-    """A row for each fact of this class; a fact without an origin is identified by its place in the topic."""
-    of_class = facts.where(sf.col("kind") == fact.__name__)
-    read = of_class.withColumn("fact", sf.from_json("fields", spark_schema(fact)))
-    writer, boot, seq = (sf.col(f"fact.{column.name}") for column in ORIGIN)
-    return read.select(
+def _fact_columns(facts: DataFrame, table: Table) -> DataFrame:
+    """A row for each fact of `exact_rows.py`; a fact without an origin is identified by its place in the topic."""
+    writer, boot, seq = (sf.col(f"{FACT}.{column.name}") for column in ORIGIN)
+    return facts.select(
         "cluster_id",
         sf.coalesce(writer, sf.lit("")).alias("writer"),
         sf.coalesce(boot, sf.concat_ws("/", "topic", "partition")).alias("boot"),
         sf.coalesce(seq, "offset").alias("seq"),
         "at",
         sf.lit(False).alias("is_historic"),
-        *(sf.col(f"fact.{path}").alias(column.name) for path, column in table.facts.items()),
+        *(sf.col(f"{FACT}.{path}").alias(column.name) for path, column in table.facts.items()),
     )
 
 

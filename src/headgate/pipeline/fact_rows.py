@@ -1,7 +1,8 @@
-"""Records become rows of facts: the one DataFrame that every build starts from.
+"""Records become rows of facts: the DataFrame that the builds of upserted tables start from.
 
-`headgate.facts.decode` reads every record, on Spark's workers, so that the pipeline and the gateway agree on versions,
-bounds, and keys and values that must agree. No record can make it fail.
+`headgate.facts.decode` reads the records, on Spark's workers, so that the pipeline and the gateway agree on versions,
+bounds, and keys and values that must agree. No record can make it fail. Only records that are exactly as the gateway
+writes them may be read without it (`exact_rows.py`).
 
 A fact is one row (`SCHEMA`). Its common fields and those of a topology are columns; all others are in `fields`, a JSON
 object with the schema `spark_schema` of the fact. The text of a table is UTF-8, so a name that was not UTF-8 has its

@@ -186,6 +186,16 @@ class SourceTopics:
         shutil.rmtree(retired, ignore_errors=True)
 
 
+def batch_sizes(checkpoint: Path, batch: int) -> dict[str, int]:
+    """The number of offsets of a batch by topic, without topics of which the batch reads a partition from its start."""
+    begin, end = _offsets(checkpoint, batch - 1), _offsets(checkpoint, batch)
+    return {
+        topic: sum(offset - begin[topic][one] for one, offset in own.items())
+        for topic, own in end.items()
+        if own.keys() <= begin.get(topic, {}).keys()
+    }
+
+
 def created_again_text(topic: str) -> str:
     """The problem of `pipeline_runs`."""
     return (

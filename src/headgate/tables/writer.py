@@ -84,6 +84,12 @@ class TableWriter:
         """Create the table when it is absent; `TableError` when it has another schema."""
         self._retry(self._opened)
 
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Whether this batch, or a later one of the query, was written; `TableError` when the schema is another."""
+        delta = self._stored.checked()
+        done = None if delta is None else delta.transaction_version(query)
+        return done is not None and done >= batch
+
     def upsert(self, rows: pa.Table, *, query: str, batch: int, last: bool = True) -> Written:
         """Insert rows with new keys, and replace those with known keys.
 

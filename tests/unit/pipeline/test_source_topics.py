@@ -8,7 +8,7 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS, ReadSettings, fact_row
-from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics
+from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, batch_sizes
 
 Offsets = dict[str, dict[str, int]]
 
@@ -147,3 +147,11 @@ def test_offsets_of_a_later_generation_are_higher_than_all_before() -> None:
     record = {"topic": "hg.state", "partition": 0, "offset": 5, "recorded_at": 1, "key": b"", "value": b""}
     assert fact_row(record, settings)["offset"] == 2 * GENERATION_OFFSETS + 5
     assert fact_row({**record, "topic": "hg.events"}, settings)["offset"] == 5
+
+
+def test_the_size_of_a_batch_is_known_where_its_beginning_is(tmp_path: Path) -> None:
+    first = {"a": {"0": 3, "1": 0}, "b": {"0": 5}}
+    checkpoint = make_checkpoint(tmp_path, first, {"a": {"0": 7, "1": 2}, "b": {"0": 5, "1": 4}, "c": {"0": 1}})
+    assert batch_sizes(checkpoint, 1) == {"a": 6}, "b has a new partition, c is a new topic"
+    assert batch_sizes(checkpoint, 0) == {}
+    assert batch_sizes(tmp_path / "none", 4) == {}

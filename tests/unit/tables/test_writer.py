@@ -35,6 +35,14 @@ def test_a_batch_is_written_once(tmp_path: Path, table: Table) -> None:
     assert stored(tmp_path, table) == [thing("a", size=1)]
 
 
+def test_a_writer_knows_the_batches_of_each_query(tmp_path: Path) -> None:
+    assert not TableWriter(tmp_path, THINGS).has_batch("q", 0)
+    TableWriter(tmp_path, THINGS).upsert(batch([thing("a")]), query="q", batch=3)
+    writer = TableWriter(tmp_path, THINGS)
+    assert [writer.has_batch("q", number) for number in (2, 3, 4)] == [True, True, False]
+    assert not writer.has_batch("other", 3)
+
+
 @both
 def test_parts_of_a_batch_make_it_known_with_the_last(tmp_path: Path, table: Table) -> None:
     writer = TableWriter(tmp_path, table)
