@@ -50,10 +50,8 @@ class ActivityFeature(Feature):
         self._topics = TopicResolver(partial(look_up_topics, config.upstream))
         connect_principals = {name for one in config.connect.values() for name in one.principals}
         self._tracker = UsageTracker(principals, self._topics, self._clock, connect_principals=connect_principals)
-        # The event loop's own time is read once a wake-up: the fast paths ask for it with every request.
-        now = asyncio.get_running_loop().time
-        self._usage = TopicUsageInterceptor(self._tracker, now)
-        self.interceptors = (self._usage, GroupMembershipInterceptor(self._tracker, now))
+        self._usage = TopicUsageInterceptor(self._tracker)
+        self.interceptors = (self._usage, GroupMembershipInterceptor(self._tracker))
         self._service = ActivityService(self._tracker, self._clock, self._open_writer)
         self._recorder: ConnectRecorder | None = None
         self._status_topics: list[ConnectStatusTopic] = []
