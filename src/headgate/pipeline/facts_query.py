@@ -114,13 +114,16 @@ class FactsBatches(Batches):
                 self._write_part(facts, half, result)
             return
         kinds = Counter(one.kind for one in part.records)
-        valid = add_validity(_add_rows(of_part, earlier)).persist()
+        # Without facts about topologies or tasks there is no validity to find, and most batches are such.
+        has_validity = any(kind in kinds for kind in (*_TOPOLOGY, *TASK_KINDS))
+        valid = add_validity(_add_rows(of_part, earlier)).persist() if has_validity else of_part
         try:
             for name, build in self._context.builds.items():
                 if build.kinds & kinds.keys() and not self._is_disabled(name):
                     self._write_table(name, valid, part, result)
         finally:
-            valid.unpersist()
+            if has_validity:
+                valid.unpersist()
 
     def _earlier_rows(self, of_part: DataFrame, part: BatchPart, max_bytes: int | None) -> list[dict[str, Any]] | None:
         """The versions that were current before this part; None when they are too large for one part."""

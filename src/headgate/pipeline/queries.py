@@ -30,18 +30,25 @@ from headgate.pipeline.facts_query import FactsBatches
 
 _BATCH_ENDS_WITHIN_S = 10.0
 _POLL_S = 0.1
+_POLL_RUNNING_S = 0.5  # each asks the JVM, and a query that runs on has time
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One query; `suffixes` are those of its topics, `max_offsets` bounds one batch."""
+    """One query; `suffixes` are those of its topics, `max_offsets` bounds one batch.
+
+    A query that runs on waits until it has `min_offsets` to read, but no longer than `max_delay_s`: many small batches
+    cost more than one, and each is a version of its tables.
+    """
 
     name: str
     suffixes: tuple[str, ...]
     max_offsets: int
     batches: Callable[[str, BatchContext], Batches]
+    min_offsets: int = 0
+    max_delay_s: int = 0
 
     @property
     def own_kinds(self) -> frozenset[str]:
@@ -63,23 +70,37 @@ class Query:
 FACTS = Query(
     name="facts", suffixes=("events", "state", "tasks", "topologies"), max_offsets=5_000, batches=FactsBatches
 )
-APPEND = Query(name="append", suffixes=("activity", "dispositions"), max_offsets=100_000, batches=AppendBatches)
+# A batch of 10^6 records costs a third of ten of 10^5, and its rows never pass through this process.
+APPEND = Query(
+    name="append",
+    suffixes=("activity", "dispositions"),
+    max_offsets=1_000_000,
+    batches=AppendBatches,
+    min_offsets=50_000,
+    max_delay_s=20,
+)
 QUERIES = (FACTS, APPEND)
 
 
 # --- the Kafka source -------------------------------------------------------------------------------------------------
 
 
-def read_options(config: Config, query: Query, starting_offsets: str = "earliest") -> dict[str, str]:
+def read_options(
+    config: Config, query: Query, starting_offsets: str = "earliest", *, once: bool = True
+) -> dict[str, str]:
     """The options of `format("kafka")`: all retained records from the start, a bounded number at a time.
 
     A checkpoint that has begun has its own offsets, and Spark ignores `starting_offsets`.
 
     The topics are subscribed to by a pattern, so that an absent topic is read as soon as it is created.
+
+    With `once` no records are waited for: the last ones, fewer than the minimum, would stay unread.
     """
+    waiting = {"minOffsetsPerTrigger": str(query.min_offsets), "maxTriggerDelay": f"{query.max_delay_s}s"}
     pattern = f"{re.escape(config.facts.prefix)}({'|'.join(query.suffixes)})"
     return {
         "maxOffsetsPerTrigger": str(query.max_offsets),
+        **(waiting if query.min_offsets and not once else {}),
         "subscribePattern": pattern,
         "startingOffsets": starting_offsets,
         # Retention is not a failure: the tables keep the rows of deleted records. `source_topics.py` reports losses.
@@ -160,11 +181,13 @@ def run_query(
     except PySparkException as failure:
         raise ClusterError(_failure_text(failure)) from None
     reported = -1
+    poll_s = _POLL_S if trigger_ms is None else _POLL_RUNNING_S
     while query.isActive:
-        reported = _report_batches(query, reported, observer)
+        if batches.results:  # Spark's progress is a large document: it is read only when there is news in it
+            reported = _report_batches(query, reported, observer)
         if str(query.status["message"]).startswith("Waiting"):  # for records, or for its next trigger
             observer.on_idle()
-        if stop.wait(_POLL_S):
+        if stop.wait(poll_s):
             _stop_between_batches(query, batches, checkpoint)
             _report_batches(query, reported, observer)
             return False

@@ -181,7 +181,7 @@ class _SupervisedQuery:
                     context.session,
                     batches,
                     self._folders.checkpoint,
-                    read_options(context.config, self._query, sources.starting_offsets(existing)),
+                    read_options(context.config, self._query, sources.starting_offsets(existing), once=once),
                     trigger_ms=None if once else context.config.pipeline.trigger_ms,
                     stop=context.stop,
                     observer=observer,

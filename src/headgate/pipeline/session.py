@@ -20,7 +20,7 @@ JARS_VARIABLE = "HEADGATE_JARS"
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-# One machine: tasks are few and small, so the simple compiler and collector are enough.
+# One machine: tasks are few and small, so the simple collector is enough.
 _LOCAL: Mapping[str, str] = {
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
@@ -83,7 +83,7 @@ def spark_settings(
             raise PlatformError(_missing_jars(jars, checkout))
         settings["spark.jars"] = ",".join(map(str, found))
     if _is_local(settings):
-        own = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+        own = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         settings[_JAVA_OPTIONS] = f"{own} {configured.get(_JAVA_OPTIONS, '')}".rstrip()
     return settings
 

@@ -57,11 +57,22 @@ def test_missing_jars_are_an_error_that_fits_a_checkout_and_an_installed_wheel(t
 def test_a_query_reads_its_topics_of_the_prefix_and_so_much_at_a_time() -> None:
     config = load(None, {}, {"facts.prefix": "a.b-", "upstream.service_mechanism": "none"})
     large = read_options(config, APPEND)
-    assert (large["subscribePattern"], large["maxOffsetsPerTrigger"]) == (r"a\.b\-(activity|dispositions)", "100000")
+    assert (large["subscribePattern"], large["maxOffsetsPerTrigger"]) == (r"a\.b\-(activity|dispositions)", "1000000")
     options = read_options(config, FACTS)
     assert options["subscribePattern"] == r"a\.b\-(events|state|tasks|topologies)"
     assert options["maxOffsetsPerTrigger"] == "5000"
     assert options["kafka.security.protocol"] == "PLAINTEXT"
+
+
+def test_only_the_append_query_waits_for_records_and_only_while_it_runs_on() -> None:
+    """With --once the last records would be fewer than the minimum and stay unread; topologies and trips never wait."""
+    config = load(None, {}, {"upstream.service_mechanism": "none"})
+    waiting = {"minOffsetsPerTrigger", "maxTriggerDelay"}
+    running = read_options(config, APPEND, once=False)
+    assert running["minOffsetsPerTrigger"] == "50000"
+    assert running["maxTriggerDelay"] == "20s"
+    assert not waiting & read_options(config, APPEND).keys()
+    assert not waiting & read_options(config, FACTS, once=False).keys()
 
 
 def test_the_service_account_logs_in_and_odd_passwords_survive(tmp_path: Path) -> None:
