@@ -32,7 +32,7 @@ def test_a_lost_checkpoint_is_reported_and_everything_is_read_again(estate: Esta
 
 def test_an_absent_topic_is_reported_and_read_when_it_is_created(estate: Estate) -> None:
     estate.prefix += "late."
-    estate.make_topics("state", "topologies")
+    estate.make_topics("state", "tasks", "topologies")
     estate.write(described("g", POOL[1], at=1))
     assert estate.run()
     ((_, problem),) = estate.problems()
