@@ -59,6 +59,8 @@ _LISTS_GROUPS_FROM: Final = 1  # version 0 lists client metrics only
 # Each of them may need writes to a topic and a request to the broker, within the deadline of one response.
 _MAX_GROUPS: Final = 256
 _MAX_PARKED_CHARACTERS: Final = 30_000  # a string of a response has at most 32,767 bytes
+_MISSING_TOPIC_RETRIES: Final = 3
+_MISSING_TOPIC_PAUSE_S: Final = 0.25
 _OWN_NAME: Final = re.compile(b"|".join(re.escape(name.encode()) for name in sorted((*OWN_NAMES, LIMIT))))
 
 _TOO_MANY: Final = ResourceError(
@@ -197,12 +199,22 @@ class AlterConfigsInterceptor(Interceptor[None]):
             elif change.new_topic is not None:
                 topics[key] = change.new_topic
         if topics:
-            rights = await topic_rights(session, sorted(set(topics.values())))
+            rights = await self._topic_rights(session, sorted(set(topics.values())))
             for key, topic in topics.items():
                 problem = self._topic_problem(topic, rights[topic])
                 if problem is not None:
                     errors[key] = problem
         return errors
+
+    async def _topic_rights(self, session: Session, topics: Sequence[str]) -> Mapping[str, TopicRight]:
+        """Ask again for a missing topic: a broker may not know one yet that was created a moment ago."""
+        rights = await topic_rights(session, topics)
+        for _ in range(_MISSING_TOPIC_RETRIES):
+            if self._dlq_auto_create or all(right.exists or not right.may_write for right in rights.values()):
+                break
+            await asyncio.sleep(_MISSING_TOPIC_PAUSE_S)
+            rights = await topic_rights(session, topics)
+        return rights
 
     def _topic_problem(self, topic: str, right: TopicRight) -> ResourceError | None:
         """The caller needs WRITE on the topic itself: Headgate, which writes the dead letters, has it."""

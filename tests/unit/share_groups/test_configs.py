@@ -291,6 +291,20 @@ async def test_the_limit_of_a_group_with_a_dead_letter_topic_is_kept_by_us(versi
         assert asked(it) == [("alter", True, [[LOCKS, LIMIT]]), ("alter", False, [[LOCKS]])], "it is only tried"
 
 
+async def test_a_topic_that_the_broker_does_not_know_yet_is_asked_for_again() -> None:
+    class NewTopics(set[str]):
+        asked = 0
+
+        def __contains__(self, name: object) -> bool:
+            self.asked += 1
+            return self.asked > 2
+
+    async with playing() as it:
+        it.rules.topics = NewTopics()
+        assert await change(it, (DLQ_TOPIC, SET, "dlq.new")) == (0, None)
+        assert it.applied() == [("set", "sg", {DLQ_TOPIC: "dlq.new"}, "User:ops")]
+
+
 @pytest.mark.parametrize("operation", [SET, APPEND])
 async def test_a_limit_that_the_broker_would_refuse_is_refused_in_its_words(operation: int) -> None:
     async with playing() as it:
