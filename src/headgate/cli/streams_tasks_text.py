@@ -12,7 +12,7 @@ from typing import Any
 from headgate.cli.columns import table
 from headgate.cli.escaping import escaped
 from headgate.facts import HeldTask
-from headgate.topologies.group_tasks import held_tasks, stores_of
+from headgate.topologies.tasks.group_tasks import held_tasks, stores_of
 from headgate.wire.messages.streams import DescribedStreamsGroup, StreamsGroupMember
 
 _LETTERS = {"active": "A", "standby": "S", "warmup": "W"}

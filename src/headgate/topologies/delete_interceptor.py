@@ -28,8 +28,8 @@ from headgate.proxy.interceptor import (
     Session,
 )
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
-from headgate.topologies.assignment_recorder import AssignmentRecorder
 from headgate.topologies.model.streams_groups import ClassicJoin
+from headgate.topologies.older_clients.assignment_recorder import AssignmentRecorder
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.topologies.streams_api import broker_version, group_state, with_throttle
 from headgate.wire import group_requests

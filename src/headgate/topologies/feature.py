@@ -21,20 +21,20 @@ from headgate.proxy.features import Feature
 from headgate.proxy.interceptor import Interceptor, Versions
 from headgate.proxy.principals import Principals
 from headgate.proxy.rights import Rights
-from headgate.topologies.assignment_recorder import AssignmentRecorder
-from headgate.topologies.classic_interceptor import ClassicStreamsInterceptor
-from headgate.topologies.classic_tasks import ClassicTasks
 from headgate.topologies.delete_interceptor import ClassicJoinInterceptor, DeleteGroupsInterceptor
 from headgate.topologies.describe_interceptor import DescribeInterceptor
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.heartbeat_interceptor import WRITE_TIMEOUT_S, HeartbeatInterceptor
 from headgate.topologies.mismatch_reporter import MismatchReporter
+from headgate.topologies.older_clients.assignment_recorder import AssignmentRecorder
+from headgate.topologies.older_clients.classic_interceptor import ClassicStreamsInterceptor
 from headgate.topologies.pasted_versions import PastedVersions
 from headgate.topologies.push_interceptor import PushInterceptor
 from headgate.topologies.retention import Retention
 from headgate.topologies.service import TopologyService
 from headgate.topologies.streams_api import HIDDEN
-from headgate.topologies.task_watch import TaskWatch
+from headgate.topologies.tasks.classic_tasks import ClassicTasks
+from headgate.topologies.tasks.task_watch import TaskWatch
 from headgate.topologies.topology_metrics import FAMILIES
 from headgate.wire.errors import ErrorCode
 

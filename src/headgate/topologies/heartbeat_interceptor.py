@@ -2,8 +2,8 @@
 
 Invariant: whatever happens to the solicitation, the heartbeat gets its response. Version 0 passes byte for byte. Only
 its joins and leaves are decoded: a new member makes the stored description unconfirmed whether it can push or not, the
-topology in its join is all that is known of a member that does not push (`assignment_recorder.py`), and one that leaves
-has no tasks any more (`task_watch.py`).
+topology in its join is all that is known of a member that does not push (`older_clients`), and one that leaves
+has no tasks any more (`tasks`).
 
 The response to such a join waits until "unconfirmed" is written, for a second at most: a member that has its response
 does not join again, so a worker that dies before the write would lose it.
@@ -30,11 +30,10 @@ from headgate.proxy.interceptor import (
     Session,
     Versions,
 )
-from headgate.topologies.assignment_recorder import MAX_BYTES, AssignmentRecorder
-from headgate.topologies.assignment_topology import MemberTopology, member_topology
-from headgate.topologies.group_tasks import MAX_TASKS, Lags, lags_of
 from headgate.topologies.mismatch_reporter import MismatchReporter
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
+from headgate.topologies.older_clients.assignment_recorder import MAX_BYTES, AssignmentRecorder
+from headgate.topologies.older_clients.assignment_topology import MemberTopology, member_topology
 from headgate.topologies.service import HeartbeatHandled, TopologyService
 from headgate.topologies.streams_api import (
     added_versions,
@@ -45,7 +44,8 @@ from headgate.topologies.streams_api import (
     upgrade_plain_heartbeat,
     with_throttle,
 )
-from headgate.topologies.task_watch import TaskWatch
+from headgate.topologies.tasks.group_tasks import MAX_TASKS, Lags, lags_of
+from headgate.topologies.tasks.task_watch import TaskWatch
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode

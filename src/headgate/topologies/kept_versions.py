@@ -18,7 +18,7 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.shared_clients import SharedClients, clients_of
 from headgate.kafka.topics import identify
-from headgate.topologies.assignment_topology import ASSIGNMENT
+from headgate.topologies.older_clients.assignment_topology import ASSIGNMENT
 from headgate.topologies.stores.kafka_cache import PUSHED
 from headgate.topologies.stores.kafka_store import SUFFIX
 

@@ -17,7 +17,6 @@ from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.facts import EventHappened, JsonText
 from headgate.proxy.interceptor import Session
-from headgate.topologies.assignment_topology import MemberTopology
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.model.push_rate import PushRate
 from headgate.topologies.model.topology_mismatches import (
@@ -27,6 +26,7 @@ from headgate.topologies.model.topology_mismatches import (
     SeenMember,
     TopologyMismatches,
 )
+from headgate.topologies.older_clients.assignment_topology import MemberTopology
 from headgate.topologies.service import MAX_NAME, TopologyService
 
 log = structlog.get_logger()

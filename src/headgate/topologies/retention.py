@@ -27,7 +27,7 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.facts import TopologyEpochsRemoved
-from headgate.topologies.assignment_topology import ASSIGNMENT
+from headgate.topologies.older_clients.assignment_topology import ASSIGNMENT
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.kafka_cache import PASTED, PUSHED

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from headgate.base.errors import ClusterError
 from headgate.facts import TopologyDeleted, TopologyDescribed, decode
 from headgate.kafka.group_admin import GroupOutline
-from headgate.topologies import assignment_recorder
-from headgate.topologies.assignment_recorder import GRACE_S, RETRY_S, AssignmentRecorder
-from headgate.topologies.assignment_topology import MemberTopology, member_topology
 from headgate.topologies.kept_versions import VersionLog
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.model.push_rate import AT_ONCE
+from headgate.topologies.older_clients import assignment_recorder
+from headgate.topologies.older_clients.assignment_recorder import GRACE_S, RETRY_S, AssignmentRecorder
+from headgate.topologies.older_clients.assignment_topology import MemberTopology, member_topology
 from headgate.wire.messages.groups import DeletedGroup, DeleteGroupsResponse
 from headgate.wire.messages.streams import (
     HeartbeatSubtopology,

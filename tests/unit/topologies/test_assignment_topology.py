@@ -6,8 +6,8 @@ import pytest
 
 from headgate.facts.topology import ProcessorNode, SinkNode, SourceNode
 from headgate.plugin.conformance import HOSTILE_NAMES
-from headgate.topologies.assignment_topology import fingerprint, partial_description
 from headgate.topologies.model.topology_graph import TopicPair, app_io
+from headgate.topologies.older_clients.assignment_topology import fingerprint, partial_description
 from headgate.wire.messages.streams import (
     CopartitionGroup,
     HeartbeatSubtopology,

@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 from headgate.base.errors import ClusterError
 from headgate.facts import MemberTasksEnded
 from headgate.facts.topology import ProcessorNode, SourceNode
-from headgate.topologies import classic_interceptor
-from headgate.topologies.classic_groups import read_group
-from headgate.topologies.classic_interceptor import ClassicStreamsInterceptor
+from headgate.topologies.older_clients import classic_interceptor
+from headgate.topologies.older_clients.classic_groups import read_group
+from headgate.topologies.older_clients.classic_interceptor import ClassicStreamsInterceptor
 from headgate.wire.messages.groups import (
     DeletedGroup,
     DeleteGroupsResponse,

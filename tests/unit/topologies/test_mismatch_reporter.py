@@ -8,12 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.facts import EventHappened, JsonText, decode, encode
-from headgate.topologies.assignment_topology import member_topology
 from headgate.topologies.mismatch_reporter import MismatchReporter, detail_of
 from headgate.topologies.model.group_members import SESSION_S
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.model.push_rate import AT_ONCE, REFILL_S
 from headgate.topologies.model.topology_mismatches import SeenMember, TopologyMismatches
+from headgate.topologies.older_clients.assignment_topology import member_topology
 from headgate.wire.messages.streams import Endpoint, StreamsGroupHeartbeatRequest
 from tests.unit.proxy.stage import until
 from tests.unit.topologies.scene import Scene, allow, beating, fine, joining, pushed, scene

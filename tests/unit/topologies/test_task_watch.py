@@ -7,10 +7,10 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.facts import MAX_FACT_BYTES, HeldTask, MemberTasksEnded, MemberTasksObserved, encode
-from headgate.topologies import task_watch
-from headgate.topologies.group_tasks import MAX_TASKS, TaskRecords, lags_of, stores_of
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
-from headgate.topologies.task_watch import AFTER_CHANGE_S, BETWEEN_S, REFRESH_S, TaskWatch
+from headgate.topologies.tasks import task_watch
+from headgate.topologies.tasks.group_tasks import MAX_TASKS, TaskRecords, lags_of, stores_of
+from headgate.topologies.tasks.task_watch import AFTER_CHANGE_S, BETWEEN_S, REFRESH_S, TaskWatch
 from headgate.wire.messages.streams import (
     Assignment,
     DescribedStreamsGroup,

@@ -38,8 +38,8 @@ from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
 from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import identify
 from headgate.plugin import PermanentFailure, PushedTopology, StoreSettings, TransientFailure
-from headgate.topologies.assignment_topology import ASSIGNMENT
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
+from headgate.topologies.older_clients.assignment_topology import ASSIGNMENT
 from headgate.topologies.stores import record_keys
 from headgate.topologies.stores.kafka_cache import (
     PUSHED,

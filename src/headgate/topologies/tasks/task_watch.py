@@ -24,9 +24,9 @@ from headgate.base.log_throttle import LogThrottle
 from headgate.facts import MemberTasksEnded, MemberTasksObserved
 from headgate.kafka.group_admin import STABLE
 from headgate.proxy.interceptor import Session
-from headgate.topologies.group_tasks import LAGS_EVERY_S, Lags, TaskRecords
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.service import MAX_NAME, TopologyService
+from headgate.topologies.tasks.group_tasks import LAGS_EVERY_S, Lags, TaskRecords
 from headgate.wire.messages.streams import StreamsGroupDescribeRequest
 
 log = structlog.get_logger()

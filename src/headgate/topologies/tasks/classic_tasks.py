@@ -15,9 +15,9 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError
 from headgate.base.log_throttle import LogThrottle
-from headgate.topologies.classic_groups import ClassicGroup, ClassicMember
-from headgate.topologies.group_tasks import TaskRecords
+from headgate.topologies.older_clients.classic_groups import ClassicGroup, ClassicMember
 from headgate.topologies.service import MAX_NAME, TopologyService
+from headgate.topologies.tasks.group_tasks import TaskRecords
 from headgate.wire.classic_streams import StreamsTask
 from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
 

@@ -22,10 +22,10 @@ from headgate.proxy.interceptor import (
     ResponseFrame,
     Session,
 )
-from headgate.topologies.assignment_recorder import AssignmentRecorder
-from headgate.topologies.classic_groups import ClassicGroup, read_group
-from headgate.topologies.classic_tasks import ClassicTasks
+from headgate.topologies.older_clients.assignment_recorder import AssignmentRecorder
+from headgate.topologies.older_clients.classic_groups import ClassicGroup, read_group
 from headgate.topologies.service import MAX_NAME, TopologyService
+from headgate.topologies.tasks.classic_tasks import ClassicTasks
 from headgate.wire import frames, group_requests
 from headgate.wire.apis import has_flexible_response
 from headgate.wire.classic_streams import ASSIGNOR

@@ -26,9 +26,9 @@ from headgate.facts import TopologyDescribed
 from headgate.facts.topology import Description, content_hash
 from headgate.kafka.group_admin import GroupOutline
 from headgate.plugin import PermanentFailure, TransientFailure
-from headgate.topologies.assignment_topology import ASSIGNMENT, MemberTopology, partial_description
 from headgate.topologies.model.push_gate import FIRST_VERSION, HeartbeatResult, MemberHeartbeat
 from headgate.topologies.model.push_rate import PushRate
+from headgate.topologies.older_clients.assignment_topology import ASSIGNMENT, MemberTopology, partial_description
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.topologies.stores.kafka_store import KafkaStore
 from headgate.wire.errors import ErrorCode
