@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -20,6 +19,7 @@ from headgate.kafka.group_admin import describe_groups
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.gateway import GatewayProcess, running_gateway
+from tests.support.share_truth import Reading
 from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
 
 Capture = pytest.CaptureFixture[str]
@@ -122,17 +122,11 @@ def mismatches(own: Cluster, group: str) -> list[dict[str, Any]]:
 
 def read_facts(own: Cluster, suffix: str) -> list[object]:
     """Everything in a topic of facts, in the order of each partition."""
-    topic = f"headgate.{suffix}"
-    consumer = Consumer({**own.client_config(), "group.id": secrets.token_hex(4), "auto.offset.reset": "earliest"})
+    reading = Reading(own.client_config(), f"headgate.{suffix}")
     try:
-        numbers = sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions)
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20) for number in numbers]
-        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
-        records = [consumer.poll(20) for _ in range(sum(end for _, end in ends))]
-        assert all(records)
-        return [decode(suffix, record.key(), record.value()) for record in records if record is not None]
+        return [decode(suffix, key, value) for _, key, value, _ in reading.to_the_end()]
     finally:
-        consumer.close()
+        reading.close()
 
 
 def test_two_versions_of_an_application_in_one_group_are_reported_until_they_agree(

@@ -41,7 +41,7 @@ def reads_or_refuses(cls: type[Message], version: int, hostile: bytes) -> None:
 
 
 @pytest.mark.parametrize("case", VERSIONED, ids=name_of)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), noise=st.binary(max_size=64))
 def test_mutated_and_random_bytes_are_read_or_refused(
     case: tuple[type[Message], int], data: st.DataObject, noise: bytes
