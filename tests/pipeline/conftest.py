@@ -11,7 +11,11 @@ from headgate.pipeline.session import end_session, start_session
 from tests.pipeline.estate import Estate
 from tests.support.cluster import Cluster, start_test_cluster
 
-SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "700m"}
+SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "700m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # no test runs long enough for the other compiler
+}
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,10 @@ import pytest
 
 from headgate.base.errors import UsageError
 from headgate.pipeline.builds import BUILDS
-from headgate.pipeline.fact_rows import SCHEMA
+from headgate.pipeline.exact_rows import decoded_facts
+from headgate.pipeline.fact_rows import SCHEMA, ReadSettings
 from headgate.pipeline.runner import only_pipeline
-from headgate.pipeline.topology_builds import add_validity
+from headgate.pipeline.topology_builds import add_validity, without_validity
 from headgate.tables.definitions import table_named
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described
@@ -91,7 +92,14 @@ def test_one_pipeline_at_a_time(estate: Estate) -> None:
 
 def test_rows_of_every_build_fit_their_table(estate: Estate) -> None:
     """A table without facts yet has a definition, and its build its columns."""
-    nothing = add_validity(estate.spark.createDataFrame([], SCHEMA))
+    nothing = estate.spark.createDataFrame([], SCHEMA)
+    settings = ReadSettings(cluster="c", prefix="headgate.", max_bytes={})
     for name, build in BUILDS.items():
-        rows = build.rows(nothing).toArrow()
+        facts = decoded_facts(nothing, build.fact, settings) if build.table.appended else add_validity(nothing)
+        rows = build.rows(facts).toArrow()
         assert rows.cast(pa.schema(table_named(name).columns)).num_rows == 0
+
+
+def test_facts_of_no_topology_have_the_columns_of_the_others(estate: Estate) -> None:
+    nothing = estate.spark.createDataFrame([], SCHEMA)
+    assert sorted(without_validity(nothing).dtypes) == sorted(add_validity(nothing).dtypes)

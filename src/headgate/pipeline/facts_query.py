@@ -37,7 +37,7 @@ from headgate.pipeline.fact_rows import (
     read_facts,
 )
 from headgate.pipeline.task_builds import TASK_KINDS, EarlierTasks
-from headgate.pipeline.topology_builds import add_validity
+from headgate.pipeline.topology_builds import add_validity, without_validity
 from headgate.tables.definitions import table_named
 from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
 
@@ -114,16 +114,15 @@ class FactsBatches(Batches):
                 self._write_part(facts, half, result)
             return
         kinds = Counter(one.kind for one in part.records)
-        # Without facts about topologies or tasks there is no validity to find, and most batches are such.
-        has_validity = any(kind in kinds for kind in (*_TOPOLOGY, *TASK_KINDS))
-        valid = add_validity(_add_rows(of_part, earlier)).persist() if has_validity else of_part
+        # Most batches have no topology, and the windows of its validity cost more than all else.
+        complete = add_validity if any(kind in kinds for kind in _TOPOLOGY) else without_validity
+        valid = complete(_add_rows(of_part, earlier)).persist()
         try:
             for name, build in self._context.builds.items():
                 if build.kinds & kinds.keys() and not self._is_disabled(name):
                     self._write_table(name, valid, part, result)
         finally:
-            if has_validity:
-                valid.unpersist()
+            valid.unpersist()
 
     def _earlier_rows(self, of_part: DataFrame, part: BatchPart, max_bytes: int | None) -> list[dict[str, Any]] | None:
         """The versions that were current before this part; None when they are too large for one part."""

@@ -67,6 +67,20 @@ def add_validity(facts: DataFrame) -> DataFrame:
     )
 
 
+def without_validity(facts: DataFrame) -> DataFrame:
+    """The same columns for facts of which none is about a topology: there is nothing to find."""
+    nothing = sf.lit(None).cast("long")
+    return facts.withColumns(
+        {
+            "outranked": sf.lit(False),
+            "valid_from": nothing,
+            "valid_to": nothing,
+            "ended_at": nothing,
+            "last": sf.lit(True),
+        }
+    )
+
+
 def build_applications(facts: DataFrame) -> DataFrame:
     """A row from each description that became current to the fact that ends it."""
     described = facts.where((sf.col("kind") == DESCRIBED) & ~sf.col("outranked"))
