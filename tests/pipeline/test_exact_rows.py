@@ -23,7 +23,7 @@ def many(fact: type[Fact]) -> list[tuple[bytes | None, bytes | None]]:
     found: list[tuple[bytes | None, bytes | None]] = []
 
     @given(hostile(fact))
-    @settings(max_examples=1500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def collect(record: tuple[bytes, bytes]) -> None:
         found.append(record)
 
