@@ -51,7 +51,7 @@ class StreamsAssignment(NamedTuple):
     topics: tuple[tuple[StreamsTask, str], ...] = ()
 
 
-class _Reader:
+class _ClassicReader:
     """Reads big-endian fields one after the other."""
 
     __slots__ = ("_data", "_pos")
@@ -118,7 +118,7 @@ def _decoded(data: bytes, encoding: str) -> str:
 
 def read_subscription(metadata: Buffer) -> StreamsSubscription:
     """The metadata of a member in JoinGroup. What Kafka Streams adds is left out if it cannot be read."""
-    reader = _Reader(metadata)
+    reader = _ClassicReader(metadata)
     reader.int16()  # later versions of the consumer protocol only append fields
     topics = tuple(reader.text() for _ in range(reader.count(2)))
     user_data = reader.data()
@@ -130,7 +130,7 @@ def read_subscription(metadata: Buffer) -> StreamsSubscription:
 
 
 def _read_subscription_info(data: bytes) -> tuple[str, str | None]:
-    reader = _Reader(data)
+    reader = _ClassicReader(data)
     version = _known_version(reader)
     if version >= _LATEST_VERSION_FROM:
         reader.int32()
@@ -145,13 +145,13 @@ def _read_subscription_info(data: bytes) -> tuple[str, str | None]:
 
 def read_assignment(assignment: Buffer) -> StreamsAssignment:
     """The assignment of a member in SyncGroup; `WireError` when the tasks in it cannot be read."""
-    reader = _Reader(assignment)
+    reader = _ClassicReader(assignment)
     reader.int16()
     partitions: list[tuple[str, int]] = []
     for _ in range(reader.count(6)):
         topic = reader.text()
         partitions += [(topic, reader.int32()) for _ in range(reader.count(4))]
-    info = _Reader(reader.data() or b"")
+    info = _ClassicReader(reader.data() or b"")
     version = _known_version(info)
     if version >= _LATEST_VERSION_FROM:
         info.int32()
@@ -163,7 +163,7 @@ def read_assignment(assignment: Buffer) -> StreamsAssignment:
     return StreamsAssignment(tuple(dict.fromkeys(active)), tuple(dict.fromkeys(standby)), tuple(topics))
 
 
-def _standby_task(info: _Reader, version: int) -> StreamsTask:
+def _standby_task(info: _ClassicReader, version: int) -> StreamsTask:
     task = info.task(version)
     for _ in range(info.count(6)):
         info.skip_java_text()
@@ -171,7 +171,7 @@ def _standby_task(info: _Reader, version: int) -> StreamsTask:
     return task
 
 
-def _known_version(reader: _Reader) -> int:
+def _known_version(reader: _ClassicReader) -> int:
     version = reader.int32()
     if not 1 <= version <= _NEWEST:
         raise WireError(f"version {version} of the assignment protocol of Kafka Streams")
