@@ -37,7 +37,7 @@ from tests.support.traffic import Traffic
 
 SASL_PLAINTEXT = SecurityProtocol.SASL_PLAINTEXT
 BROKER_HOST = "127.0.0.2"
-LIFETIME_MS = 2000  # of a session, for the users of PLAIN and SCRAM-SHA-256
+LIFETIME_MS = 4000  # of a session, for PLAIN and SCRAM-SHA-256; clients log in again when a tenth of it is left
 HEARTBEAT, HEARTBEAT_VERSION = 12, 4
 # Every other answer says that the user may, whether the group's coordinator is there or not (KAFKA-FACTS 9).
 DENIED, ILLEGAL_SASL_STATE = 30, 34
