@@ -129,10 +129,10 @@ def read_facts(own: Cluster, suffix: str) -> list[object]:
         reading.close()
 
 
-def test_two_versions_of_an_application_in_one_group_are_reported_until_they_agree(
+def test_two_versions_of_an_application_in_one_group_are_reported(
     own: Cluster, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
-    """The broker refuses the second version, which ends; a minute later nothing of it is left."""
+    """The broker refuses the second version. That it ends a minute later is tested without a broker."""
     group = f"words-{secrets.token_hex(4)}"
     with word_count_demo(gateway.bootstrap, group, tmp_path / "one"):
         until(lambda: has_recorded(gateway, group), SECONDS)
@@ -148,5 +148,3 @@ def test_two_versions_of_an_application_in_one_group_are_reported_until_they_agr
             assert refused["members"][0]["host"] == "two"
             assert accepted["members"][0]["process"] != refused["members"][0]["process"]
             assert accepted["fingerprint"] != refused["fingerprint"]
-        until(lambda: mismatches(own, group)[-1]["state"] == "ended", 2 * SECONDS)
-        assert [one["mismatch"] for one in mismatches(own, group)] == [detail["mismatch"]] * 2
