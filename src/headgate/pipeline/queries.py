@@ -70,7 +70,7 @@ class Query:
 FACTS = Query(
     name="facts", suffixes=("events", "state", "tasks", "topologies"), max_offsets=5_000, batches=FactsBatches
 )
-# A batch of 10^6 records costs a third of ten of 10^5, and its rows never pass through this process.
+# Few large batches cost less than many small ones, and their rows never pass through this process.
 APPEND = Query(
     name="append",
     suffixes=("activity", "dispositions"),

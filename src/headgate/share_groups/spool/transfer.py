@@ -2,7 +2,7 @@
 
 A dead letter is written first and removed (a tombstone) after that, a late one after its late arrival was reported
 (`late_arrivals`). A leader that is killed in between leaves duplicates, and so do two leaders for a moment; no dead
-letter is lost, and every late arrival is reported, by this leader or by the next.
+letter is lost, and a late arrival is reported by this leader or by the next while the topic of events can be written.
 """
 
 import asyncio
