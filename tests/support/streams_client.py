@@ -5,13 +5,12 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from scramp import ScramClient  # type: ignore[import-untyped]
 
 from headgate.embedded import SecurityProtocol
-from headgate.facts import TopologyDeleted, TopologyDescribed, decode
+from headgate.facts import TopologyDeleted, TopologyDescribed
 from headgate.facts.topology import Description, Node, ProcessorNode, SinkNode, SourceNode, Subtopology
 from headgate.topologies.wire_descriptions import to_wire
 from headgate.wire.codec import decode as decode_message
@@ -38,6 +37,7 @@ from headgate.wire.messages.streams import (
 )
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
+from tests.support.fact_records import read_facts
 from tests.support.gateway import GatewayProcess
 from tests.support.raw_client import RawClient
 
@@ -211,24 +211,8 @@ class Member:
 
 def topology_records(config: dict[str, Any], prefix: str, group: str) -> list[TopologyDescribed | TopologyDeleted]:
     """What `topologies` has of a group, every version of it, read by a plain consumer."""
-    consumer = Consumer({**config, "group.id": "test", "enable.auto.commit": False})
-    partition = TopicPartition(f"{prefix}topologies", 0, 0)
-    found: list[TopologyDescribed | TopologyDeleted] = []
-    try:
-        consumer.assign([partition])
-        _, end = consumer.get_watermark_offsets(partition, timeout=30)
-        reached = 0
-        while reached < end:
-            record = consumer.poll(5)
-            assert record is not None, "the topic ends before its end"
-            assert record.error() is None
-            reached = (record.offset() or 0) + 1
-            fact = decode("topologies", record.key(), record.value())
-            if isinstance(fact, TopologyDescribed | TopologyDeleted) and fact.group == group:
-                found.append(fact)
-    finally:
-        consumer.close()
-    return found
+    kinds = TopologyDescribed | TopologyDeleted
+    return [one for one in read_facts(config, prefix, "topologies") if isinstance(one, kinds) and one.group == group]
 
 
 def wait_until_ready(gateway: GatewayProcess) -> None:

@@ -8,31 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
-from headgate.facts import EventHappened, MemberTasksEnded, MemberTasksObserved, decode
+from headgate.facts import EventHappened, MemberTasksObserved
 from headgate.kafka.connections import Dialler
 from headgate.kafka.group_admin import describe_groups
 from tests.integration.gateway.exercise import until
-from tests.support.cluster import Cluster, start_test_cluster
+from tests.support.cluster import Cluster
+from tests.support.fact_records import member_tasks, read_facts
 from tests.support.gateway import GatewayProcess, running_gateway
-from tests.support.share_truth import Reading
-from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
+from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo, words_cluster
 
 Capture = pytest.CaptureFixture[str]
-QUICK = {"group.streams.heartbeat.interval.ms": "200"}
+PREFIX = "headgate."
 SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with start_test_cluster(tmp_path_factory, settings=QUICK) as running:
-        admin = AdminClient(running.client_config())
-        for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in (WORDS_IN, COUNTS_OUT)]).values():
-            future.result(20)
+    with words_cluster(tmp_path_factory) as running:
         yield running
 
 
@@ -93,8 +88,11 @@ def test_a_stock_application_in_the_classic_protocol_is_on_the_list_too(
         found = asyncio.run(describe_groups(dialler, [group, "no-such-group"]))
         assert (found[group].error_code, found["no-such-group"].error_code) == (0, 69)
         assert found[group].state in {"Stable", "PreparingRebalance", "CompletingRebalance"}
-        until(lambda: sum(len(one.tasks) for one in members(own, group).values()) == 4, SECONDS)
-        [member] = members(own, group).values()
+        until(
+            lambda: sum(len(one.tasks) for one in member_tasks(own.client_config(), PREFIX, group).values()) == 4,
+            SECONDS,
+        )
+        [member] = member_tasks(own.client_config(), PREFIX, group).values()
     assert (member.host, member.client_id) == ("one", "demo-StreamThread-1-consumer")
     assert {task.name for task in member.tasks if task.role == "active"} == {"0_0", "0_1", "1_0", "1_1"}
     kept = versions(gateway, group, capsys)[-1]
@@ -107,26 +105,14 @@ def test_a_stock_application_in_the_classic_protocol_is_on_the_list_too(
     assert "unknown" not in shown
 
 
-def members(own: Cluster, group: str) -> dict[str, MemberTasksObserved]:
-    """The last record of each member."""
-    found = (one for one in read_facts(own, "tasks") if isinstance(one, MemberTasksObserved | MemberTasksEnded))
-    last = {one.member: one for one in found if one.group == group}
-    return {name: one for name, one in last.items() if isinstance(one, MemberTasksObserved)}
+def members(own: Cluster, group: str) -> list[MemberTasksObserved]:
+    return list(member_tasks(own.client_config(), PREFIX, group).values())
 
 
 def mismatches(own: Cluster, group: str) -> list[dict[str, Any]]:
     """The details of the group's events."""
-    found = (one for one in read_facts(own, "events") if isinstance(one, EventHappened))
+    found = (one for one in read_facts(own.client_config(), PREFIX, "events") if isinstance(one, EventHappened))
     return [one.detail.value() for one in found if (one.event, one.subject) == ("topology_mismatch", group)]
-
-
-def read_facts(own: Cluster, suffix: str) -> list[object]:
-    """Everything in a topic of facts, in the order of each partition."""
-    reading = Reading(own.client_config(), f"headgate.{suffix}")
-    try:
-        return [decode(suffix, key, value) for _, key, value, _ in reading.to_the_end()]
-    finally:
-        reading.close()
 
 
 def test_two_versions_of_an_application_in_one_group_are_reported(

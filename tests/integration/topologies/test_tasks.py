@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
-from headgate.facts import MemberTasksObserved, decode
 from tests.integration.gateway.exercise import until
-from tests.support.cluster import Cluster, start_test_cluster
+from tests.support.cluster import Cluster
+from tests.support.fact_records import member_tasks
 from tests.support.gateway import GatewayProcess, running_gateway
-from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
+from tests.support.streams_apps import word_count_demo, words_cluster
 
 Capture = pytest.CaptureFixture[str]
 SECONDS = 90.0
@@ -27,11 +24,7 @@ TASKS = ["0_0", "0_1", "1_0", "1_1"]
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    settings = {"group.streams.heartbeat.interval.ms": "200"}
-    with start_test_cluster(tmp_path_factory, settings=settings) as running:
-        admin = AdminClient(running.client_config())
-        for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in (WORDS_IN, COUNTS_OUT)]).values():
-            future.result(20)
+    with words_cluster(tmp_path_factory) as running:
         yield running
 
 
@@ -52,31 +45,6 @@ def shown(gateway: GatewayProcess, group: str, capsys: Capture) -> dict[str, Any
 
 def tasks_of(members: list[dict[str, Any]], role: str = "active") -> list[str]:
     return sorted(task["task"] for member in members for task in member["tasks"] if task["role"] == role)
-
-
-def recorded(own: Cluster, group: str) -> dict[str, MemberTasksObserved]:
-    """The last record of each member that is in the group."""
-    consumer = Consumer({**own.client_config(), "group.id": "test", "enable.auto.commit": False})
-    partition = TopicPartition(f"{PREFIX}tasks", 0, 0)
-    found: dict[str, MemberTasksObserved] = {}
-    try:
-        consumer.assign([partition])
-        _, end = consumer.get_watermark_offsets(partition, timeout=30)
-        reached = 0
-        while reached < end:
-            record = consumer.poll(5)
-            assert record is not None, "the topic ends before its end"
-            assert record.error() is None
-            reached = (record.offset() or 0) + 1
-            fact = decode("tasks", record.key(), record.value())
-            name, member = json.loads(record.key() or b"")
-            if name == group:
-                found.pop(member, None)
-                if isinstance(fact, MemberTasksObserved):
-                    found[member] = fact
-    finally:
-        consumer.close()
-    return found
 
 
 def test_tasks_of_two_processes_are_shown_and_recorded(
@@ -108,13 +76,13 @@ def test_tasks_of_two_processes_are_shown_and_recorded(
             return {member["member"]: sorted(task["task"] for task in member["tasks"]) for member in members}
 
         def is_recorded() -> bool:
-            facts = recorded(own, group)
+            facts = member_tasks(own.client_config(), PREFIX, group)
             held = {name: sorted(task.name for task in fact.tasks) for name, fact in facts.items()}
             return held == by_member(found["members"])
 
         until(is_recorded, SECONDS)
-        facts = recorded(own, group).values()
+        facts = member_tasks(own.client_config(), PREFIX, group).values()
         assert {fact.host for fact in facts} == {"127.0.0.1"}
         assert {fact.process for fact in facts} == {member["process"] for member in found["members"]}
         assert {store for fact in facts for task in fact.tasks for store in task.stores} == {STORE}
-    until(lambda: not recorded(own, group), SECONDS)  # both have left
+    until(lambda: not member_tasks(own.client_config(), PREFIX, group), SECONDS)  # both have left
