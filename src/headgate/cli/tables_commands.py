@@ -3,16 +3,14 @@
 import argparse
 import json
 import re
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli.escaping import escaped
+from headgate.cli.row_text import cell_text, parse_time, print_error, print_rows
 from headgate.cli.tables import DEFAULT_ROWS
 from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.reader import AsOf, AtOffset, AtTime, Condition, Now, Operator, TableReader, column_of, kind_of
@@ -21,8 +19,6 @@ from headgate.tables.writer import TableWriter
 
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=|<|>)(.*)", re.DOTALL)
 _HIGHEST = 2**63 - 1
-_MIN_WIDTH = len("2026-11-16 01:58:44")  # no cell is shortened further
-_SEPARATOR = "  "
 
 
 def list_tables(args: argparse.Namespace, root: Path) -> int:
@@ -35,7 +31,7 @@ def list_tables(args: argparse.Namespace, root: Path) -> int:
 
     found, code = _each_table(summarize)
     if not found and not code:
-        _print_error(f"no tables in {escaped(str(root))} yet; `headgate pipeline run` creates them")
+        print_error(f"no tables in {escaped(str(root))} yet; `headgate pipeline run` creates them")
     _print_tables(args, found)
     return code
 
@@ -54,18 +50,18 @@ def show_rows(args: argparse.Namespace, root: Path) -> int:
         limit=args.limit if args.json or args.limit is not None else DEFAULT_ROWS + 1,
     )
     if rows is None:
-        _print_error(f"there is no table {table.name} in {escaped(str(root))} yet; `headgate pipeline run` creates it")
+        print_error(f"there is no table {table.name} in {escaped(str(root))} yet; `headgate pipeline run` creates it")
         return 1
     if args.json:
         for row in rows:
             print(json.dumps(row))
         return 0
     units = {name: time_unit(column_of(table, name)) for name in columns}
-    shown = [[_cell(row[name], units[name]) for name in columns] for row in rows]
+    shown = [[cell_text(row[name], units[name]) for name in columns] for row in rows]
     more = args.limit is None and len(shown) > DEFAULT_ROWS
-    _print_rows(columns, shown[:DEFAULT_ROWS] if more else shown)
+    print_rows(columns, shown[:DEFAULT_ROWS] if more else shown)
     if more:
-        _print_error(f"there are more than {DEFAULT_ROWS} rows: --limit N shows more, --json shows all")
+        print_error(f"there are more than {DEFAULT_ROWS} rows: --limit N shows more, --json shows all")
     return 0
 
 
@@ -89,7 +85,7 @@ def _each_table(work: Callable[[Table], dict[str, Any] | None]) -> tuple[list[di
         try:
             one = work(table)
         except HeadgateError as problem:
-            _print_error(str(problem))
+            print_error(str(problem))
             code = problem.exit_code
         else:
             found += [] if one is None else [one]
@@ -101,7 +97,9 @@ def _print_tables(args: argparse.Namespace, found: Sequence[dict[str, Any]]) -> 
         print(json.dumps({"tables": found}))
     elif found:
         units = {"updated": "milliseconds"}
-        _print_rows(list(found[0]), [[_cell(value, units.get(name)) for name, value in one.items()] for one in found])
+        print_rows(
+            list(found[0]), [[cell_text(value, units.get(name)) for name, value in one.items()] for one in found]
+        )
 
 
 def _condition(table: Table, words: str) -> Condition:
@@ -126,75 +124,4 @@ def _as_of(words: str) -> AsOf:
         return Now()
     if re.fullmatch(r"\d{1,18}", words, re.ASCII):
         return AtOffset(int(words))
-    try:
-        time = datetime.fromisoformat(words)
-    except ValueError:
-        raise UsageError(
-            f"--as-of {escaped(words)}: write now, an offset, or a time such as 2026-11-15T12:00:00Z"
-        ) from None
-    return AtTime(round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000))
-
-
-def _print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A line for each row under its headings; on a terminal, cells are shortened so that a line fits.
-
-    Where a line has too many columns for the terminal, each cell has a line of its own.
-    """
-    names = [name.upper().replace("_", "-") for name in headings]
-    lines = [names, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if sys.stdout.isatty():
-        available = shutil.get_terminal_size().columns
-        fitting = _fit(widths, available - len(_SEPARATOR) * (len(widths) - 1))
-        if fitting is None:
-            _print_cells(names, rows, available)
-            return
-        widths = fitting
-    for line in lines:
-        cells = (f"{_shorten(cell, width):<{width}}" for cell, width in zip(line, widths, strict=True))
-        print(_SEPARATOR.join(cells).rstrip())
-
-
-def _print_cells(names: Sequence[str], rows: Sequence[Sequence[str]], available: int) -> None:
-    width = max(map(len, names))
-    for number, row in enumerate(rows):
-        if number:
-            print()
-        for name, cell in zip(names, row, strict=True):
-            print(f"{name:<{width}}{_SEPARATOR}{_shorten(cell, max(_MIN_WIDTH, available - width - len(_SEPARATOR)))}")
-
-
-def _fit(widths: Sequence[int], available: int) -> list[int] | None:
-    """The widths with the widest of them reduced to what is available; None when that is too little."""
-    fitting = list(widths)
-    while sum(fitting) > available:
-        widest = max(fitting)
-        if widest <= _MIN_WIDTH:
-            return None
-        fitting[fitting.index(widest)] -= 1
-    return fitting
-
-
-def _shorten(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else cell[: width - 1] + "…"
-
-
-def _cell(value: object, unit: str | None = None) -> str:
-    """A value as text: null is -, a time is in the local zone, and control characters are escaped."""
-    if value is None:
-        return "-"
-    if unit is not None and isinstance(value, int):
-        return _local_time(value, unit)
-    return str(value).lower() if isinstance(value, bool) else escaped(str(value))
-
-
-def _local_time(value: int, unit: str) -> str:
-    try:
-        time = datetime.fromtimestamp(value / 1000 if unit == "milliseconds" else value, UTC)
-        return f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):  # a fact's time can be any number
-        return str(value)
-
-
-def _print_error(words: str) -> None:
-    print(f"headgate: {words}", file=sys.stderr, flush=True)
+    return AtTime(parse_time("--as-of", words, "now, an offset, or "))
