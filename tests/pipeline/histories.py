@@ -28,6 +28,15 @@ def odd_description(name: str) -> Description:
     return Description(subtopologies=(Subtopology(id=name, nodes=nodes),))
 
 
+DETAILS: tuple[dict[str, object], ...] = (
+    {},
+    {"reason": 'deploy "é😀"\n', "generation": 4},
+    {"dlq_written": 25, "delivered": 75, "threshold_percent": 20, "window_ms": 60_000, "generation": 5, "resume_at": 1},
+    # Other types and too large numbers, one at a time and together with valid ones.
+    {"generation": "4", "resume_at": None, "threshold_percent": 2**31, "window_ms": 1},
+    {"generation": {"n": 1}, "dlq_written": 2**63, "delivered": 2**63 - 1},
+    {"generation": [1], "window_ms": True, "delivered": 1.5, "dlq_written": -(2**63)},
+)
 POOL = (*(golden(name) for name in GOLDEN), *(odd_description(name) for name in ODD_NAMES))
 
 
@@ -45,6 +54,22 @@ def described(group: str, description: Description, *, at: int, life: str = "1",
     )
 
 
+def events_of_groups() -> list[EventHappened]:
+    """An event for each of the details."""
+    return [
+        EventHappened(
+            at=number,
+            subject_kind="share_group",
+            subject="sg",
+            id=f"detail {number}",
+            event="tripped",
+            by=None,
+            detail=JsonText.of(dict(detail)),
+        )
+        for number, detail in enumerate(DETAILS)
+    ]
+
+
 def history(chance: random.Random, length: int) -> list[Fact | Ended]:
     """Times go back now and then, as clocks of writers do; offsets are what counts."""
     facts: list[Fact | Ended] = []
@@ -55,16 +80,17 @@ def history(chance: random.Random, length: int) -> list[Fact | Ended]:
             case 0:
                 facts.append(TopologyDeleted(at=at, group=group, incarnation=chance.choice("12")))
             case 1:
-                detail = JsonText.of({"n": number, "name": chance.choice(ODD_NAMES)})
+                more = chance.choice(DETAILS)
+                detail = JsonText.of({"n": number, "name": chance.choice(ODD_NAMES), **more})
                 by = chance.choice([None, "User:ops"])
                 id_ = f"{group} {chance.randrange(3)}"  # now and then a copy, under the same key
                 facts.append(
                     EventHappened(
                         at=at,
-                        subject_kind="share_group",
+                        subject_kind=chance.choice(["share_group", "share_group", "application"]),
                         subject=group,
                         id=id_,
-                        event="operation",
+                        event=chance.choice(["operation", "tripped", "resumed"]),
                         by=by,
                         detail=detail,
                     )

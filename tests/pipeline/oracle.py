@@ -27,7 +27,7 @@ from headgate.topologies.model.topology_graph import app_io, edge_rows, element_
 Row = dict[str, Any]
 Rows = Mapping[tuple[Any, ...], Row]
 TOPOLOGIES = ("app_io", "applications", "topology_edges", "topology_nodes", "topology_versions")
-TABLES = ("changes", "rejected_facts", *TOPOLOGIES)
+TABLES = ("breaker_events", "changes", "rejected_facts", *TOPOLOGIES)
 APPENDED = ("activity_intervals", "dispositions")
 
 
@@ -56,6 +56,8 @@ def tables(records: Iterable[Record], *, prefix: str, own_cluster: str, ids: Map
                 found["dispositions"].append(disposed(record, counted, own_cluster))
             case EventHappened() as event:
                 found["changes"].append(happened(record, event, own_cluster))
+                if event.subject_kind == "share_group":
+                    found["breaker_events"].append(of_breaker(event, own_cluster))
             case TopologyDescribed() | TopologyDeleted() as told:
                 apps[told.cluster or own_cluster, told.group].append((record, told))
     for (cluster, app), history in apps.items():
@@ -114,6 +116,29 @@ def happened(record: Record, event: EventHappened, own_cluster: str) -> Row:
         **place(record),
         "cluster_id": event.cluster or own_cluster,
         "event_id": event.id,
+        "detail": event.detail.text,
+        "is_historic": False,
+    }
+
+
+def of_breaker(event: EventHappened, own_cluster: str) -> Row:
+    detail = event.detail.value()
+    bits = {"threshold_percent": 31} | dict.fromkeys(("generation", "dlq_written", "delivered"), 63)
+    bits |= dict.fromkeys(("window_ms", "resume_at"), 63)
+
+    def number(name: str) -> int | None:
+        value = detail.get(name)
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and -(2 ** bits[name]) <= value
+        return value if is_whole and value < 2 ** bits[name] else None
+
+    reason = detail.get("reason")
+    return {
+        **attributes(event, "event by at"),
+        **{name: number(name) for name in bits},
+        "cluster_id": event.cluster or own_cluster,
+        "event_id": event.id,
+        "group": event.subject,
+        "reason": reason if isinstance(reason, str) else None,
         "detail": event.detail.text,
         "is_historic": False,
     }

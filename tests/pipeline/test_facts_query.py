@@ -15,7 +15,7 @@ from headgate.facts import (
 from headgate.pipeline.batches import Moment, OnMoment
 from tests.pipeline import oracle
 from tests.pipeline.estate import Estate
-from tests.pipeline.histories import POOL, described, history
+from tests.pipeline.histories import POOL, described, events_of_groups, history
 from tests.pipeline.oracle import TABLES
 from tests.support.cluster import USERS, Cluster
 
@@ -35,6 +35,7 @@ def cluster_of(estate: Estate) -> str:
 def test_tables_of_a_random_history_are_those_of_the_oracle(estate: Estate) -> None:
     """Three runs, a fourth that changes nothing, and tables that are rebuilt and stay the same."""
     chance = random.Random(6)
+    estate.write(*events_of_groups())
     for length in (25, 1, 12):
         estate.write(*history(chance, length))
         estate.write_raw("topologies", b'["g","deleted"]', b'{"v":2}')

@@ -67,11 +67,13 @@ def _shorten(cell: str, width: int) -> str:
 
 
 def cell_text(value: object, unit: str | None = None) -> str:
-    """A value as text: null is -, a time is in the local zone, and control characters are escaped."""
+    """A value as text: null is -, a time is in the local zone, control characters are escaped, fractions rounded."""
     if value is None:
         return "-"
     if unit is not None and isinstance(value, int):
         return local_time(value, unit)
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return str(value).lower() if isinstance(value, bool) else escaped(str(value))
 
 

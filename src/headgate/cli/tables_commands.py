@@ -115,7 +115,9 @@ def _condition(table: Table, words: str) -> Condition:
         return Condition(name, operator, value == "true")
     if kind is int and re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
         return Condition(name, operator, int(value))
-    expected = {str: "a text", bool: "true or false", int: "a whole number"}[kind]
+    if kind is float and re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?", value, re.ASCII):
+        return Condition(name, operator, float(value))
+    expected = {str: "a text", bool: "true or false", int: "a whole number", float: "a number such as 0.25"}[kind]
     raise UsageError(f"--where {escaped(words)}: {name} is {expected}")
 
 

@@ -21,6 +21,12 @@ from headgate.tables.definitions import ORIGIN, table_named
 from headgate.tables.table import Table
 
 _KEY_CHARACTERS = 1000
+_SHARE_GROUP = "share_group"
+# Fields of the details of events of share groups that are columns too; a value of another type is null.
+_BREAKER_DETAIL = (
+    "reason string, generation long, dlq_written long, delivered long, threshold_percent int, window_ms long, "
+    "resume_at long"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +105,26 @@ def _events(facts: DataFrame) -> DataFrame:
     )
 
 
+def build_breaker_events(facts: DataFrame) -> DataFrame:
+    """The events of share groups, with the fields of their details that the breaker writes."""
+    return (
+        _events(facts)
+        .where(sf.col("subject_kind") == _SHARE_GROUP)
+        .withColumn("of_detail", sf.from_json("detail", _BREAKER_DETAIL))
+        .select(
+            *("cluster_id", "event_id", sf.col("subject").alias("group"), "event", "by", "detail", "at"),
+            "of_detail.*",
+            sf.lit(False).alias("is_historic"),
+        )
+    )
+
+
 _TOPOLOGY = (DESCRIBED, DELETED)
 _BUILDS: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = {
     "activity_intervals": (build_activity_intervals, (ActivityObserved.__name__,)),
     "app_io": (topologies.build_app_io, _TOPOLOGY),
     "applications": (topologies.build_applications, _TOPOLOGY),
+    "breaker_events": (build_breaker_events, (EventHappened.__name__,)),
     "changes": (build_changes, (*_TOPOLOGY, EventHappened.__name__)),
     "dispositions": (build_dispositions, (DispositionsCounted.__name__,)),
     "members_tasks": (build_members_tasks, TASK_KINDS),

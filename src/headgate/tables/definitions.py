@@ -1,16 +1,15 @@
 """All tables that the pipeline makes. Columns that several tables have are declared once, so that tables can be joined.
 
-Adding a table is adding a definition here and a build in `pipeline/`.
+Adding a table is adding a definition here, or for the breaker in `breaker_definitions.py`, and a build in `pipeline/`.
 """
 
 import pyarrow as pa
 
 from headgate.base.errors import UsageError
 from headgate.facts import ActivityObserved, DispositionsCounted
+from headgate.tables.breaker_definitions import BREAKER_TABLES
+from headgate.tables.shared_columns import APP, CLUSTER, HISTORIC
 from headgate.tables.table import CLUSTER_ID, Table, fact_columns, flag, small, text, time, whole
-
-CLUSTER = text(CLUSTER_ID, "the Kafka cluster that the row is about")
-APP = text("app_id", "the application: a Streams group, or the name of a Spark query")
 
 # The version of a topology; its key begins with the application.
 VERSION = (
@@ -28,7 +27,6 @@ VALIDITY = (
     time("at", "when it became valid, by the writer's clock"),
     time("ended_at", "when it ended; null while it is valid", null=True),
 )
-HISTORIC = flag("is_historic", "the topic no longer retains the row's fact: a rebuild cannot make the row again")
 
 # The origin of a fact, by which a copy is recognised.
 ORIGIN = (
@@ -267,7 +265,7 @@ _TABLES = (
         bucket_by=("cluster_id", "app_id"),
     ),
 )
-TABLES = {table.name: table for table in _TABLES}
+TABLES = {table.name: table for table in sorted((*_TABLES, *BREAKER_TABLES), key=lambda one: one.name)}
 
 
 def table_named(name: str) -> Table:

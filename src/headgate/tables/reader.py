@@ -27,7 +27,7 @@ from headgate.tables.storage import (
 from headgate.tables.table import CLUSTER_ID, Table
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
-Value = str | int | bool
+Value = str | int | float | bool
 LIMIT = 1000
 _AT_ONCE = 10_000
 _ATTEMPTS = 3
@@ -258,7 +258,7 @@ def column_of(table: Table, name: str) -> pa.Field:
 
 def kind_of(column: pa.Field) -> type[Value]:
     """The Python type of a column's values."""
-    kinds: dict[pa.DataType, type[Value]] = {pa.string(): str, pa.bool_(): bool}
+    kinds: dict[pa.DataType, type[Value]] = {pa.string(): str, pa.bool_(): bool, pa.float64(): float}
     return kinds.get(column.type, int)
 
 

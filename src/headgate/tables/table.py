@@ -36,6 +36,11 @@ def small(name: str, meaning: str, *, null: bool = False) -> pa.Field:
     return _column(name, pa.int32(), meaning, null=null)
 
 
+def fraction(name: str, meaning: str, *, null: bool = False) -> pa.Field:
+    """A number from 0 to 1, in 64 bits."""
+    return _column(name, pa.float64(), meaning, null=null)
+
+
 def time(name: str, meaning: str, *, null: bool = False, unit: str = "milliseconds") -> pa.Field:
     """A time, as a whole number of milliseconds or seconds since the epoch."""
     return _column(name, pa.int64(), meaning, null=null, unit=unit)

@@ -102,6 +102,35 @@ _DISPOSITIONS = _rows(
         (3, ELEVEN // 1000 + 2, ELEVEN + 3000, 9, 0, '{"1":10}'),
     ],
 )
+_BREAKER_EVENTS = _rows(
+    "event_id event by reason at dlq_written delivered threshold_percent detail",
+    [
+        ("e-1", "config_changed", "User:ops", None, HALF_PAST_TWELVE - 900_000, None, None, None, "{}"),
+        ("e-2", "tripped", None, None, HALF_PAST_TWELVE, 25, 75, 20, '{"dlq_written":25,"delivered":75}'),
+        ("e-3", "resumed", "User:ops", "src-c is stopped", HALF_PAST_TWELVE + 600_000, None, None, None, "{}"),
+    ],
+)
+_COUNTS = "processed accepted dead_lettered dlq_rate"
+_RATES = _rows(
+    f"partition minute {_COUNTS}",
+    [
+        (0, HALF_PAST_TWELVE - 120_000, 80, 80, 0, 0.0),
+        (0, HALF_PAST_TWELVE - 60_000, 60, 45, 15, 0.25),
+        (1, HALF_PAST_TWELVE - 60_000, 40, 30, 10, 0.25),
+    ],
+)
+_HOURS = _rows(f"hour {_COUNTS}", [(ELEVEN, 4800, 4800, 0, 0.0), (HALF_PAST_TWELVE - 1_800_000, 2500, 2475, 25, 0.01)])
+_CAUSES = [
+    {"event_id": "e-2", "group": "sg", "tripped_at": HALF_PAST_TWELVE, "detail": "{}"} | row
+    for row in _rows(
+        "number cause_kind likelihood subject_kind subject what topic seconds_before",
+        [
+            (1, "connector", "high", "connector", "src-c", "started", "orders", 130),
+            (2, "config", "high", "share_group", "sg", "config_changed", None, 900),
+            (3, "member", "medium", "share_group", "m-2", "joined", None, 1205),
+        ],
+    )
+]
 _TASKS = [
     {"group": "orders-app", "process": f"p-{member[-1]}", "client_id": "orders", "at": ELEVEN} | row
     for row in _rows(
@@ -149,11 +178,15 @@ ROWS = {
         "activity_intervals": [{"writer": "gw-a/0", "boot": "b1", "topic": "orders"} | row for row in _ACTIVITY],
         "app_io": _each_version([_IO]),
         "applications": [row | {"kind": "streams"} for row in VERSIONS],
+        "breaker_causes": _CAUSES,
+        "breaker_events": [{"group": "sg"} | row for row in _BREAKER_EVENTS],
         "changes": _CHANGES,
         "dispositions": [
             {"writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1", "topic": "orders"} | row
             for row in _DISPOSITIONS
         ],
+        "dlq_rates": [{"group": "sg", "topic": "orders", "topic_id": ORDERS_ID} | row for row in _RATES],
+        "dlq_rates_hourly": [{"group": "sg", "topic": "orders", "topic_id": ORDERS_ID} | row for row in _HOURS],
         "members_tasks": _TASKS,
         "pipeline_runs": _RUNS,
         "rejected_facts": [_REJECTED | {"reason": "the key is no JSON list"}],

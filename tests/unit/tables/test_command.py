@@ -103,6 +103,8 @@ def test_rows_are_chosen(root: Path, capsys: Capture, options: list[str], offset
         (["applications", "--where", f"epoch={'9' * 30}"], "epoch is a whole number"),
         (["applications", "--where", "is_historic=1"], "is_historic is true or false"),
         (["applications", "--where", "app_id=\udcff"], "app_id is a text"),
+        (["dlq_rates", "--where", "dlq_rate>nan"], "dlq_rate is a number such as 0.25"),
+        (["dlq_rates", "--where", "dlq_rate>1e3"], "dlq_rate is a number such as 0.25"),
         (["applications", "--as-of", "noon"], "--as-of noon: write now, an offset, or a time such as"),
         (["changes", "--as-of", "now"], "changes has no validity"),
         (["applications", "--limit", "-1"], "--limit must be a whole number from 0"),

@@ -18,7 +18,13 @@ DOC = (Path(__file__).parents[3] / "docs" / "tables.md").read_text("utf-8")
 SECTIONS = {
     match[1]: match[2] for match in re.finditer(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", DOC, flags=re.MULTILINE | re.DOTALL)
 }
-TYPES = {"string": "text", "int32": "32-bit number", "int64": "64-bit number", "bool": "true or false"}
+TYPES = {
+    "string": "text",
+    "int32": "32-bit number",
+    "int64": "64-bit number",
+    "double": "number",
+    "bool": "true or false",
+}
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 
 

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlatformError, UsageError
-from headgate.tables.definitions import HISTORIC, VALIDITY
+from headgate.tables.definitions import VALIDITY
 from headgate.tables.reader import AsOf, AtOffset, AtTime, Condition, Now, Rows, TableReader
+from headgate.tables.shared_columns import HISTORIC
 from headgate.tables.storage import TableError
 from headgate.tables.table import Table, text
 from headgate.tables.writer import TableWriter
