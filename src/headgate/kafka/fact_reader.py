@@ -70,7 +70,8 @@ class FactReader(TopicFollower, Generic[T]):
         self._with_headers = with_headers
         self._on_end = on_end
         self._detects_loss = detects_loss
-        self._log: _Log | None = None  # used on the thread
+        self._log: _Log | None = None  # used on the thread, as is the first offset of partition 0 that was read
+        self._first_read: int | None = None
         self._rewind = threading.Event()
         self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
@@ -155,7 +156,10 @@ class FactReader(TopicFollower, Generic[T]):
             return Next.GO_ON
         if self.replayed.is_set():
             self.problem = None
+        # Before the first look, what was read shows where the topic began.
         before = self._log
+        if before is None and self._first_read is not None:
+            before = _Log(found.topic_id, self._first_read)
         if before is not None and (found.topic_id != before.topic_id or found.first_offset > before.first_offset):
             return self._begin(lost=True)
         self._log = found
@@ -182,6 +186,8 @@ class FactReader(TopicFollower, Generic[T]):
             if error is None:
                 record = record_of(message, with_headers=self._with_headers)
                 if record.offset >= reached[partition]:
+                    if partition == 0 and self._first_read is None:
+                        self._first_read = record.offset
                     records.append(record)
                     reached[partition] = record.offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
@@ -204,6 +210,7 @@ class FactReader(TopicFollower, Generic[T]):
         self._hand_over(self._begin_again, self._forget(lost), dict.fromkeys(self.positions, 0), lost)
         self.positions = dict.fromkeys(self.positions, OFFSET_BEGINNING)
         self._ended.clear()
+        self._first_read = None
         if lost:
             self._log = None
             if self._every_partition:

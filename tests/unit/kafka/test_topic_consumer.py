@@ -162,6 +162,27 @@ async def test_a_topic_that_lost_records_is_read_again_and_the_others_miss_and_r
     assert len(log.consumers) == 2, "librdkafka may not look for the new topic for minutes"
 
 
+async def test_records_that_were_deleted_before_the_first_look_are_noticed_by_what_was_read(log: FakeTopics) -> None:
+    answers = threading.Event()
+
+    def on_lookup(_topic: str) -> None:
+        answers.wait(20)
+
+    log.on_lookup = on_lookup
+    log.create("a")
+    log.write("a", b"1", b"2")
+    async with consuming(log) as consumer:
+        a = Reading(consumer, "a", detects_loss=True)
+        a.start()
+        await until(lambda: a.read == [b"1", b"2"] and a.replayed.is_set())
+        log.first["a", 0] = 2
+        answers.set()
+        await until(lambda: a.read == [b"1", b"2", b"lost"] and a.replayed.is_set())
+        log.write("a", b"3")
+        await until(lambda: a.read[-1] == b"3")
+    assert a.read == [b"1", b"2", b"lost", b"3"], "and are lost once"
+
+
 async def test_reading_again_replaces_no_consumer_and_repeats_the_topic_for_one_follower(log: FakeTopics) -> None:
     log.create("a")
     log.write("a", b"1", b"2")
