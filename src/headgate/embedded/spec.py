@@ -60,8 +60,9 @@ _SMALL_SCALE = {
 }
 
 # For tests: Kafka's default intervals reduced for a loopback cluster. The `min` keys are the lower bounds of the
-# others, for the whole cluster or by group config.
+# others, for the whole cluster or by group config. Leaders move only when a test moves them.
 QUICK_SETTINGS: Mapping[str, str] = {
+    "auto.leader.rebalance.enable": "false",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
