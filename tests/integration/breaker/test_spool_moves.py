@@ -15,8 +15,8 @@ from tests.support.share_member import REJECT, RawShareMember
 from tests.support.share_scene import COPY, DLQ_TOPIC, WRITE_TIMEOUT, ShareScene, done, kafka, share_scene, until
 from tests.support.share_truth import Reading
 
-NUMBER, MANY = 30, 400
-PACE_S = 0.01  # the leader looks for the topic once a second: all rejects take longer than that
+NUMBER, MANY = 30, 1_500
+PACE_S = 0.01
 TIMEOUT_MS = 3_000
 
 
@@ -94,26 +94,41 @@ def test_dead_letters_go_to_their_topic_again_while_records_are_rejected_all_the
     member = RawShareMember(group=group, topic=topic, topic_id=scene.topic_id(topic))
     with RawClient(scene.bootstrap) as client:
         member.join(client)
-        assert sum(one.last_offset - one.first_offset + 1 for one in member.acquire(client)) == MANY
-        for offset in range(MANY):
-            if offset == NUMBER:
-                create(scene, dlq)
-            if offset > NUMBER:
+        rejected = acquired = 0
+
+        def reject_more(number: int) -> None:
+            nonlocal rejected, acquired
+            for offset in range(rejected, rejected + number):
+                if offset == acquired:
+                    acquired += sum(one.last_offset - one.first_offset + 1 for one in member.acquire(client))
+                assert member.acknowledge(client, offset, offset, [REJECT]) == 0
                 time.sleep(PACE_S)
-            assert member.acknowledge(client, offset, offset, [REJECT]) == 0
-    scene.wait_for_status(group, lambda status: status["spooled"] == 0)
+            rejected += number
+
+        reject_more(NUMBER)
+        create(scene, dlq)
+        reject_more(10)
+        while scene.status(group)["spooled"] > 0:
+            reject_more(10)
+        spooled_until = rejected
+        reject_more(10)
+    until(lambda: len(scene.letters(dlq)) >= rejected)
     spots = [letter.spot for letter in scene.letters(dlq)]
-    assert list(dict.fromkeys(spots)) == [(0, at) for at in range(MANY)]
-    number = ever_spooled(scene, group)
-    print(f"{number} of {MANY} dead letters went through the spool")
-    assert NUMBER <= number < MANY
+    assert list(dict.fromkeys(spots)) == [(0, at) for at in range(rejected)]
+    offsets_spooled = ever_spooled(scene, group)
+    print(
+        f"{len(offsets_spooled)} of {rejected} dead letters went through the spool, {spooled_until} until it was empty"
+    )
+    assert set(range(NUMBER)) <= offsets_spooled
+    assert not offsets_spooled & set(range(spooled_until, rejected))
 
 
-def ever_spooled(scene: ShareScene, group: str) -> int:
+def ever_spooled(scene: ShareScene, group: str) -> set[int]:
+    """The offsets of all records whose dead letters are, or were, in the spool."""
     reader = Reading(scene.direct, f"{scene.facts}spool")
     try:
         found = (decode_spooled(key, value, headers) for _, key, value, headers in reader.to_the_end())
-        return len({one.offset for one in found if isinstance(one, SpooledLetter) and one.group == group})
+        return {one.offset for one in found if isinstance(one, SpooledLetter) and one.group == group}
     finally:
         reader.close()
 
