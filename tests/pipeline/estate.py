@@ -20,8 +20,9 @@ from headgate.facts.topics import message_limit, topic_specs
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, TopicAdmin, list_topics, quiet
 from headgate.pipeline.batches import OnMoment, ignore_moment
+from headgate.pipeline.derived.derivation import Derivation
 from headgate.pipeline.queries import FACTS, Query
-from headgate.pipeline.rebuild import Rebuild
+from headgate.pipeline.rebuild import new_rebuild
 from headgate.pipeline.run_log import PipelineHealth
 from headgate.pipeline.runner import PipelineRunner
 from headgate.tables.definitions import table_named
@@ -146,7 +147,7 @@ class Estate:
             consumer.close()
         return found
 
-    def run(self, *queries: Query, on_moment: OnMoment = ignore_moment) -> bool:
+    def run(self, *queries: Query, on_moment: OnMoment = ignore_moment, derivations: Sequence[Derivation] = ()) -> bool:
         """`headgate pipeline run --once`, on the session that the tests share; the facts query unless told."""
         self.health = PipelineHealth(query.name for query in queries or (FACTS,))
         pipeline = PipelineRunner(
@@ -155,6 +156,7 @@ class Estate:
             SystemClock(),
             Event(),
             queries=queries or (FACTS,),
+            derivations=derivations,
             health=self.health,
             on_moment=on_moment,
         )
@@ -164,7 +166,7 @@ class Estate:
             pipeline.close()
 
     def rebuild(self, table: str) -> None:
-        rebuild = Rebuild(self.config, self.spark, SystemClock(), Event(), table)
+        rebuild = new_rebuild(self.config, self.spark, SystemClock(), Event(), table)
         try:
             assert rebuild.run()
         finally:

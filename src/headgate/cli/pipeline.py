@@ -41,7 +41,9 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--status", type=_address, metavar="HOST:PORT", help="serve /readyz, /healthz and /metrics on this address"
     )
-    rebuilding = actions.add_parser("rebuild", help="make one table anew from the records that the topics retain")
+    rebuilding = actions.add_parser(
+        "rebuild", help="make one table anew from the records that the topics retain, or from other tables"
+    )
     rebuilding.add_argument("table", metavar="TABLE", help="the table")
     for action in (running, rebuilding):
         action.add_argument("--config", type=Path, required=True, metavar="FILE", help="the configuration file")
@@ -95,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
     # Spark takes a second to import, and no other command needs it.
     from headgate.pipeline.queries import QUERIES  # noqa: PLC0415
-    from headgate.pipeline.rebuild import Rebuild, check_rebuildable  # noqa: PLC0415
+    from headgate.pipeline.rebuild import check_rebuildable, new_rebuild  # noqa: PLC0415
     from headgate.pipeline.run_log import PipelineHealth  # noqa: PLC0415
     from headgate.pipeline.runner import PipelineRunner, only_pipeline  # noqa: PLC0415
     from headgate.pipeline.session import end_session, start_session  # noqa: PLC0415
@@ -109,7 +111,7 @@ def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
         signals.on_session()
         try:
             if is_rebuild:
-                rebuild = Rebuild(config, session, SystemClock(), signals.stop, args.table)
+                rebuild = new_rebuild(config, session, SystemClock(), signals.stop, args.table)
                 try:
                     return rebuild.run()
                 finally:

@@ -1,4 +1,4 @@
-"""Rebuilds a table from the records that the topics retain.
+"""Rebuilds a table from the records that the topics retain, or a derived table from its sources.
 
 The queries of the pipeline make its rows, from the first offset, in a temporary folder; one commit then replaces the
 table. Rows whose facts the topics no longer retain cannot be made again: they stay, marked as historic. Topic ids stay
@@ -19,6 +19,9 @@ from headgate.config.model import Config
 from headgate.kafka.topics import TopicAdmin, client_settings, list_topics
 from headgate.pipeline.batches import BatchContext, Batches, BatchProgress, Folders, TableWriters, TopicIds
 from headgate.pipeline.builds import BUILDS, Build
+from headgate.pipeline.derived.derivation import Derivation, DerivedContext
+from headgate.pipeline.derived.derived_runner import DerivedTables
+from headgate.pipeline.derived.registry import DERIVATIONS, derivation_of
 from headgate.pipeline.fact_rows import DESCRIBED
 from headgate.pipeline.facts_query import stored_files
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
@@ -33,24 +36,60 @@ _HISTORY = ("applications", "topology_versions")
 _ROWS_AT_ONCE = 10_000
 
 
-def check_rebuildable(name: str) -> Build:
-    """The build of this table; the `UsageError` for another name lists the tables with a build."""
-    try:
-        return BUILDS[name]
-    except KeyError:
-        known = ", ".join(BUILDS)
-        raise UsageError(f"{name!r} is not made of facts, so it cannot be rebuilt; these can: {known}") from None
+def check_rebuildable(name: str) -> Build | Derivation:
+    """How this table is made; the `UsageError` for another name lists the tables that can be made."""
+    made = BUILDS.get(name) or derivation_of(name)
+    if made is None:
+        known = ", ".join([*BUILDS, *(result for one in DERIVATIONS for result in one.results)])
+        raise UsageError(f"{name!r} is not made of facts, so it cannot be rebuilt; these can: {known}")
+    return made
+
+
+def new_rebuild(
+    config: Config, session: SparkSession, clock: Clock, stop: Event, name: str
+) -> "Rebuild | DerivedRebuild":
+    """The rebuild of this table: from the topics, or from other tables."""
+    made = check_rebuildable(name)
+    if isinstance(made, Derivation):
+        return DerivedRebuild(config, session, clock, made)
+    return Rebuild(config, session, clock, stop, made)
+
+
+class DerivedRebuild:
+    """Makes a derived table anew from its sources, with all other results of its derivation."""
+
+    def __init__(self, config: Config, session: SparkSession, clock: Clock, derivation: Derivation) -> None:
+        self._config = config
+        self._derivation = derivation
+        self._writers = TableWriters(config.tables.path)
+        self._log = RunLog(self._writers, clock, PipelineHealth())
+        context = DerivedContext(config=config, session=session.newSession(), writers=self._writers)
+        self._tables = DerivedTables((derivation,), context, clock, self._log)
+
+    def close(self) -> None:
+        self._writers.close()
+
+    def run(self) -> bool:
+        listing = list_topics(client_settings(self._config.upstream))
+        run = self._log.begin(listing.cluster, f"rebuild {', '.join(self._derivation.results)}")
+        try:
+            self._tables.make_anew(self._derivation)
+        except HeadgateError as failure:
+            self._log.end(run, "failed", str(failure))
+            raise
+        self._log.end(run, "done")
+        return True
 
 
 class Rebuild:
-    """The rebuild of one table."""
+    """The rebuild of one table of facts."""
 
-    def __init__(self, config: Config, session: SparkSession, clock: Clock, stop: Event, name: str) -> None:
+    def __init__(self, config: Config, session: SparkSession, clock: Clock, stop: Event, build: Build) -> None:
         self._config = config
         self._session = session
         self._stop = stop
-        self._build = check_rebuildable(name)
-        self._folder = config.pipeline.checkpoint / f"rebuild-{name}"
+        self._build = build
+        self._folder = config.pipeline.checkpoint / f"rebuild-{build.table.name}"
         self._writers = TableWriters(config.tables.path)
         self._log = RunLog(self._writers, clock, PipelineHealth())
 

@@ -30,6 +30,9 @@ from headgate.pipeline.batches import (
     TopicIds,
     ignore_moment,
 )
+from headgate.pipeline.derived.derivation import Derivation, DerivedContext
+from headgate.pipeline.derived.derived_runner import DerivedTables
+from headgate.pipeline.derived.registry import DERIVATIONS
 from headgate.pipeline.fact_rows import ReadSettings
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print_message
@@ -89,6 +92,7 @@ class PipelineRunner:
         stop: Event,
         *,
         queries: Sequence[Query] = QUERIES,
+        derivations: Sequence[Derivation] = DERIVATIONS,
         health: PipelineHealth | None = None,
         on_moment: OnMoment = ignore_moment,
     ) -> None:
@@ -103,7 +107,12 @@ class PipelineRunner:
             ids=TopicAdmin(client_settings(config.upstream)),
             on_moment=on_moment,
         )
+        self._context = context
         self._queries = [_SupervisedQuery(query, context) for query in queries]
+        derived = DerivedContext(
+            config=config, session=session.newSession(), writers=self._writers, on_moment=on_moment
+        )
+        self._derived = DerivedTables(derivations, derived, clock, context.log) if derivations else None
 
     def close(self) -> None:
         self._writers.close()
@@ -113,11 +122,28 @@ class PipelineRunner:
 
         When all queries have ended, raises the error of the first that failed.
         """
-        with ThreadPoolExecutor(len(self._queries), "headgate-query") as threads:
+        with ThreadPoolExecutor(len(self._queries) + 1, "headgate-query") as threads:
             running = [threads.submit(query.run, once=once) for query in self._queries]
+            ended = Event()
+            if not once:
+                threads.submit(self._run_derived, ended)
             wait(running)
+            ended.set()
         went_well = [one.result() for one in running]
+        if once and self._derived is not None and not self._context.stop.is_set():
+            went_well.append(self._derived.run_once(self._cluster(), self._context.stop))
         return all(went_well)
+
+    def _run_derived(self, ended: Event) -> None:
+        """Run the derivations until the queries have ended."""
+        while self._derived is not None and not ended.wait(_LOOK_FOR_TOPICS_S):
+            try:
+                self._derived.run(self._cluster(), ended)
+            except HeadgateError as failure:
+                print_message(f"derived: {failure}")
+
+    def _cluster(self) -> str:
+        return list_topics(client_settings(self._context.config.upstream)).cluster
 
 
 class _SupervisedQuery:

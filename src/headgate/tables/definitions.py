@@ -1,6 +1,7 @@
 """All tables that the pipeline makes. Columns that several tables have are declared once, so that tables can be joined.
 
 Adding a table is adding a definition here, or for the breaker in `breaker_definitions.py`, and a build in `pipeline/`.
+Tables that are derived from others are in `lineage_definitions.py`, and have a derivation in `pipeline/derived/`.
 """
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow as pa
 from headgate.base.errors import UsageError
 from headgate.facts import ActivityObserved, DispositionsCounted
 from headgate.tables.breaker_definitions import BREAKER_TABLES
+from headgate.tables.lineage_definitions import LINEAGE_TABLES
 from headgate.tables.shared_columns import APP, CLUSTER, HISTORIC
 from headgate.tables.table import CLUSTER_ID, Table, fact_columns, flag, small, text, time, whole
 
@@ -157,7 +159,7 @@ _TABLES = (
             [
                 CLUSTER,
                 text("run_id", "one run of one query"),
-                text("query", "the query: facts, append, or rebuild TABLE"),
+                text("query", "the query: facts, append, derived, or rebuild TABLE"),
                 text("state", "running, done, stopped or failed"),
                 time("started_at", "when it began"),
                 time("ended_at", "when it ended; null while it runs", null=True),
@@ -265,7 +267,7 @@ _TABLES = (
         bucket_by=("cluster_id", "app_id"),
     ),
 )
-TABLES = {table.name: table for table in sorted((*_TABLES, *BREAKER_TABLES), key=lambda one: one.name)}
+TABLES = {table.name: table for table in sorted((*_TABLES, *BREAKER_TABLES, *LINEAGE_TABLES), key=lambda one: one.name)}
 
 
 def table_named(name: str) -> Table:

@@ -51,7 +51,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """Rows that were valid at this time: at the last offset that was written by then, in each cluster."""
+    """Rows that were valid at this time; by offset, at the last one that was written by then, in each cluster."""
 
     epoch_ms: int
 
@@ -220,9 +220,14 @@ def _build_query(
         match as_of:
             case Now():
                 conditions.append("r.valid_to IS NULL")
+            case AtOffset() if table.validity_is_time:
+                raise UsageError(f"{table.name} is valid by time: read it as of a time, not of an offset")
             case AtOffset(offset):
                 conditions.append("r.valid_from <= ? AND (r.valid_to IS NULL OR r.valid_to > ?)")
                 parameters += [offset, offset]
+            case AtTime(epoch_ms) if table.validity_is_time:
+                conditions.append("r.valid_from <= ? AND (r.valid_to IS NULL OR r.valid_to > ?)")
+                parameters += [epoch_ms, epoch_ms]
             case AtTime(epoch_ms):
                 joined = _CUT
                 conditions.append("r.valid_from <= cut.last AND (r.valid_to IS NULL OR r.valid_to > cut.last)")

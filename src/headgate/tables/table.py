@@ -116,6 +116,11 @@ class Table:
         return "valid_from" in self.columns.names
 
     @property
+    def validity_is_time(self) -> bool:
+        """Whether `valid_from` and `valid_to` are times; else they are offsets in the facts' topic."""
+        return self.has_validity and time_unit(self.columns.field("valid_from")) is not None
+
+    @property
     def stored_schema(self) -> pa.Schema:
         """The columns as they are stored. The first carries the version, so that both change in one commit."""
         fields = [column.with_metadata({_COMMENT: meaning(column)}) for column in self.columns]

@@ -1,4 +1,4 @@
-"""Writes a table: upserts rows by their key, each batch once.
+"""Writes a table: upserts rows by their key, each batch once, or replaces rows by others.
 
 A commit is a whole batch, or a whole table, and carries the number of its batch. So a batch that is written again after
 a crash is recognised, and a batch without changes makes no commit. Two writers of one table are safe, but their commits
@@ -6,12 +6,13 @@ conflict: let one process write a table. A row that has ended keeps the ids of i
 same name is another topic.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -30,6 +31,7 @@ from headgate.tables.table import BUCKET, Table, id_columns
 # Files that no version needs are kept for slow readers.
 RETENTION_HOURS = 1
 _ATTEMPTS = 5
+_GONE = "is_gone"  # marks the keys of rows that are deleted
 
 _CONFIGURATION = {
     "delta.enableDeletionVectors": "false",  # readers take the files as they are
@@ -110,6 +112,41 @@ class TableWriter:
             return Written(rows=changed.num_rows, version=delta.version())
 
         return self._retry(attempt)
+
+    def replace(self, rows: pa.Table, *, within: pa.Table | None, transactions: Mapping[str, int]) -> Written:
+        """Make the stored rows equal to these, in one commit: rows that are not among them are deleted.
+
+        With `within`, only stored rows that have its values are compared, and all `rows` have them; its columns are of
+        the key. `transactions` go into the commit. Equal rows make no commit.
+        """
+        wanted = self._conformed(rows)
+
+        def attempt() -> Written:
+            delta = self._opened()
+            changed, gone = self._changed(wanted), self._gone(wanted, within)
+            if changed.num_rows or gone.num_rows:
+                self._merge_and_delete(delta, changed, gone, within, _transactions(transactions))
+            return Written(rows=changed.num_rows + gone.num_rows, version=delta.version())
+
+        return self._retry(attempt)
+
+    def record(self, transactions: Mapping[str, int]) -> None:
+        """Commit these transactions alone."""
+
+        def attempt() -> None:
+            delta = self._opened()
+            properties = CommitProperties(app_transactions=_transactions(transactions))
+            nothing = self.table.stored_schema.empty_table()
+            with translate_errors(self._stored.folder):
+                write_deltalake(delta, nothing, mode="append", commit_properties=properties)
+            self._stored.forget()
+
+        self._retry(attempt)
+
+    def transaction(self, name: str) -> int | None:
+        """The number that was committed last under this name; None without one, `TableError` for another schema."""
+        delta = self._stored.checked()
+        return None if delta is None else delta.transaction_version(name)
 
     def replace_all(self, rows: pa.Table) -> Written:
         """Replace all rows, and an older schema, in one commit."""
@@ -208,13 +245,15 @@ class TableWriter:
             raise UsageError(f"rows for {table.name} do not fit its columns: {misfit}") from None
         if conformed.select(table.key).group_by(list(table.key)).aggregate([]).num_rows != conformed.num_rows:
             raise UsageError(f"rows for {table.name} have a key ({', '.join(table.key)}) twice in one batch")
-        if table.buckets:
-            numbers = [table.bucket(values) for values in zip(*self._bucket_values(conformed), strict=True)]
-            conformed = conformed.append_column(BUCKET, pa.array(numbers, pa.int32()))
-        return conformed.cast(table.stored_schema)
+        return self._with_buckets(conformed).cast(table.stored_schema)
 
-    def _bucket_values(self, rows: pa.Table) -> list[list[object]]:
-        return [rows[name].to_pylist() for name in self.table.bucket_by]
+    def _with_buckets(self, rows: pa.Table) -> pa.Table:
+        """The rows, or keys, with their buckets if the table has any."""
+        table = self.table
+        if not table.buckets:
+            return rows
+        values = zip(*(rows[name].to_pylist() for name in table.bucket_by), strict=True)
+        return rows.append_column(BUCKET, pa.array([table.bucket(one) for one in values], pa.int32()))
 
     def _changed(self, rows: pa.Table) -> pa.Table:
         """The rows that differ from the stored row of their key in any column."""
@@ -242,16 +281,71 @@ class TableWriter:
             return f"CASE WHEN s.valid_to IS NULL THEN {new} ELSE coalesce({old}, {new}) END"
         return new
 
-    def _merge(self, delta: DeltaTable, rows: pa.Table, transactions: list[Transaction]) -> None:
+    def _gone(self, rows: pa.Table, within: pa.Table | None) -> pa.Table:
+        """The keys of stored rows, of those within the given values, that are not among the rows."""
+        key = self.table.columns.empty_table().select(list(self.table.key))
+        files = self._stored.files()
+        if not files:
+            return self._with_buckets(key)
+        names = ", ".join(f"t.{quoted(name)}" for name in self.table.key)
+        same_key = " AND ".join(f"s.{quoted(name)} = t.{quoted(name)}" for name in self.table.key)
+        inside = "" if within is None else f"SEMI JOIN inside AS w ON {_same(within, 'w')}"
+        query_text = (
+            f"SELECT {names} FROM {FILES} AS t {inside} ANTI JOIN batch AS s ON {same_key}"  # noqa: S608 - our own names
+            f"{_bounds(within)}"
+        )
+        with translate_errors(self._stored.folder), self._duckdb.cursor() as cursor:
+            cursor.register("batch", rows)
+            if within is not None:
+                cursor.register("inside", within)
+            found = cursor.sql(query_text, params=[file_paths(files)]).to_arrow_table().cast(key.schema)
+        return self._with_buckets(found)
+
+    def _merge_and_delete(
+        self,
+        delta: DeltaTable,
+        changed: pa.Table,
+        gone: pa.Table,
+        within: pa.Table | None,
+        transactions: list[Transaction],
+    ) -> None:
+        nullable = pa.schema([column.with_nullable(True) for column in changed.schema])  # of a key alone, most are null
+        marked = [
+            table.append_column(_GONE, pa.array([is_gone] * table.num_rows, pa.bool_()))
+            for table, is_gone in ((changed.cast(nullable), False), (gone, True))
+        ]
+        source = pa.concat_tables(marked, promote_options="default")
+        values = {quoted(name): f"s.{quoted(name)}" for name in self.table.stored_schema.names}
+        with translate_errors(self._stored.folder):
+            (
+                delta.merge(
+                    source,
+                    self._same_row(source) + _bounds(within).replace(" WHERE ", " AND ", 1),
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=CommitProperties(app_transactions=transactions),
+                )
+                .when_matched_delete(predicate=f"s.{_GONE}")
+                .when_matched_update(updates=values)
+                .when_not_matched_insert(updates=values)
+                .execute()
+            )
+        self._stored.refresh()
+
+    def _same_row(self, rows: pa.Table) -> str:
+        """The condition of a merge: the same key, in one of the buckets of these rows."""
         same = [f"t.{quoted(name)} = s.{quoted(name)}" for name in self.table.key]
         if self.table.buckets:
             touched = ", ".join(map(str, sorted(set(rows[BUCKET].to_pylist()))))
             same += [f"t.{quoted(BUCKET)} = s.{quoted(BUCKET)}", f"t.{quoted(BUCKET)} IN ({touched})"]
+        return " AND ".join(same)
+
+    def _merge(self, delta: DeltaTable, rows: pa.Table, transactions: list[Transaction]) -> None:
         with translate_errors(self._stored.folder):
             (
                 delta.merge(
                     rows,
-                    " AND ".join(same),
+                    self._same_row(rows),
                     source_alias="s",
                     target_alias="t",
                     commit_properties=CommitProperties(app_transactions=transactions),
@@ -261,3 +355,24 @@ class TableWriter:
                 .execute()
             )
         self._stored.refresh()
+
+
+def _transactions(numbers: Mapping[str, int]) -> list[Transaction]:
+    return [Transaction(app_id=name, version=version) for name, version in numbers.items()]
+
+
+def _same(within: pa.Table, side: str) -> str:
+    return " AND ".join(f"{side}.{quoted(name)} = t.{quoted(name)}" for name in within.column_names)
+
+
+def _bounds(within: pa.Table | None) -> str:
+    """Bounds of the numbers within: by them whole files are skipped."""
+    if within is None or not within.num_rows:
+        return ""
+    limits = [
+        f"t.{quoted(column.name)} BETWEEN {bounds['min'].as_py()} AND {bounds['max'].as_py()}"
+        for column in within.schema
+        if pa.types.is_integer(column.type)
+        for bounds in [pc.min_max(within[column.name])]
+    ]
+    return f" WHERE {' AND '.join(limits)}" if limits else ""

@@ -144,6 +144,54 @@ _TASKS = [
     )
     for member in [str(row["member"])]
 ]
+_HOURS_OF_USE = _rows(
+    "hour actor_kind app_id direction first_seen last_seen bytes records",
+    [
+        (NINE, "client", "shop", "write", NINE, NINE + 60_000, 120_000, 400),
+        (ELEVEN, "connector", "src-b", "write", ELEVEN, ELEVEN + 120_000, 99_000, 330),
+        (ELEVEN, "streams", "orders-app", "read", ELEVEN, ELEVEN + 60_000, 47_500, None),
+    ],
+)
+_IDENTITIES = [
+    {"principal": "User:orders", "software": "apache-kafka-java", "actor_kind": "streams", "actor": "orders-app"} | row
+    for row in _rows(
+        "client_id host software_version first_seen last_seen",
+        [
+            ("orders-1", "10.0.0.7", "4.3.1", ELEVEN, ELEVEN + 60_000),
+            ("orders-2", "10.0.0.8", "4.4.0", HALF_PAST_ELEVEN, HALF_PAST_TWELVE),
+        ],
+    )
+]
+_EDGES_OF_ACTORS = _rows(
+    "actor_kind app_id topic direction valid_from valid_to declared observed filled bytes_day records_day last_seen",
+    [
+        ("client", "shop", "orders", "write", NINE, NINE + 60_000, False, True, False, None, None, NINE + 60_000),
+        ("connector", "src-b", "orders", "write", ELEVEN, None, False, True, False, 99_000, 330, ELEVEN + 120_000),
+        ("streams", "orders-app", "orders", "read", ELEVEN, None, True, True, False, 47_500, None, ELEVEN + 60_000),
+        ("streams", "orders-app", "totals", "write", ELEVEN, None, True, False, False, None, None, None),
+    ],
+)
+_GAPS: list[Row] = [
+    {
+        "kind": "declared_silent",
+        "actor_kind": "streams",
+        "app_id": "orders-app",
+        "topic": "totals",
+        "direction": "write",
+        "opened_at": ELEVEN,
+        "state": "open",
+        "coverage": 0.98,
+        "detail": "{}",
+    }
+]
+_COVERAGE = _rows(
+    "hour seen_records all_records coverage",
+    [(NINE, 400, 400, 1.0), (ELEVEN, 330, 440, 0.75), (ELEVEN + 3_600_000, 5, 0, None)],
+)
+_IMPACT = _rows(
+    "topic downstream_topics downstream_apps upstream_topics upstream_apps depth_down depth_up readers writers",
+    [("orders", 1, 1, 0, 1, 1, 0, 1, 1), ("totals", 0, 0, 1, 2, 0, 1, 0, 1)],
+)
 _RUNS = _rows(
     "run_id query state started_at at batch table problem",
     [
@@ -175,21 +223,27 @@ def _whole(name: str, rows: list[Row]) -> list[Row]:
 ROWS = {
     name: _whole(name, rows)
     for name, rows in {
+        "activity_hours": [row | {"topic": "orders", "topic_id": ORDERS_ID} for row in _HOURS_OF_USE],
         "activity_intervals": [{"writer": "gw-a/0", "boot": "b1", "topic": "orders"} | row for row in _ACTIVITY],
         "app_io": _each_version([_IO]),
         "applications": [row | {"kind": "streams"} for row in VERSIONS],
         "breaker_causes": _CAUSES,
         "breaker_events": [{"group": "sg"} | row for row in _BREAKER_EVENTS],
         "changes": _CHANGES,
+        "client_identities": _IDENTITIES,
         "dispositions": [
             {"writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1", "topic": "orders"} | row
             for row in _DISPOSITIONS
         ],
         "dlq_rates": [{"group": "sg", "topic": "orders", "topic_id": ORDERS_ID} | row for row in _RATES],
         "dlq_rates_hourly": [{"group": "sg", "topic": "orders", "topic_id": ORDERS_ID} | row for row in _HOURS],
+        "impact_summary": _IMPACT,
+        "lineage_edges": _EDGES_OF_ACTORS,
+        "lineage_gaps": _GAPS,
         "members_tasks": _TASKS,
         "pipeline_runs": _RUNS,
         "rejected_facts": [_REJECTED | {"reason": "the key is no JSON list"}],
+        "topic_coverage": [row | {"topic": "orders", "topic_id": ORDERS_ID} for row in _COVERAGE],
         "topology_edges": _each_version(_EDGES),
         "topology_nodes": _each_version(_NODES),
         "topology_versions": VERSIONS,

@@ -96,7 +96,7 @@ def test_rows_are_chosen(root: Path, capsys: Capture, options: list[str], offset
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["nothing"], "there is no table 'nothing'; the tables are: activity_intervals, app_io,"),
+        (["nothing"], "there is no table 'nothing'; the tables are: activity_hours, activity_intervals,"),
         (["applications", "--where", "app_id"], "write COLUMN=VALUE"),
         (["applications", "--where", "size=1"], "applications has no column 'size'; its columns are: cluster_id,"),
         (["applications", "--where", "epoch=x"], "--where epoch=x: epoch is a whole number"),

@@ -12,18 +12,24 @@ from tests.unit.tables.things import SORTED_THINGS, THINGS
 
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 KEYS = {
+    "activity_hours": "hour actor_kind app_id topic direction",
     "activity_intervals": "writer boot seq",
     "app_io": "app_id incarnation epoch hash provenance component in_topic out_topic",
     "applications": "app_id valid_from",
     "breaker_causes": "event_id number",
     "breaker_events": "event_id",
     "changes": "event_id",
+    "client_identities": "principal client_id host actor_kind actor first_seen",
     "dispositions": "writer boot seq",
     "dlq_rates": "group topic partition minute",
     "dlq_rates_hourly": "group topic hour",
+    "impact_summary": "topic",
+    "lineage_edges": "actor_kind app_id topic direction valid_from",
+    "lineage_gaps": "kind actor_kind app_id topic direction opened_at",
     "members_tasks": "group member task valid_from",
     "pipeline_runs": "run_id",
     "rejected_facts": "topic partition offset",
+    "topic_coverage": "topic hour",
     "topology_edges": "app_id incarnation epoch hash provenance from_kind from_node to_kind to_node",
     "topology_nodes": "app_id incarnation epoch hash provenance kind node",
     "topology_versions": "app_id incarnation epoch hash provenance",
@@ -50,7 +56,17 @@ def test_a_topic_has_its_id_beside_it(table: Table) -> None:
         assert table.columns.field(f"{name}_id").nullable
 
 
-@pytest.mark.parametrize("table", [one for one in TABLES.values() if one.has_validity], ids=lambda table: table.name)
+def _valid(table: Table) -> bool:
+    return table.has_validity and not table.validity_is_time
+
+
+def test_the_validity_of_a_derived_table_is_by_time() -> None:
+    by_time = [name for name, table in TABLES.items() if table.validity_is_time]
+    assert by_time == ["lineage_edges"]
+    assert not TABLES["topic_coverage"].has_validity
+
+
+@pytest.mark.parametrize("table", [one for one in TABLES.values() if _valid(one)], ids=lambda table: table.name)
 def test_validity_has_offsets_times_and_the_mark_of_history(table: Table) -> None:
     nullable = {field.name: field.nullable for field in table.columns}
     wanted = {"valid_from": False, "valid_to": True, "at": False, "ended_at": True, "is_historic": False}
@@ -58,7 +74,9 @@ def test_validity_has_offsets_times_and_the_mark_of_history(table: Table) -> Non
 
 
 def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"there is no table 'apps'; the tables are: activity_intervals, app_io,"):
+    with pytest.raises(
+        UsageError, match=r"there is no table 'apps'; the tables are: activity_hours, activity_intervals,"
+    ):
         table_named("apps")
 
 

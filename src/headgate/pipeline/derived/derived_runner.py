@@ -1,0 +1,111 @@
+"""Runs the derivations: after batches have changed their sources, at most once a minute, and at the end of `--once`.
+
+A derivation that fails does not stop the others: it is a problem in `pipeline_runs` and of `/readyz`, and is tried
+again after a minute.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from threading import Event
+
+from pyspark.errors import PySparkException
+
+from headgate.base.clock import Clock
+from headgate.base.errors import ClusterError, HeadgateError
+from headgate.pipeline.batches import disk_full_error
+from headgate.pipeline.derived.derivation import Derivation, DerivedContext, DerivedRun, MadeFrom
+from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion
+from headgate.pipeline.run_log import PipelineRun, RunLog, print_message
+from headgate.tables.definitions import table_named
+from headgate.tables.storage import StoredTable, TableError
+
+QUERY = "derived"
+EVERY_S = 60.0
+_POLL_S = 1.0
+
+
+class DerivedTables:
+    """The derivations of one pipeline; used by one thread."""
+
+    def __init__(self, derivations: Sequence[Derivation], context: DerivedContext, clock: Clock, log: RunLog) -> None:
+        self._derivations = derivations
+        self._context = context
+        self._clock = clock
+        self._log = log
+        self._sources = SourceTables(context.config.tables.path)
+        self._done: dict[str, tuple[list[str], MadeFrom]] = {}  # also of runs that changed nothing and made no commit
+
+    def run(self, cluster: str, stop: Event) -> None:
+        """Run all derivations whose sources have changed, once a minute, until stopped."""
+        run = self._log.begin(cluster, QUERY)
+        self._context.session.sparkContext.setLocalProperty("spark.scheduler.pool", QUERY)
+        due = self._clock.monotonic() + EVERY_S
+        while not stop.wait(_POLL_S):
+            if self._clock.monotonic() >= due:
+                self._derive_all(run, stop)
+                due = self._clock.monotonic() + EVERY_S
+        self._log.end(run, "stopped")
+
+    def run_once(self, cluster: str, stop: Event) -> bool:
+        """Run all derivations whose sources have changed; False when one failed."""
+        run = self._log.begin(cluster, QUERY)
+        went_well = self._derive_all(run, stop)
+        self._log.end(run, "done" if went_well else "failed")
+        return went_well
+
+    def make_anew(self, derivation: Derivation) -> None:
+        """Make all results of a derivation anew; a table of another schema is removed first."""
+        for name in reversed(derivation.results):  # the last one says from what all were made
+            stored = StoredTable(self._context.config.tables.path, table_named(name))
+            try:
+                stored.checked()
+            except TableError:
+                shutil.rmtree(stored.folder)
+        versions = self._sources.versions(derivation.sources)
+        self._derive(derivation, versions, self._new_run(derivation, versions, None))
+
+    def _derive_all(self, run: PipelineRun, stop: Event) -> bool:
+        went_well = True
+        for one in self._derivations:
+            if stop.is_set():
+                break
+            subject = f"derived {one.name}"
+            try:
+                self._derive_if_due(one)
+                self._log.health.clear_problem(subject)
+            except HeadgateError as failure:
+                went_well = False
+                self._log.add_problem(run, subject, f"{subject}: {failure}", table=one.results[-1])
+        return went_well
+
+    def _derive_if_due(self, derivation: Derivation) -> None:
+        versions = self._sources.versions(derivation.sources)
+        if not versions:
+            return
+        ids, done = self._done.get(derivation.name, ([], None))
+        since = done if ids == _ids(versions) else derivation.made_from(versions, self._context.writers)
+        run = self._new_run(derivation, versions, since)
+        if since != run.made_from:
+            self._derive(derivation, versions, run)
+
+    def _new_run(
+        self, derivation: Derivation, versions: Mapping[str, SourceVersion], since: MadeFrom | None
+    ) -> DerivedRun:
+        now_ms = self._clock.epoch_ms()
+        return DerivedRun(derivation, self._context, now_ms=now_ms, versions=versions, since=since)
+
+    def _derive(self, derivation: Derivation, versions: Mapping[str, SourceVersion], run: DerivedRun) -> None:
+        started = self._clock.monotonic()
+        try:
+            derivation.derive(run)
+        except PySparkException as failure:
+            first = next(iter(str(failure).splitlines()), type(failure).__name__)
+            raise disk_full_error(failure) or ClusterError(f"the derivation failed: {first}") from None
+        self._done[derivation.name] = _ids(versions), run.made_from
+        if run.rows_written:
+            took_ms = round((self._clock.monotonic() - started) * 1000)
+            print_message(f"{QUERY}: {derivation.name}: {run.rows_written} rows changed, {took_ms} ms")
+
+
+def _ids(versions: Mapping[str, SourceVersion]) -> list[str]:
+    return [one.id for one in versions.values()]

@@ -1,0 +1,91 @@
+"""Reads the tables that a derivation is made from, each as of one Delta version, and the rows that came since another.
+
+Files are listed by the Delta log and read as Parquet: a version is a list of files that never change, and Spark's own
+reading of the log would cost several jobs. Rows that changed since a version are the rows of all files that came and
+went since, so they include unchanged ones. There is no such list when a table that only grows was made anew, or when
+the log or the files are no longer there: then a derivation starts anew.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from headgate.tables.definitions import table_named
+from headgate.tables.storage import DataFile, StoredTable, file_paths
+
+_LOG = "_delta_log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVersion:
+    """One version of a table, and its files. `id` tells it from another table that was made in the same folder."""
+
+    name: str
+    folder: Path
+    id: str
+    version: int
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+class SourceTables:
+    """The tables in the folder `root`. Not thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._stored: dict[str, StoredTable] = {}
+
+    def versions(self, names: Sequence[str]) -> dict[str, SourceVersion]:
+        """The newest version of each table that exists; `TableError` when a schema is another."""
+        return {name: found for name in names if (found := self._newest(name)) is not None}
+
+    def _newest(self, name: str) -> SourceVersion | None:
+        stored = self._stored.setdefault(name, StoredTable(self._root, table_named(name)))
+        delta = stored.checked()
+        if delta is None:
+            return None
+        identity = str(delta.metadata().id)
+        return SourceVersion(
+            name=name, folder=stored.folder, id=identity, version=delta.version(), files=stored.files()
+        )
+
+
+def read_rows(session: SparkSession, name: str, files: Sequence[str]) -> DataFrame:
+    """The rows of these files of a table; without files, none."""
+    columns = table_named(name).columns
+    schema = from_arrow_schema(pa.schema([column.remove_metadata() for column in columns]))
+    if not files:
+        return session.createDataFrame([], schema)
+    return session.read.schema(schema).parquet(*files)
+
+
+def all_files(version: SourceVersion | None) -> list[str]:
+    return [] if version is None else file_paths(version.files)
+
+
+def changed_files(version: SourceVersion, since: int) -> list[str] | None:
+    """The files whose rows came after the version `since`, or were replaced; None when that cannot be told."""
+    found: list[str] = []
+    is_appended = table_named(version.name).appended
+    for number in range(since + 1, version.version + 1):
+        try:
+            lines = (version.folder / _LOG / f"{number:020}.json").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:  # the log is shortened from time to time
+            return None
+        for action in map(json.loads, lines):
+            for change in ("add", "remove"):
+                if change not in action or action[change].get("dataChange") is False:  # False: files were joined
+                    continue
+                if change == "remove" and is_appended:  # the table was made anew
+                    return None
+                found.append(str(version.folder / unquote(action[change]["path"])))
+    return found if all(Path(path).exists() for path in found) else None

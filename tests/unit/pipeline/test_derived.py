@@ -1,0 +1,244 @@
+"""Derivations: when they run, from which versions, and that one that is killed is repaired by the next run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.base.errors import PlatformError, UsageError
+from headgate.config import load
+from headgate.pipeline.batches import Moment, TableWriters
+from headgate.pipeline.derived.derivation import Derivation, DerivedContext, DerivedRun
+from headgate.pipeline.derived.derived_runner import DerivedTables
+from headgate.pipeline.derived.registry import check_order
+from headgate.pipeline.derived.source_tables import SourceTables, changed_files
+from headgate.pipeline.run_log import PipelineHealth, RunLog
+from headgate.tables.definitions import TABLES, table_named
+from headgate.tables.reader import TableReader
+
+HOUR = 3_600_000
+SOURCE, RESULTS = "applications", ("impact_summary", "topic_coverage")
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.epoch = 5 * HOUR
+
+    def monotonic(self) -> float:
+        return self.epoch / 1000
+
+    def epoch_ms(self) -> int:
+        return self.epoch
+
+
+class NoSession:
+    """Stands for Spark: these derivations read the tables themselves."""
+
+    def newSession(self) -> "NoSession":  # noqa: N802 - as Spark's
+        return self
+
+
+def whole_row(name: str, **values: object) -> dict[str, object]:
+    empty = {pa.string(): "", pa.bool_(): False}
+    columns = TABLES[name].columns
+    return {one.name: None if one.nullable else empty.get(one.type, 0) for one in columns} | values
+
+
+class Scene:
+    """Tables in a folder, and a derivation that has a row for each application in each of its results."""
+
+    def __init__(self, root: Path, *, hourly: bool = False) -> None:
+        self.root = root
+        self.clock = HandClock()
+        self.runs: list[DerivedRun] = []
+        self.killed_at: tuple[Moment, str] | None = None
+        self.derivation = Derivation(
+            name="d", sources=(SOURCE, "changes"), results=RESULTS, derive=self.derive, hourly=hourly
+        )
+        self.start()
+
+    def start(self) -> None:
+        """As a new process."""
+        self.writers = TableWriters(self.root)
+        config = load(None, {}, {"tables.path": str(self.root)})
+        session = cast("SparkSession", NoSession())
+        context = DerivedContext(config=config, session=session, writers=self.writers, on_moment=self.on_moment)
+        self.log = RunLog(self.writers, self.clock, PipelineHealth())
+        self.tables = DerivedTables((self.derivation,), context, self.clock, self.log)
+
+    def on_moment(self, moment: Moment, table: str) -> None:
+        if (moment, table) == self.killed_at:
+            raise PlatformError("killed")
+
+    def derive(self, run: DerivedRun) -> None:
+        self.runs.append(run)
+        apps = [row["app_id"] for row in self.rows(SOURCE)]
+        for name in RESULTS:
+            rows = [whole_row(name, cluster_id="c", topic=app) for app in apps]
+            run.replace(name, pa.Table.from_pylist(rows, TABLES[name].columns))
+
+    def add_app(self, name: str, table: str = SOURCE) -> None:
+        key = "app_id" if table == SOURCE else "event_id"
+        rows = [whole_row(table, cluster_id="c", **{key: name})]
+        with self.writers.writer(table) as writer:
+            found = pa.Table.from_pylist(rows, TABLES[table].columns)
+            writer.upsert(found, query="facts", batch=(writer.version() or 0) + 1)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return list(TableReader(self.root).rows(table_named(name)).rows)
+
+    def topics(self) -> dict[str, list[str]]:
+        return {name: [row["topic"] for row in self.rows(name)] for name in RESULTS}
+
+    def run(self) -> bool:
+        return self.tables.run_once("c", Event())
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_a_derivation_runs_when_a_source_has_changed_and_only_then(scene: Scene) -> None:
+    assert scene.run()
+    assert not scene.runs, "there is no source yet"
+    scene.add_app("a")
+    scene.run()
+    assert scene.topics() == {name: ["a"] for name in RESULTS}
+    assert scene.runs[0].is_full
+    scene.run()
+    scene.start()
+    scene.run()
+    assert len(scene.runs) == 1, "the commit says from which versions the results were made"
+    scene.add_app("b")
+    scene.start()
+    scene.run()
+    assert scene.topics() == {name: ["a", "b"] for name in RESULTS}
+    assert not scene.runs[1].is_full
+    assert scene.runs[1].has_changed(SOURCE)
+
+
+def test_a_source_that_comes_later_has_changed(scene: Scene) -> None:
+    scene.add_app("a")
+    scene.run()
+    scene.add_app("e", "changes")
+    scene.run()
+    assert [run.has_changed("changes") for run in scene.runs] == [False, True]
+    assert not scene.runs[1].has_changed(SOURCE)
+    assert scene.runs[1].changed_rows("changes") is None, "all of it has to be read"
+
+
+@pytest.mark.parametrize("hourly", [False, True])
+def test_an_hourly_derivation_runs_again_in_the_next_hour(tmp_path: Path, *, hourly: bool) -> None:
+    scene = Scene(tmp_path, hourly=hourly)
+    scene.add_app("a")
+    scene.run()
+    scene.clock.epoch += HOUR - 1
+    scene.run()
+    assert len(scene.runs) == 1
+    scene.clock.epoch += 1
+    scene.run()
+    assert len(scene.runs) == (2 if hourly else 1)
+
+
+@pytest.mark.parametrize("table", RESULTS)
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_derivation_that_is_killed_is_repaired(
+    scene: Scene, table: str, moment: Moment, capsys: pytest.CaptureFixture[str], *, restart: bool
+) -> None:
+    scene.add_app("a")
+    scene.run()
+    scene.add_app("b")
+    scene.killed_at = moment, table
+    assert not scene.run()
+    assert "derived d: killed" in capsys.readouterr().err
+    assert scene.log.health.problems() == {"derived d": "derived d: killed"}
+    scene.killed_at = None
+    if restart:
+        scene.start()
+    assert scene.run()
+    assert scene.topics() == {name: ["a", "b"] for name in RESULTS}
+    assert scene.log.health.problems() == {}
+
+
+@pytest.mark.parametrize("gone", [*RESULTS, SOURCE])
+def test_a_table_that_was_deleted_is_made_anew(scene: Scene, gone: str) -> None:
+    scene.add_app("a")
+    scene.run()
+    (scene.root / gone).rename(scene.root / "moved")
+    scene.start()
+    scene.add_app("b")
+    scene.run()
+    expected = ["b"] if gone == SOURCE else ["a", "b"]
+    assert scene.topics() == dict.fromkeys(RESULTS, expected)
+    assert scene.runs[1].is_full == (gone != SOURCE)
+    assert scene.runs[1].changed_rows(SOURCE) is None
+
+
+def test_a_rebuild_replaces_a_table_of_another_schema(scene: Scene) -> None:
+    scene.add_app("a")
+    (scene.root / RESULTS[1] / "_delta_log").mkdir(parents=True)
+    with scene.writers.writer(SOURCE) as writer:
+        commit = writer.folder / "_delta_log" / f"{0:020}.json"
+        (scene.root / RESULTS[1] / "_delta_log" / commit.name).write_bytes(commit.read_bytes())
+    assert not scene.run(), "its columns are those of another table"
+    scene.tables.make_anew(scene.derivation)
+    assert scene.topics() == {name: ["a"] for name in RESULTS}
+
+
+def test_a_record_alone_spares_the_next_process_the_work(scene: Scene) -> None:
+    derive = scene.derive
+
+    def with_record(run: DerivedRun) -> None:
+        derive(run)
+        run.record()
+
+    scene.derivation = Derivation(name="d", sources=(SOURCE, "changes"), results=RESULTS, derive=with_record)
+    for app, table in (("a", SOURCE), ("e", "changes")):
+        scene.add_app(app, table)
+        scene.start()
+        scene.run()
+    versions = scene.writers, [len(scene.runs)]
+    scene.start()
+    scene.run()
+    assert [len(scene.runs)] == versions[1] == [2]
+
+
+def test_changed_files_are_those_that_came_and_went(scene: Scene) -> None:
+    scene.add_app("a")
+    sources = SourceTables(scene.root)
+    (first,) = sources.versions([SOURCE]).values()
+    scene.add_app("b")
+    scene.add_app("b")
+    (second,) = sources.versions([SOURCE]).values()
+    assert second.version == first.version + 1, "an equal row is no commit"
+    found = changed_files(second, first.version)
+    assert found is not None
+    assert set(found) & {file.path for file in second.files}
+    assert changed_files(second, second.version) == []
+    (second.folder / "_delta_log" / f"{second.version:020}.json").rename(scene.root / "moved")
+    assert changed_files(second, first.version) is None
+
+
+def _nothing(_run: DerivedRun) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((("lineage_edges",), ("lineage_gaps",)), ((SOURCE,), ("lineage_edges",))),
+        (((SOURCE,), ("lineage_gaps",)), ((SOURCE,), ("lineage_gaps",))),
+    ],
+    ids=["read before it is made", "made twice"],
+)
+def test_derivations_have_an_order(first: tuple[Any, Any], second: tuple[Any, Any]) -> None:
+    make: Callable[[str, tuple[Any, Any]], Derivation] = lambda name, one: Derivation(  # noqa: E731
+        name=name, sources=one[0], results=one[1], derive=_nothing
+    )
+    with pytest.raises(UsageError, match="made later, or by two derivations"):
+        check_order((make("x", first), make("y", second)))
