@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "topology": "check, examine, compare and delete topology descriptions of Streams applications",
     "connectors": "list, reset or compare the topics that a connector uses",
     "tables": "list, show and optimize the tables that the pipeline makes",
+    "lineage": "show what depends on a topic, who owns it, and where descriptions and use differ",
     "pipeline": "turn facts in Kafka into tables, on Spark",
     "web": "serve the REST interface",
 }

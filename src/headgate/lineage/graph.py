@@ -9,7 +9,7 @@ path runs through them; a share group is one node, because what it writes is its
 from array import array
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, Literal, NamedTuple
 
 import rustworkx as rx
@@ -119,7 +119,7 @@ class LineageGraph:
         return Closure(
             nodes=self._first_nodes(graph, layers, limit),
             topics=sum(map(len, layers[2::2])),
-            actors=len({self._name_of[place] for layer in layers[1::2] for place in layer}),
+            actors=len(set(map(self._name_of.__getitem__, chain.from_iterable(layers[1::2])))),
             depth=(len(layers) - 1) // 2,
             is_truncated=sum(map(len, layers)) - 1 > limit,
         )
@@ -190,7 +190,7 @@ class LineageGraph:
         above = {layers[0][0]: 0}
         found = [ReachedNode(self._node(layers[0][0]), 0, None)]
         for number, layer in enumerate(layers[1:], start=1):
-            chosen = nsmallest(limit + 1 - len(found), layer, key=self._node)
+            chosen = nsmallest(limit + 1 - len(found), layer, key=lambda place: self._names[self._name_of[place]])
             wanted = set(chosen)
             parents: dict[int, int] = {}
             for place, position in above.items():
@@ -217,7 +217,7 @@ class _Builder:
     def __init__(self, max_edges: int) -> None:
         self.topics: dict[str, int] = {}
         self.names: dict[tuple[str, str], int] = {}
-        self.name_of = array("L")
+        self.name_of: list[int] = []
         self.component_of: dict[int, str] = {}
         self._max_edges = max_edges
         self._starts, self._ends = array("L"), array("L")

@@ -16,7 +16,7 @@ HEAVY: Final = frozenset(
     {
         *("asyncio", "confluent_kafka", "cramjam", "cryptography", "deltalake", "duckdb", "fastapi", "h11", "numpy"),
         *("pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich", "scramp", "starlette", "structlog"),
-        *("importlib.metadata", "uvicorn", "uvloop"),
+        *("importlib.metadata", "rustworkx", "uvicorn", "uvloop"),
     }
 )
 TABLES: Final = {"deltalake", "duckdb", "numpy", "pyarrow"}
@@ -52,6 +52,8 @@ def imported(program: str, *arguments: str) -> set[str]:
         (("tables", "--help"), set()),
         (("tables", "list", "--path", "."), TABLES | {"importlib.metadata"}),
         (("tables", "show", "changes", "--path", "."), TABLES | {"importlib.metadata"}),
+        (("lineage", "--help"), set()),
+        (("lineage", "impact", "orders", "--path", "."), TABLES | {"importlib.metadata", "rustworkx"}),
         (("streams-groups", "--bootstrap-server", "127.0.0.1:1", "--list"), {"asyncio"}),
         # structlog loads rich where that is installed, unless headgate.cli.logs is imported before it.
         (("share-groups", "--help"), {"asyncio", "structlog", "rich"}),

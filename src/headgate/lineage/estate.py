@@ -1,0 +1,110 @@
+"""Reads the tables of an estate at one time, and makes its graph. No Spark.
+
+The tables of lineage are valid by time, `app_io` is by offset: the reader converts the time to the last offset that was
+written by then. What a question returns is bounded; the graph is bounded by its number of edges.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.base.errors import HeadgateError, UsageError
+from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
+from headgate.tables.definitions import table_named
+from headgate.tables.reader import AtTime, Condition, Now, TableReader
+
+Row = dict[str, Any]
+
+SPARK, STREAMS = "spark", "streams"
+_SUGGESTIONS: Final = 3
+_MAX_COMPARED: Final = 5000  # names: comparing one takes some 20 microseconds
+
+
+class NotInEstateError(HeadgateError):
+    """The tables have nothing of this name, or do not exist yet; the text suggests similar names."""
+
+
+class Estate:
+    """The tables in the folder `root`, as of a time; None is now. `cluster` is needed where there are several."""
+
+    def __init__(self, root: Path, *, as_of_ms: int | None = None, cluster: str | None = None) -> None:
+        self._root = root
+        self._reader = TableReader(root)
+        self._as_of = Now() if as_of_ms is None else AtTime(as_of_ms)
+        self._cluster = cluster
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def rows(self, name: str, *where: Condition, columns: Sequence[str] = (), is_valid: bool = False) -> Iterator[Row]:
+        """Rows of a table in the order of their keys, few of them in memory; with `is_valid`, those of the time."""
+        table = table_named(name)
+        of_cluster = [] if self._cluster is None else [Condition("cluster_id", "=", self._cluster)]
+        found = self._reader.stream(
+            table, where=[*of_cluster, *where], as_of=self._as_of if is_valid else None, columns=columns
+        )
+        if found is None:
+            raise NotInEstateError(
+                f"there is no table {name} in {str(self._root)!r} yet; `headgate pipeline run` creates it"
+            )
+        return found
+
+    def graph(self) -> LineageGraph:
+        """The graph of the cluster; `UsageError` where there are several, and none was specified."""
+        pairs = ("app_id", "provenance", "component", "in_topic", "out_topic")
+        flows = (
+            LineageFlow(
+                SPARK if row["provenance"] == "spark" else STREAMS,
+                row["app_id"],
+                row["component"],
+                row["in_topic"],
+                row["out_topic"],
+            )
+            for row in self.of_one_cluster(self.rows("app_io", columns=("cluster_id", *pairs), is_valid=True))
+        )
+        uses = (
+            LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"])
+            for row in self.of_one_cluster(
+                self.rows(
+                    "lineage_edges",
+                    columns=("cluster_id", "actor_kind", "app_id", "topic", "direction"),
+                    is_valid=True,
+                )
+            )
+        )
+        return LineageGraph(uses, flows)
+
+    def of_one_cluster(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows; `UsageError` when they are of several clusters, whose topics have the same names."""
+        for row in rows:
+            if self._cluster is None:
+                self._cluster = row["cluster_id"]
+            elif row["cluster_id"] != self._cluster:
+                raise UsageError(
+                    f"the tables have several clusters, {self._cluster!r} and {row['cluster_id']!r} among them: "
+                    "specify one with --cluster"
+                )
+            yield row
+
+
+def absent(kind: str, name: str, names: Iterable[str]) -> NotInEstateError:
+    """The error for a name that the tables do not have at this time, with similar ones."""
+    suggested = similar_names(name, names)
+    hint = f"; similar names: {', '.join(map(repr, suggested))}" if suggested else ""
+    return NotInEstateError(f"the tables have no {kind} {name!r} at this time{hint}")
+
+
+def similar_names(wanted: str, names: Iterable[str]) -> list[str]:
+    """At most three names that a typing error or a forgotten part separates from the wanted one."""
+    low = wanted.lower()
+
+    def distance(name: str) -> tuple[bool, int, str]:
+        lower = name.lower()
+        return low not in lower and lower not in low, abs(len(name) - len(wanted)), name
+
+    compared = nsmallest(_MAX_COMPARED, {name for name in names if name}, key=distance)
+    containing = [name for name in compared if not distance(name)[0] and low and name]
+    close = difflib.get_close_matches(wanted, compared, _SUGGESTIONS)
+    return list(dict.fromkeys([*close, *containing]))[:_SUGGESTIONS]

@@ -1,0 +1,263 @@
+"""The questions about an estate that tables answer without a graph: gaps, owners, coverage, idle, causes.
+
+Each answer is a document with plain values, which is printed as JSON or as text. It has at most `limit` rows, and
+`truncated` says whether there are more; the counts beside the rows are those of all.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any, Final
+
+from headgate.lineage.estate import Estate, Row, absent
+from headgate.lineage.graph import READ, WRITE
+from headgate.tables.reader import Condition
+
+Document = dict[str, Any]
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+UNATTRIBUTED: Final = "unattributed"
+# Actors that are clients rather than applications: they come and go, and no one expects them to run.
+_NO_APPLICATIONS: Final = frozenset({"client", UNATTRIBUTED})
+_MAX_CLIENTS: Final = 5  # of one actor
+
+
+def gaps(
+    estate: Estate,
+    *,
+    now_ms: int,
+    limit: int,
+    kind: str | None = None,
+    state: str | None = "open",
+    topic: str | None = None,
+    app: str | None = None,
+    since_ms: int | None = None,
+) -> Document:
+    """Where descriptions and use differ at this time. `state` None means all states; counts are of all states."""
+    where = [
+        Condition("opened_at", "<=", now_ms),
+        *([] if kind is None else [Condition("kind", "=", kind)]),
+        *([] if topic is None else [Condition("topic", "=", topic)]),
+        *([] if app is None else [Condition("app_id", "=", app)]),
+        *([] if since_ms is None else [Condition("opened_at", ">=", since_ms)]),
+    ]
+    counts: Counter[str] = Counter()
+    listed: list[Document] = []
+    for row in estate.rows("lineage_gaps", *where):
+        closed = row["closed_at"]
+        # A gap that was closed after this time was still there.
+        at_the_time = "open" if row["state"] == "closed" and closed is not None and closed > now_ms else row["state"]
+        counts[at_the_time] += 1
+        if state in {None, at_the_time} and len(listed) <= limit:
+            listed.append(row | {"state": at_the_time, "detail": _parsed(row["detail"])})
+    return {
+        "gaps": listed[:limit],
+        "open": counts["open"],
+        "unknown": counts["unknown"],
+        "closed": counts["closed"],
+        "truncated": len(listed) > limit,
+    }
+
+
+def owners(estate: Estate, topic: str, *, now_ms: int, limit: int) -> Document:
+    """Who writes and reads a topic, how much of it passes the gateway, and how much of that has no known owner."""
+    seen: Counter[str] = Counter()  # bytes of the last day, by kind of writer
+    counts: Counter[str] = Counter()
+    listed: dict[str, list[Document]] = {}
+    for direction in (WRITE, READ):
+        where = (Condition("topic", "=", topic), Condition("direction", "=", direction))
+        rows = _count(estate.of_one_cluster(estate.rows("lineage_edges", *where, is_valid=True)), counts, seen)
+        listed[direction] = [_owner(estate, row) for row in nsmallest(limit, rows, key=_by_size)]
+    if not counts:
+        names = (row["topic"] for row in estate.rows("lineage_edges", columns=("topic",), is_valid=True))
+        raise absent("topic", topic, names)
+    window = _coverage(estate, now_ms=now_ms, hours=24, topic=topic)
+    return {
+        "topic": topic,
+        "writers": listed[WRITE],
+        "readers": listed[READ],
+        "unattributed_share": seen[UNATTRIBUTED] / seen.total() if seen.total() else None,
+        **window.get(topic, Seen()).document(),
+        "truncated": max(counts.values()) > limit,
+    }
+
+
+def _count(rows: Iterable[Row], counts: Counter[str], seen: Counter[str]) -> Iterator[Row]:
+    for row in rows:
+        counts[row["direction"]] += 1
+        if row["direction"] == WRITE:
+            seen[row["actor_kind"]] += row["bytes_day"] or 0
+        yield row
+
+
+def _by_size(row: Row) -> tuple[int, str, str]:
+    return -(row["bytes_day"] or 0), row["actor_kind"], row["app_id"]
+
+
+def _owner(estate: Estate, row: Row) -> Document:
+    of_actor = (Condition("actor_kind", "=", row["actor_kind"]), Condition("actor", "=", row["app_id"]))
+    names = ("principal", "client_id", "host", "software", "software_version", "last_seen")
+    clients = nsmallest(
+        _MAX_CLIENTS, estate.rows("client_identities", *of_actor, columns=names), key=lambda one: -one["last_seen"]
+    )
+    columns = ("declared", "observed", "filled", "bytes_day", "records_day", "last_seen")
+    return {"kind": row["actor_kind"], "name": row["app_id"], **{name: row[name] for name in columns}} | {
+        "clients": clients
+    }
+
+
+@dataclass(slots=True)
+class Seen:
+    """Records of the hours whose coverage is known, and how many hours there are."""
+
+    seen: int = 0
+    all: int = 0
+    hours: int = 0
+    unknown_hours: int = 0
+
+    def add(self, row: Row) -> None:
+        self.hours += 1
+        if row["coverage"] is None:
+            self.unknown_hours += 1
+        else:
+            self.all += row["all_records"]
+            self.seen += min(row["seen_records"], row["all_records"])
+
+    def document(self) -> Document:
+        return {
+            "seen_records": self.seen,
+            "all_records": self.all,
+            "past_gateway": self.all - self.seen,
+            "coverage": self.seen / self.all if self.all else None,
+            "hours": self.hours,
+            "unknown_hours": self.unknown_hours,
+        }
+
+
+def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document:
+    """How many of the records of each topic were written through the gateway; most records past it first."""
+    by_topic = _coverage(estate, now_ms=now_ms, hours=hours)
+    first = nsmallest(limit, by_topic.items(), key=lambda one: (one[1].seen - one[1].all, one[0]))
+    total = Seen()
+    for one in by_topic.values():
+        total.seen += one.seen
+        total.all += one.all
+    whole = total.document()
+    return {
+        "since": now_ms - hours * HOUR_MS,
+        "until": now_ms,
+        **{name: whole[name] for name in ("seen_records", "all_records", "past_gateway", "coverage")},
+        "known_topics": sum(1 for one in by_topic.values() if one.all),
+        "unknown_topics": sum(1 for one in by_topic.values() if not one.all),
+        "topics": [{"topic": topic, **one.document()} for topic, one in first],
+        "truncated": len(by_topic) > limit,
+    }
+
+
+def _coverage(estate: Estate, *, now_ms: int, hours: int, topic: str | None = None) -> dict[str, Seen]:
+    """By topic, of the hours that began within this time."""
+    found: dict[str, Seen] = {}
+    where = [Condition("hour", ">", now_ms - hours * HOUR_MS), Condition("hour", "<=", now_ms)]
+    if topic is not None:
+        where.append(Condition("topic", "=", topic))
+    columns = ("cluster_id", "topic", "seen_records", "all_records", "coverage")
+    for row in estate.of_one_cluster(estate.rows("topic_coverage", *where, columns=columns)):
+        found.setdefault(row["topic"], Seen()).add(row)
+    return found
+
+
+@dataclass(slots=True)
+class _Actor:
+    """What the edges of one application say of it."""
+
+    declared: bool
+    last_seen: int | None
+    topics: set[str]
+
+
+def idle(estate: Estate, *, now_ms: int, days: int, limit: int) -> Document:
+    """Applications and groups that were not seen for so many days, those that have been silent for longest first.
+
+    An application whose topics the gateway does not see may run all the same: `coverage` is the least coverage of a
+    topic that it uses, over the last day.
+    """
+    since = now_ms - days * DAY_MS
+    actors: dict[tuple[str, str], _Actor] = {}
+    columns = ("cluster_id", "actor_kind", "app_id", "topic", "valid_to", "declared", "last_seen")
+    rows = estate.rows("lineage_edges", Condition("valid_from", "<=", now_ms), columns=columns)
+    for row in estate.of_one_cluster(rows):
+        if row["actor_kind"] in _NO_APPLICATIONS:
+            continue
+        actor = actors.setdefault((row["actor_kind"], row["app_id"]), _Actor(False, None, set()))
+        ended = row["valid_to"] is not None and row["valid_to"] <= now_ms
+        actor.declared |= row["declared"] and not ended
+        if row["last_seen"] is not None:
+            actor.last_seen = max(actor.last_seen or 0, min(row["last_seen"], now_ms))
+        if not ended:
+            actor.topics.add(row["topic"])
+    silent = [(key, one) for key, one in actors.items() if one.last_seen is None or one.last_seen < since]
+    silent.sort(key=lambda item: (item[1].last_seen or 0, item[0]))
+    seen = _coverage(estate, now_ms=now_ms, hours=24) if silent else {}
+    return {
+        "since": since,
+        "applications": [
+            {
+                "kind": kind,
+                "name": name,
+                "declared": one.declared,
+                "last_seen": one.last_seen,
+                "coverage": _least_coverage(one.topics, seen),
+            }
+            for (kind, name), one in silent[:limit]
+        ],
+        "idle": len(silent),
+        "all": len(actors),
+        "truncated": len(silent) > limit,
+    }
+
+
+def _least_coverage(topics: Iterable[str], seen: dict[str, Seen]) -> float | None:
+    """None when one of them is unknown."""
+    shares = [seen.get(topic, Seen()).document()["coverage"] for topic in topics]
+    known = [share for share in shares if share is not None]
+    return min(known) if known and len(known) == len(shares) else None
+
+
+def causes(estate: Estate, group: str, *, now_ms: int, trips: int, limit: int) -> Document:
+    """What changed before the last trips of a share group's breaker."""
+    by_trip: dict[str, list[Row]] = {}
+    where = (Condition("group", "=", group), Condition("tripped_at", "<=", now_ms))
+    for row in estate.of_one_cluster(estate.rows("breaker_causes", *where)):
+        by_trip.setdefault(row["event_id"], []).append(row)
+    if not by_trip:
+        names = (row["group"] for row in estate.rows("breaker_causes", columns=("group",)))
+        raise absent("trip of the share group", group, names)
+    newest = sorted(by_trip.values(), key=lambda rows: rows[0]["tripped_at"], reverse=True)
+    listed = [
+        {
+            "event_id": rows[0]["event_id"],
+            "tripped_at": rows[0]["tripped_at"],
+            "causes": list(_causes(rows[:limit])),
+            "truncated": len(rows) > limit,
+        }
+        for rows in newest[:trips]
+    ]
+    return {"group": group, "trips": listed, "truncated": len(newest) > trips}
+
+
+def _causes(rows: Iterable[Row]) -> Iterator[Document]:
+    names = ("cause_kind", "likelihood", "subject_kind", "subject", "what", "topic", "at", "seconds_before")
+    for row in rows:
+        if row["cause_kind"] != "none":  # the row of a trip before which nothing changed
+            yield {name: row[name] for name in names} | {"detail": _parsed(row["detail"])}
+
+
+def _parsed(detail: str) -> Any:
+    """The JSON of a detail; the text itself where it is none."""
+    try:
+        return json.loads(detail)
+    except (ValueError, RecursionError):
+        return detail
