@@ -88,6 +88,7 @@ class SpoolMover:
 
     def open(self, clients: SpoolClients) -> None:
         self._transfer.open(clients)
+        self._deadlines.open(clients.spool)
 
     def wake(self) -> None:
         """The index has changed."""

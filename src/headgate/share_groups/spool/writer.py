@@ -30,10 +30,12 @@ from headgate.kafka.topics import reason
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
 from headgate.share_groups.spool.model.records import (
+    DeadlinesReported,
     LetterIdentity,
     SpooledLetter,
     SpoolLane,
     encode_identity,
+    encode_reported,
     encode_spooled,
     spool_partitions,
 )
@@ -84,6 +86,7 @@ class SpoolWriter:
         self._slow: Counter[int] = Counter()
         self._slow_leaders: Counter[int] = Counter()
         self._silent_since: float | None = None  # no attempt that began later has succeeded
+        self._next_mark = 0  # the partition of the next `DeadlinesReported`
 
     @property
     def letters(self) -> int:
@@ -158,6 +161,17 @@ class SpoolWriter:
             await asyncio.wait({waited.done}, timeout=_TOMBSTONES_S)
         failed = {one.letter: one.failure for one in tombstones if one.failure is not None}
         return [failed.get(identity, None if self._partitions else _UNREACHABLE) for identity in identities]
+
+    def mark_reported(self, until_ms: int) -> None:
+        """Write that the deadlines before this time were reported: to one partition after the other.
+
+        Without waiting: when one fails, the next one says more.
+        """
+        if self._partitions:
+            partition = self._next_mark % self._partitions
+            self._next_mark = partition + 1
+            record = _Tombstone(None, partition, None)
+            self._replicated.produce(record, partition, *encode_reported(DeadlinesReported(until_ms)), [])
 
     async def close(self, *, timeout_s: float = 2.0) -> None:
         """Wait for records in flight, then stop; those that did not arrive fail in their `write`."""
@@ -332,7 +346,7 @@ class _Tombstones:
 
 @dataclass(slots=True, eq=False)
 class _Tombstone:
-    """A record with a null value; `letter` is None for one that only warms up the connections."""
+    """A record that is not a dead letter; `letter` is None for one that removes none."""
 
     letter: LetterIdentity | None
     partition: int

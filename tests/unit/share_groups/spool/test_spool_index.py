@@ -94,7 +94,8 @@ def records_of(appended: Sequence[tuple[int, SpooledLetter | SpoolTombstone]]) -
 
 def outstanding(records: Sequence[SpoolRecord]) -> list[SpoolPlace]:
     """The plain model."""
-    last = {(partition, found.identity): found for partition, _, found in records if found is not None}
+    letters = SpoolPlace | SpoolTombstone
+    last = {(partition, found.identity): found for partition, _, found in records if isinstance(found, letters)}
     return [one for one in last.values() if isinstance(one, SpoolPlace)]
 
 

@@ -23,7 +23,12 @@ from headgate.share_groups.model.group_state import ShareStates
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool import parking
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
-from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolTombstone
+from headgate.share_groups.spool.model.records import (
+    DeadlinesReported,
+    LetterIdentity,
+    SpooledLetter,
+    SpoolTombstone,
+)
 from headgate.share_groups.spool.mover import SpoolMover
 from headgate.share_groups.spool.readers import ReadLetters
 from headgate.share_groups.spool.transfer import SpoolClients, SpoolTransfer
@@ -85,14 +90,14 @@ class FakeSpool:
 
     def __init__(self, index: SpoolIndex) -> None:
         self._index = index
-        self.log: list[list[SpooledLetter | SpoolTombstone]] = [[], []]
+        self.log: list[list[SpooledLetter | SpoolTombstone | DeadlinesReported]] = [[], []]
         self.is_away = False
         self.unreadable: set[int] = set()
         self.on_change: Callable[[], None] = lambda: None
         self.read_sizes: list[int] = []
         self.reads: Counter[int] = Counter()  # of each partition
 
-    def append(self, partition: int, one: SpooledLetter | SpoolTombstone) -> int:
+    def append(self, partition: int, one: SpooledLetter | SpoolTombstone | DeadlinesReported) -> int:
         self.log[partition].append(one)
         offset = len(self.log[partition]) - 1
         self._index.apply(spool_record(partition, offset, one))
@@ -124,6 +129,10 @@ class FakeSpool:
         for one in identities:
             self.append(partition, SpoolTombstone(one))
         return [None] * len(identities)
+
+    def mark_reported(self, until_ms: int) -> None:
+        if not self.is_away:
+            self.append(0, DeadlinesReported(until_ms))
 
     async def read(self, places: Sequence[SpoolPlace]) -> ReadLetters:
         self.read_sizes.append(sum(one.size for one in places))
@@ -545,7 +554,49 @@ async def test_a_letter_whose_timeout_is_not_reported_yet_is_not_reported_as_lat
         assert on.meter.late_writes == 0
 
 
-async def test_a_new_leader_reports_the_deadlines_of_the_last_fifteen_seconds_again() -> None:
+async def test_a_new_leader_reports_all_deadlines_that_passed_while_there_was_no_leader() -> None:
+    async with bench() as on:
+        on.topics.problems["dlq.g"] = NO_TOPIC
+        on.spooled(1)
+        on.spooled(2, deadline=DEADLINE + 8_000)
+        on.spooled(3, deadline=DEADLINE + 60_000)
+        await on.tick(31)
+        await on.tick(6)  # it is in the spool now that the first deadline was reported
+        await on.mover.stop()
+        on.clock.now += 1_000
+        await on.next_leader()
+        await on.tick()
+        assert [one["offsets"] for one in on.events("write_timeout")] == [[[1, 1]], [[2, 2], [3, 3]]]
+        await on.tick(6)
+        await on.next_leader()
+        await on.tick()
+        assert len(on.events("write_timeout")) == 2, "none is left"
+
+
+async def test_deadlines_that_were_reported_a_moment_before_the_leader_was_killed_are_reported_again() -> None:
+    async with bench() as on:
+        on.topics.problems["dlq.g"] = NO_TOPIC
+        on.spooled(1)
+        await on.tick(31)  # its event may not be written yet
+        await on.next_leader()
+        await on.tick()
+        assert [one["offsets"] for one in on.events("write_timeout")] == [[[1, 1]], [[1, 1]]]
+
+
+async def test_other_workers_keep_the_deadlines_that_are_not_reported_for_an_hour_at_most() -> None:
+    async with bench() as on:
+        on.topics.problems["dlq.g"] = NO_TOPIC
+        await on.tick()
+        await on.mover.stop()
+        on.spooled(1)
+        on.spooled(2, deadline=DEADLINE + 1_000_000)
+        await on.tick(3_700)
+        on.mover.start()
+        await on.tick()
+        assert [one["offsets"] for one in on.events("write_timeout")] == [[[2, 2]]]
+
+
+async def test_before_any_leader_has_written_its_reports_those_of_fifteen_seconds_are_reported() -> None:
     on = Bench()
     on.topics.problems["dlq.g"] = NO_TOPIC
     on.spooled(1, deadline=1_010_000)

@@ -13,12 +13,14 @@ from headgate.share_groups.spool.model.records import (
     PARKED,
     SEQUENCE,
     TARGET,
+    DeadlinesReported,
     SpooledLetter,
     SpoolLane,
     SpoolSequence,
     SpoolTombstone,
     decode_spooled,
     encode_identity,
+    encode_reported,
     encode_spooled,
     spool_partition,
     spool_partitions,
@@ -58,6 +60,17 @@ letters = st.builds(
 @given(letters)
 def test_a_dead_letter_is_decoded_as_it_was_encoded(letter: SpooledLetter) -> None:
     assert decode_spooled(*encode_spooled(letter)) == letter
+
+
+@pytest.mark.parametrize(("value", "until"), [(b"1794730000000", 1794730000000), (b"0", 0)])
+def test_the_time_up_to_which_deadlines_are_reported_has_the_documented_form(value: bytes, until: int) -> None:
+    assert encode_reported(DeadlinesReported(until)) == (b'["deadlines_reported"]', value)
+    assert decode_spooled(b'["deadlines_reported"]', value, None) == DeadlinesReported(until)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"-1", b"1.5", b"\xff", b"9" * 30, "\u0663".encode()])
+def test_a_time_of_another_form_is_no_record_of_the_spool(value: bytes | None) -> None:
+    assert decode_spooled(b'["deadlines_reported"]', value, None) is None
 
 
 @given(letters)

@@ -10,7 +10,13 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from headgate.share_groups.dead_letter_writer import WriteFailureCause
-from headgate.share_groups.spool.model.records import SpooledLetter, decode_spooled, encode_identity, spool_partitions
+from headgate.share_groups.spool.model.records import (
+    DeadlinesReported,
+    SpooledLetter,
+    decode_spooled,
+    encode_identity,
+    spool_partitions,
+)
 from headgate.share_groups.spool.writer import SpoolWriter
 from tests.unit.proxy.stage import until
 
@@ -61,7 +67,7 @@ class PlayedSpool:
         offset = len(self.of(partition))
         self.produced.append((partition, key, value))
         if value is not None:
-            assert isinstance(decode_spooled(key, value, headers), SpooledLetter)
+            assert isinstance(decode_spooled(key, value, headers), SpooledLetter | DeadlinesReported)
         error = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS) if partition in self.failing else None
         if acks == "1":
             self.to_leaders.append(partition)
@@ -223,6 +229,20 @@ async def test_tombstones_go_to_every_partition_that_may_hold_the_dead_letter_or
         [failure] = await writer.remove([LETTER.identity])
         assert failure is not None
         assert await writer.remove([]) == []
+
+
+async def test_the_time_up_to_which_deadlines_are_reported_goes_to_one_partition_after_the_other() -> None:
+    async with opened() as (writer, producer):
+        for until in range(1, 10):
+            writer.mark_reported(until)
+        written = [decode_spooled(key, value, None) for _, key, value in producer.produced]
+        assert written == [DeadlinesReported(until) for until in range(1, 10)]
+        assert [partition for partition, _, _ in producer.produced] == [*range(8), 0]
+        producer.failing = set(range(8))
+        writer.mark_reported(10)
+        writer._partitions = 0
+        writer.mark_reported(11)
+        assert len(producer.produced) == 10, "not before it is open"
 
 
 async def test_a_group_whose_writes_hang_does_not_refuse_another_group() -> None:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from headgate.share_groups.spool.model.records import (
     SEQUENCES_A_MS,
+    DeadlinesReported,
     LetterIdentity,
     SpooledLetter,
     SpoolLane,
@@ -60,11 +61,13 @@ class SpoolTotals(NamedTuple):
     parked_bytes: int = 0
 
 
-SpoolRecord = tuple[int, int, SpoolPlace | SpoolTombstone | None]
+SpoolRecord = tuple[int, int, SpoolPlace | SpoolTombstone | DeadlinesReported | None]
 """Partition and offset of a record, and its content: None when it is not a record of the spool."""
 
 
-def spool_record(spool_partition: int, spool_offset: int, found: SpooledLetter | SpoolTombstone | None) -> SpoolRecord:
+def spool_record(
+    spool_partition: int, spool_offset: int, found: SpooledLetter | SpoolTombstone | DeadlinesReported | None
+) -> SpoolRecord:
     """What the index keeps of a record: not its key and value."""
     if not isinstance(found, SpooledLetter):
         return (spool_partition, spool_offset, found)
@@ -93,6 +96,7 @@ class SpoolIndex:
         self._seconds: list[int] = []  # a heap of the keys of `_deadlines`
         self._read: dict[int, int] = {}  # the next offset of each partition
         self.times_cleared = 0
+        self.reported_until = 0  # the deadlines before this time were reported by a leader; 0: not known
 
     # --- records
 
@@ -106,6 +110,8 @@ class SpoolIndex:
                 lane = self._lane(found.lane)
                 if lane is not None and self._remove(lane, _key(found.identity[3], partition)):
                     lane.removed += 1
+            case DeadlinesReported():
+                self.reported_until = max(self.reported_until, found.until)
             case None:
                 pass
         self._read[partition] = offset + 1
@@ -114,6 +120,7 @@ class SpoolIndex:
         """Forget all, because the topic is read again from its start."""
         for kept in (self._groups, self._waiting, self._parked, self._deadlines, self._seconds, self._read):
             kept.clear()
+        self.reported_until = 0
         self.times_cleared += 1
 
     def _put(self, place: SpoolPlace) -> None:

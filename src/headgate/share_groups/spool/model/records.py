@@ -5,6 +5,9 @@ version byte, then the key and the value of the dead letter, each as an int32 le
 headers are those of the dead letter as it will be written, followed by Headgate's own (`headgate.*`). A null value
 (a tombstone) means that the dead letter is in its topic.
 
+One more record in each partition, `DeadlinesReported`, says up to when the leader has reported deadlines, so that the
+next leader reports the others however long there was none.
+
 A lane is (group, topic id, source partition). All dead letters of a lane go to one partition of the spool
 (`spool_partition`), unless that one does not respond: then they go to the next (`spool_partitions`), so
 
@@ -39,6 +42,7 @@ SEQUENCES_A_MS: Final = 1_000_000
 _MAX_INT64: Final = 2**63 - 1
 _MAX_INT32: Final = 2**31 - 1
 _RECORD_BYTES: Final = 64  # of a record beside its key, value and headers
+_REPORTED_KEY: Final = b'["deadlines_reported"]'
 
 LetterIdentity = tuple[str, bytes, int, int]
 """Group, topic id, partition, offset."""
@@ -100,6 +104,13 @@ class SpoolTombstone:
     @property
     def lane(self) -> SpoolLane:
         return SpoolLane(*self.identity[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinesReported:
+    """The deadlines before this time (epoch milliseconds) were reported."""
+
+    until: int
 
 
 class SpoolView(Protocol):
@@ -167,10 +178,18 @@ def encode_spooled(letter: SpooledLetter) -> tuple[bytes, bytes, list[Header]]:
     )
 
 
+def encode_reported(reported: DeadlinesReported) -> tuple[bytes, bytes]:
+    """Key and value of the record."""
+    return _REPORTED_KEY, str(reported.until).encode()
+
+
 def decode_spooled(
     key: bytes | None, value: bytes | None, headers: WireHeaders | None
-) -> SpooledLetter | SpoolTombstone | None:
-    """The dead letter or the tombstone; None when it is neither."""
+) -> SpooledLetter | SpoolTombstone | DeadlinesReported | None:
+    """The content of a record; None when it is not a record of the spool."""
+    if key == _REPORTED_KEY:
+        until = _number((value or b"").decode(errors="replace"))
+        return None if until is None else DeadlinesReported(until)
     identity = _identity(key)
     if identity is None:
         return None
