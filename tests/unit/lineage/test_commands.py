@@ -91,6 +91,13 @@ def test_an_application_in_two_components_is_one_node_of_the_document(tmp_path: 
     ]
 
 
+def test_the_pairs_of_a_spark_query_are_followed(tmp_path: Path, capsys: Capture) -> None:
+    write(tmp_path, "app_io", [pair("a", "b", app="job", provenance="spark")])
+    write(tmp_path, "lineage_edges", [use("job", "a", "read", "spark"), use("job", "b", "write", "spark")])
+    nodes = ask(capsys, tmp_path, "impact", "a")["nodes"]
+    assert [(one["kind"], one["name"]) for one in nodes] == [("spark", "job"), ("topic", "b")]
+
+
 def test_impact_is_a_tree_for_people(root: Path, capsys: Capture) -> None:
     lines, errors = show(capsys, root, "impact", "orders")
     assert errors == ""
@@ -271,6 +278,7 @@ def test_coverage_begins_with_the_topics_that_are_written_past_the_gateway(root:
         ("orders", 10, 0.95),
         ("large", 0, None),
     ]
+    assert [one["unknown_hours"] for one in found["topics"]] == [0, 0, 1]
     assert (found["seen_records"], found["all_records"], found["unknown_topics"]) == (190, 1200, 1)
     lines, _ = show(capsys, root, "coverage", "--as-of", AT_TWO, "--hours", "48")
     assert lines[-2:] == [

@@ -1,0 +1,265 @@
+"""`python -m bench.lineage`: what questions about a large estate cost, as markdown tables.
+
+The estate has domains, as companies have: topics, Streams applications that make some from others, and groups that read
+them. Ten domains in a row are connected, each with the next. The estate is in tables, which are read as commands do.
+Beside the impact of a topic stands rustworkx alone, and beside a point read DuckDB alone, on the same graph and the
+same files. A second graph is the worst case: random pairs, where each topic reaches nearly all. Targets: impact 50 ms,
+point reads 20 ms (p95).
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import rustworkx as rx
+
+from bench import machine
+from headgate.lineage.estate import Estate
+from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
+from headgate.tables.definitions import table_named
+from headgate.tables.reader import Condition, Now, TableReader
+from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
+from headgate.tables.table import Table
+from headgate.tables.writer import TableWriter
+
+CLUSTER = "c1"
+# A domain has 1,000 edges: five layers of topics, between two layers three applications with 4 topics in and 6 out, and
+# 88 groups that read 10 topics each.
+LAYERS, TOPICS_OF_LAYER = 5, 20
+APPLICATIONS, INPUTS, OUTPUTS = 3, 4, 6
+GROUPS, READ_BY_GROUP = 88, 10
+DOMAINS_IN_A_ROW = 10
+TOPICS_OF_DOMAIN = LAYERS * TOPICS_OF_LAYER
+EDGES_OF_DOMAIN = (LAYERS - 1) * APPLICATIONS * (INPUTS + OUTPUTS) + GROUPS * READ_BY_GROUP
+TARGET_MS, POINT_TARGET_MS = 50, 20
+NOON = 1_794_744_000_000
+_EMPTY: dict[pa.DataType, object] = {pa.string(): "", pa.bool_(): False, pa.float64(): 0.0}
+
+
+def topic(domain: int, number: int) -> str:
+    return f"domain-{domain:05}.topic-{number:03}"
+
+
+def pairs(domains: int, chance: random.Random) -> Iterator[LineageFlow]:
+    """Applications read a layer and write the next; of each domain, one reads the last layer of the domain before."""
+    for domain in range(domains):
+        for layer in range(LAYERS - 1):
+            for number in range(APPLICATIONS):
+                follows = layer == number == 0 and domain % DOMAINS_IN_A_ROW != 0
+                source, first = (domain - 1, LAYERS - 1) if follows else (domain, layer)
+                read = chance.sample(range(TOPICS_OF_LAYER), INPUTS)
+                written = chance.sample(range(TOPICS_OF_LAYER), OUTPUTS)
+                for one in read:
+                    for other in written:
+                        yield LineageFlow(
+                            "streams",
+                            f"domain-{domain:05}.app-{layer}-{number}",
+                            "0",
+                            topic(source, first * TOPICS_OF_LAYER + one),
+                            topic(domain, (layer + 1) * TOPICS_OF_LAYER + other),
+                        )
+
+
+def uses(domains: int, chance: random.Random, flows: Iterable[LineageFlow]) -> Iterator[LineageUse]:
+    of_applications = {(flow.actor, flow.in_topic, "read") for flow in flows} | {
+        (flow.actor, flow.out_topic, "write") for flow in flows
+    }
+    for actor, name, direction in sorted(of_applications):
+        yield LineageUse("streams", actor, name, direction)
+    for domain in range(domains):
+        for group in range(GROUPS):
+            for number in chance.sample(range(TOPICS_OF_DOMAIN), READ_BY_GROUP):
+                yield LineageUse(
+                    "consumer_group", f"domain-{domain:05}.group-{group:03}", topic(domain, number), "read"
+                )
+
+
+def write_tables(root: Path, flows: Sequence[LineageFlow], edges: Iterable[LineageUse], topics: Iterable[str]) -> None:
+    _write(
+        root,
+        table_named("app_io"),
+        (
+            {"app_id": one.actor, "component": one.component, "in_topic": one.in_topic, "out_topic": one.out_topic}
+            | {"incarnation": "9f2c", "hash": "sha256:cd34", "provenance": "pushed", "at": NOON}
+            for one in flows
+        ),
+    )
+    _write(
+        root,
+        table_named("lineage_edges"),
+        (
+            {"actor_kind": one.actor_kind, "app_id": one.actor, "topic": one.topic, "direction": one.direction}
+            | {"valid_from": NOON, "observed": True, "bytes_day": 1000, "records_day": 10, "last_seen": NOON}
+            for one in edges
+        ),
+    )
+    _write(root, table_named("impact_summary"), ({"topic": one, "at": NOON} for one in topics))
+
+
+def _write(root: Path, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+    empty = {one.name: None if one.nullable else _EMPTY.get(one.type, 0) for one in table.columns}
+    listed = [empty | {"cluster_id": CLUSTER} | row for row in rows]
+    TableWriter(root, table).replace_all(pa.Table.from_pylist(listed, schema=table.columns))
+
+
+class Times(NamedTuple):
+    """Milliseconds; CPU time is that of the process, which other programs on the machine disturb less."""
+
+    p50: float
+    p95: float
+    cpu_p95: float
+
+    def cells(self) -> str:
+        return " | ".join(f"{one:.1f}" for one in self)
+
+
+def timed(work: Callable[[str], object], names: Sequence[str]) -> Times:
+    """The first call is not counted."""
+    work(names[0])
+    wall, cpu = [], []
+    for name in names:
+        begin, used = time.perf_counter(), time.process_time()
+        work(name)
+        wall.append((time.perf_counter() - begin) * 1000)
+        cpu.append((time.process_time() - used) * 1000)
+    return Times(statistics.median(wall), statistics.quantiles(wall, n=20)[18], statistics.quantiles(cpu, n=20)[18])
+
+
+def closures(title: str, graph: LineageGraph, names: Sequence[str]) -> list[str]:
+    raw, places = graph._graph, graph._topics  # the floor is the same graph without our part
+    sizes = [sum(graph.closure(name, "down", limit=1)[1:3]) for name in names]
+    head = (
+        f"{title}, {graph.edges:,} edges; nodes reached: median {statistics.median(sizes):,.0f}, most {max(sizes):,}."
+    )
+    ours = timed(lambda name: graph.closure(name, "down", limit=1000), names)
+    layers = timed(lambda name: rx.bfs_layers(raw, [places[name]]), names)
+    alone = timed(lambda name: rx.descendants(raw, places[name]), names)
+    rows = (("headgate", ours), ("rustworkx, layers", layers), ("rustworkx, descendants", alone))
+    return [
+        head,
+        "",
+        "| impact of one topic | p50 ms | p95 ms | p95 CPU ms |",
+        "|---|---:|---:|---:|",
+        *(f"| {name} | {times.cells()} |" for name, times in rows),
+        "",
+        f"Target {TARGET_MS} ms: {'met' if ours.p95 <= TARGET_MS else '**missed**'}.",
+        "",
+    ]
+
+
+def point_reads(root: Path, names: Sequence[str]) -> list[str]:
+    lines = ["| point read by topic | p50 ms | p95 ms | p95 CPU ms |", "|---|---:|---:|---:|"]
+    reader = TableReader(root)
+    for table_name in ("impact_summary", "lineage_edges"):
+        table = table_named(table_name)
+        as_of = Now() if table.has_validity else None
+
+        def read(name: str, table: Table = table, as_of: Now | None = as_of) -> object:
+            where = [Condition("cluster_id", "=", CLUSTER), Condition("topic", "=", name)]
+            return reader.rows(table, where=where, as_of=as_of)
+
+        stored = StoredTable(root, table)
+        stored.newest()
+        files = file_paths(stored.files())
+        bare = connect_duckdb()
+
+        def alone(name: str, files: list[str] = files, bare: Any = bare) -> object:
+            return bare.execute(f"SELECT * FROM {FILES} WHERE topic = ?", [files, name]).fetchall()
+
+        ours = timed(read, names)
+        lines.append(f"| {table_name} ({'met' if ours.p95 <= POINT_TARGET_MS else '**missed**'}) | {ours.cells()} |")
+        lines.append(f"| DuckDB alone on its files | {timed(alone, names).cells()} |")
+        bare.close()
+    reader.close()
+    return [*lines, "", f"Target p95 {POINT_TARGET_MS} ms.", ""]
+
+
+def measure_load(root: Path) -> list[str]:
+    """In a process of its own: how long the graph takes to read, and the memory at its highest."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.lineage", "--load", str(root)], capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    begin = time.perf_counter()
+    command = [sys.executable, "-m", "headgate.cli.main", "lineage", "impact", topic(0, 0), "--json"]
+    subprocess.run([*command, "--path", str(root)], capture_output=True, check=True)
+    whole = time.perf_counter() - begin
+    return [
+        "| reading the graph | |",
+        "|---|---:|",
+        f"| seconds | {found['seconds']:.1f} |",
+        f"| CPU seconds | {found['cpu_seconds']:.1f} |",
+        f"| highest memory, MiB | {found['memory_mb']:.0f} |",
+        f"| `headgate lineage impact TOPIC`, whole, seconds | {whole:.1f} |",
+        "",
+    ]
+
+
+def load(root: Path) -> None:
+    begin, used = time.perf_counter(), time.process_time()
+    graph = Estate(root).graph()
+    print(
+        json.dumps(
+            {
+                "edges": graph.edges,
+                "seconds": time.perf_counter() - begin,
+                "cpu_seconds": time.process_time() - used,
+                "memory_mb": _highest_memory_mb(),
+            }
+        )
+    )
+
+
+def _highest_memory_mb() -> float:
+    """Of this program alone; the figure of getrusage may be that of the process that started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--edges", type=int, default=1_000_000)
+    parser.add_argument("--topics", type=int, default=200, help="how many topics are asked about")
+    parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.load is not None:
+        load(args.load)
+        return
+    chance = random.Random(1)
+    domains = max(1, args.edges // EDGES_OF_DOMAIN)
+    flows = list(pairs(domains, chance))
+    names = [topic(chance.randrange(domains), chance.randrange(TOPICS_OF_DOMAIN)) for _ in range(args.topics)]
+    lines = [", ".join(f"{name} {value}" for name, value in machine.facts().items()), ""]
+    with tempfile.TemporaryDirectory(prefix="headgate-lineage-") as folder:
+        root = Path(folder)
+        every_topic = (topic(domain, number) for domain in range(domains) for number in range(TOPICS_OF_DOMAIN))
+        write_tables(root, flows, uses(domains, chance, flows), every_topic)
+        lines += measure_load(root)
+        lines += point_reads(root, names)
+        graph = Estate(root).graph()
+        names = [name for name in names if graph.has_topic(name)]
+        lines += closures("Domains", graph, names)
+    del graph, flows
+    everything = args.edges // 10
+    tangled = [
+        LineageFlow(
+            "streams", f"app-{number // 4}", "0", f"t{chance.randrange(everything)}", f"t{chance.randrange(everything)}"
+        )
+        for number in range(args.edges // 2)
+    ]
+    worst = LineageGraph([], tangled)
+    lines += closures("Random pairs", worst, list(worst.topics)[:20])
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
