@@ -21,6 +21,7 @@ from headgate.kafka.topics import Origin, reason
 
 _FULL: Final = "too many facts are waiting to be written: the cluster accepts none"
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_ATTEMPTS: Final = 3
 F = TypeVar("F", bound=Fact)
 
 
@@ -70,7 +71,19 @@ class RecordWriter:
         self._producer.add(self._on_failure)
 
     async def append(self, topic: str, key: bytes, value: bytes | None) -> Position:
-        """Write a record; cancelling the caller does not undo it."""
+        """Write a record; cancelling the caller does not undo it.
+
+        A broker that has the record already, from a request whose response was lost, does not tell its offset. Callers
+        read a record back by its offset, so it is then written once more.
+        """
+        for _ in range(_ATTEMPTS):
+            position = await self._append_once(topic, key, value)
+            if position is not None:
+                return position
+        raise FactNotWrittenError(f"a fact was written to {topic}, and the broker does not tell its offset")
+
+    async def _append_once(self, topic: str, key: bytes, value: bytes | None) -> Position | None:
+        """Return None when the record is written and its offset is unknown."""
         if self._is_closed:
             raise FactNotWrittenError("the writer is closed")
         pending = _Pending(self._loop.create_future(), len(key) + len(value or b""))
@@ -108,7 +121,7 @@ class RecordWriter:
         for pending in tuple(self._in_flight):
             self._settle(pending, FactNotWrittenError(text))
 
-    def _settle(self, pending: "_Pending", outcome: Position | Exception) -> None:
+    def _settle(self, pending: "_Pending", outcome: Position | Exception | None) -> None:
         """The producer does not have it any more."""
         if pending not in self._in_flight:
             return
@@ -116,24 +129,21 @@ class RecordWriter:
         self._bytes -= pending.size
         if pending.done.done():  # not waited for any more
             return
-        if isinstance(outcome, Position):
-            pending.done.set_result(outcome)
-        else:
+        if isinstance(outcome, Exception):
             pending.done.set_exception(outcome)
+        else:
+            pending.done.set_result(outcome)
 
     def _on_delivery(self, pending: "_Pending") -> Callable[[KafkaError | None, Message], None]:
         """The delivery callback: it hands the outcome from the poll thread to the event loop."""
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
-            outcome: Position | Exception
-            if error is None:
-                topic, partition, offset = message.topic(), message.partition(), message.offset()
-                assert topic is not None
-                assert partition is not None
-                assert offset is not None
-                outcome = Position(topic=topic, partition=partition, offset=offset)
-            else:
+            outcome: Position | Exception | None = None
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            if error is not None:
                 outcome = KafkaException(error)
+            elif topic is not None and partition is not None and offset is not None:
+                outcome = Position(topic=topic, partition=partition, offset=offset)
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._settle, pending, outcome)
 
@@ -144,7 +154,7 @@ class RecordWriter:
 class _Pending:
     """A record that the producer has."""
 
-    done: "asyncio.Future[Position]"
+    done: "asyncio.Future[Position | None]"
     size: int
 
 

@@ -1,6 +1,8 @@
 """Writers that share a producer: each has its own share of the queue, and its own end."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -96,6 +98,57 @@ async def test_a_producer_that_failed_fails_the_records_of_all_its_writers() -> 
     assert [text.partition(",")[0] for text in await failures(waiting)] == ["the producer failed"] * 2
     await asyncio.gather(*(one.close() for one in writers))
     await producer.close()
+
+
+class Answered:
+    """A record that the broker has; it does not tell the offset of one that it had before."""
+
+    def __init__(self, offset: int | None) -> None:
+        self._offset = offset
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int | None:
+        return self._offset
+
+
+class AnsweringProducer:
+    """Answers from another thread, as librdkafka does, with these offsets."""
+
+    def __init__(self, *offsets: int | None) -> None:
+        self.records: list[tuple[str, bytes, bytes]] = []
+        self._offsets = list(offsets)
+
+    def produce(self, topic: str, *, key: bytes, value: bytes, on_delivery: Callable[[None, Answered], None]) -> None:
+        self.records.append((topic, key, value))
+        thread = threading.Thread(target=on_delivery, args=(None, Answered(self._offsets.pop(0))))
+        thread.start()
+        thread.join()
+
+
+async def test_a_record_whose_offset_the_broker_does_not_tell_is_written_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, answering = RecordProducer(UNREACHABLE), AnsweringProducer(None, 7, 8)
+    monkeypatch.setattr(producer, "alive", lambda: answering)
+    writer = RecordWriter(producer)
+    assert await writer.append("t", b"k", b"v") == Position(topic="t", partition=0, offset=7)
+    assert answering.records == [("t", b"k", b"v")] * 2
+    assert (await writer.append("t", b"l", b"w")).offset == 8
+    await writer.close()
+
+
+async def test_a_broker_that_never_tells_offsets_fails_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = RecordProducer(UNREACHABLE)
+    monkeypatch.setattr(producer, "alive", lambda: AnsweringProducer(None))
+    writer = RecordWriter(producer)
+    with pytest.raises(FactNotWrittenError, match="does not tell its offset"):
+        await writer.append("t", b"k", b"v")
+    await writer.close()
 
 
 async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> None:
