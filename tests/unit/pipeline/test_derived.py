@@ -225,6 +225,20 @@ def test_changed_files_are_those_that_came_and_went(scene: Scene) -> None:
     assert changed_files(second, first.version) is None
 
 
+def test_a_file_that_came_and_went_is_not_among_the_changed_files(scene: Scene) -> None:
+    """So that an unchanged row is in an even number of them."""
+    sources = SourceTables(scene.root)
+    files = []
+    with scene.writers.writer(SOURCE) as writer:
+        for batch, kind in enumerate(("streams", "spark", "other")):
+            row = whole_row(SOURCE, cluster_id="c", app_id="a", kind=kind)
+            writer.upsert(pa.Table.from_pylist([row], TABLES[SOURCE].columns), query="facts", batch=batch)
+            (version,) = sources.versions([SOURCE]).values()
+            files.append([file.path for file in version.files])
+    before, _, after = files
+    assert set(changed_files(version, version.version - 2) or ()) == {*before, *after}
+
+
 def _nothing(_run: DerivedRun) -> None: ...
 
 

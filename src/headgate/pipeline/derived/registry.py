@@ -1,9 +1,11 @@
 """All derivations, in the order in which they run: one that reads the result of another comes after it."""
 
 from headgate.base.errors import UsageError
+from headgate.pipeline.derived.causes import CAUSES
 from headgate.pipeline.derived.derivation import Derivation
+from headgate.pipeline.derived.rates import RATES
 
-DERIVATIONS: tuple[Derivation, ...] = ()
+DERIVATIONS: tuple[Derivation, ...] = (RATES, CAUSES)
 
 
 def derivation_of(table: str) -> Derivation | None:

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headgate.tables.definitions import table_named
@@ -73,8 +74,12 @@ def all_files(version: SourceVersion | None) -> list[str]:
 
 
 def changed_files(version: SourceVersion, since: int) -> list[str] | None:
-    """The files whose rows came after the version `since`, or were replaced; None when that cannot be told."""
-    found: list[str] = []
+    """The files whose rows came after the version `since`, or were replaced; None when that cannot be told.
+
+    A file that came and went is left out. So an unchanged row of a replaced file is in an even number of these files,
+    and one that came, changed or went in an odd number (`net_changes`).
+    """
+    found: dict[str, None] = {}
     is_appended = table_named(version.name).appended
     for number in range(since + 1, version.version + 1):
         try:
@@ -87,5 +92,15 @@ def changed_files(version: SourceVersion, since: int) -> list[str] | None:
                     continue
                 if change == "remove" and is_appended:  # the table was made anew
                     return None
-                found.append(str(version.folder / unquote(action[change]["path"])))
-    return found if all(Path(path).exists() for path in found) else None
+                path = str(version.folder / unquote(action[change]["path"]))
+                if path in found:
+                    del found[path]
+                else:
+                    found[path] = None
+    return list(found) if all(Path(path).exists() for path in found) else None
+
+
+def net_changes(changed: DataFrame) -> DataFrame:
+    """The rows that came or went, and both sides of those that changed, among the rows of `changed_files`."""
+    counted = changed.groupBy(*changed.columns).count()
+    return counted.where(sf.col("count") % 2 == 1).drop("count")
