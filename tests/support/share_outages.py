@@ -5,13 +5,13 @@ machine does not decide; afterwards each rejected offset is judged by the broker
 broker archived has its dead letter, and nothing else has one.
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from headgate.share_groups.spool.model.records import SpooledLetter, SpoolTombstone, decode_spooled
 from tests.support.share_consumers import Settings, ShareJvm
 from tests.support.share_load import Load
 from tests.support.share_scene import DLQ_TOPIC, ShareScene, until
@@ -295,10 +295,11 @@ class LoadedGroup:
         reader = Reading(self._scene.direct, f"{self._scene.facts}spool")
         last: dict[tuple[int, Spot], bool] = {}
         try:
-            for spool_partition, key, value, _ in reader.to_the_end():
-                group, _, partition, offset = json.loads(key or b"[null, null, 0, 0]")
-                if group == self._group:
-                    last[spool_partition, (partition, offset)] = value is not None
+            for spool_partition, key, value, headers in reader.to_the_end():
+                record = decode_spooled(key, value, headers)
+                if isinstance(record, SpooledLetter | SpoolTombstone) and record.identity[0] == self._group:
+                    *_, partition, offset = record.identity
+                    last[spool_partition, (partition, offset)] = isinstance(record, SpooledLetter)
         finally:
             reader.close()
         return {spot for (_, spot), is_there in last.items() if is_there}

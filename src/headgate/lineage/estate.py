@@ -1,18 +1,19 @@
 """Reads the tables of an estate at one time, and makes its graph. No Spark.
 
-The tables of lineage are valid by time, `app_io` is by offset: the reader converts the time to the last offset that was
-written by then. What a question returns is bounded; the graph is bounded by its number of edges.
+The tables of lineage are valid by time, those of topologies by offset: the reader converts the time to the last offset
+that was written by then. What a question returns is bounded; the graph is bounded by its number of edges.
 """
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
-from headgate.tables.definitions import table_named
+from headgate.tables.definitions import VERSION_KEY, table_named
 from headgate.tables.reader import AtTime, Condition, Now, TableReader
 
 Row = dict[str, Any]
@@ -53,7 +54,6 @@ class Estate:
 
     def graph(self) -> LineageGraph:
         """The graph of the cluster; `UsageError` where there are several, and none was specified."""
-        pairs = ("app_id", "provenance", "component", "in_topic", "out_topic")
         flows = (
             LineageFlow(
                 SPARK if row["provenance"] == "spark" else STREAMS,
@@ -62,7 +62,7 @@ class Estate:
                 row["in_topic"],
                 row["out_topic"],
             )
-            for row in self.of_one_cluster(self.rows("app_io", columns=("cluster_id", *pairs), is_valid=True))
+            for row in self.of_one_cluster(self._pairs())
         )
         uses = (
             LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"])
@@ -75,6 +75,18 @@ class Estate:
             )
         )
         return LineageGraph(uses, flows)
+
+    def _pairs(self) -> Iterator[Row]:
+        """The rows of `app_io` of the versions that were current.
+
+        It has only the last period of a version that returned; `applications` has all of them.
+        """
+        columns = (*VERSION_KEY, "component", "in_topic", "out_topic")
+        if isinstance(self._as_of, Now):
+            return self.rows("app_io", columns=columns, is_valid=True)
+        version = itemgetter(*VERSION_KEY)
+        current = set(map(version, self.rows("applications", columns=VERSION_KEY, is_valid=True)))
+        return (row for row in self.rows("app_io", columns=columns) if version(row) in current)
 
     def of_one_cluster(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows; `UsageError` when they are of several clusters, whose topics have the same names."""

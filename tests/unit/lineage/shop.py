@@ -19,6 +19,9 @@ DAY = 24 * HOUR
 NOON = 1794744000000  # 2026-11-15T12:00:00Z
 ONE, TWO = NOON + HOUR, NOON + 2 * HOUR
 CLUSTER = "c1"
+# The version that was current until noon, the one after it, and its pairs.
+OLD: Row = {"hash": "sha256:ab12", "valid_from": 1, "valid_to": 3, "at": NOON - HOUR, "ended_at": NOON}
+VERSION: Row = {"app_id": "shop-app", "incarnation": "9f", "hash": "sha256:cd34", "provenance": "pushed"}
 _EMPTY: dict[pa.DataType, object] = {pa.string(): "", pa.bool_(): False, pa.float64(): 0.0}
 
 
@@ -28,8 +31,8 @@ def use(actor: str, topic: str, direction: str, kind: str = "streams", **more: A
 
 
 def pair(in_topic: str, out_topic: str, component: str = "0", app: str = "shop-app", **more: Any) -> Row:
-    version: Row = {"incarnation": "9f", "hash": "sha256:cd34", "provenance": "pushed", "valid_from": 3, "at": NOON}
-    return version | {"app_id": app, "component": component, "in_topic": in_topic, "out_topic": out_topic} | more
+    since: Row = {"app_id": app, "valid_from": 3, "at": NOON}
+    return VERSION | since | {"component": component, "in_topic": in_topic, "out_topic": out_topic} | more
 
 
 def gap(kind: str, actor: str, topic: str, direction: str, **more: Any) -> Row:
@@ -48,11 +51,12 @@ def cause(event: str, number: int, kind: str, **more: Any) -> Row:
 
 
 ROWS: dict[str, list[Row]] = {
+    "applications": [VERSION | OLD, VERSION | {"valid_from": 3, "at": NOON}],
     "app_io": [
         pair("orders", "totals"),
         pair("orders", "large"),
         pair("clicks", "sessions", "1"),
-        pair("orders", "old-totals", hash="sha256:ab12", valid_from=1, valid_to=3, at=NOON - HOUR, ended_at=NOON),
+        pair("orders", "old-totals", **OLD),
     ],
     "client_identities": [
         {"client_id": "shop-1", "host": "10.0.0.7", "actor_kind": "client", "actor": "shop", "last_seen": TWO},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.cli.main import main
-from tests.unit.lineage.shop import CLUSTER, NOON, cause, gap, hour, pair, use, write, write_shop
+from tests.unit.lineage.shop import CLUSTER, NOON, VERSION, cause, gap, hour, pair, use, write, write_shop
 
 Capture = pytest.CaptureFixture[str]
 AT_TWO = "2026-11-15T14:00:00Z"
@@ -71,6 +71,23 @@ def test_impact_as_of_a_time_reads_both_kinds_of_validity_at_that_time(root: Pat
     then = ask(capsys, root, "impact", "orders", "--as-of", "2026-11-15T11:30:00Z")
     names = {one["name"] for one in then["nodes"] if one["kind"] == "topic"}
     assert names == {"old-totals", "dlq.orders"}
+
+
+def test_the_pairs_of_a_version_that_returned_are_those_of_each_of_its_periods(tmp_path: Path, capsys: Capture) -> None:
+    write(
+        tmp_path,
+        "applications",
+        [
+            VERSION | {"valid_from": 1, "valid_to": 2, "at": NOON - 2, "ended_at": NOON - 1},
+            VERSION | {"hash": "other", "valid_from": 2, "valid_to": 3, "at": NOON - 1, "ended_at": NOON},
+            VERSION | {"valid_from": 3, "at": NOON},
+        ],
+    )
+    write(tmp_path, "app_io", [pair("a", "b"), pair("a", "c", hash="other", valid_from=2, valid_to=3, ended_at=NOON)])
+    write(tmp_path, "lineage_edges", [])
+    for milliseconds, name in ((998, "b"), (999, "c")):
+        then = ask(capsys, tmp_path, "impact", "a", "--as-of", f"2026-11-15T11:59:59.{milliseconds}Z")
+        assert [one["name"] for one in then["nodes"]] == ["shop-app", name]
 
 
 def test_an_application_in_two_components_is_one_node_of_the_document(tmp_path: Path, capsys: Capture) -> None:
