@@ -73,6 +73,7 @@ def print_owners(found: Document) -> None:
             f"coverage of the last 24 hours: {_percent(found['coverage'])}; {found['past_gateway']:,} of "
             f"{found['all_records']:,} records were written past the gateway"
         )
+    _print_incomplete(found)
     if found["unattributed_share"] is not None:
         print(f"bytes written through the gateway by unknown owners: {_percent(found['unattributed_share'])}")
     _print_truncated(found)
@@ -90,6 +91,7 @@ def print_coverage(found: Document) -> None:
             f"{_percent(found['coverage'])} of {found['all_records']:,} records in "
             f"{_number(found['known_topics'], 'topic')} were written through the gateway"
         )
+    _print_incomplete(found)
     if found["unknown_topics"]:
         print(f"{_number(found['unknown_topics'], 'topic')} with an unknown coverage")
     _print_truncated(found)
@@ -156,6 +158,11 @@ def _number(count: int, noun: str) -> str:
 def _percent(share: float) -> str:
     """Rounded down, so that only a whole is 100 %."""
     return f"{int(share * 1000) / 10} %"
+
+
+def _print_incomplete(found: Document) -> None:
+    if not found["complete_hours"]:
+        print("no hour is complete yet: uses are reported up to 15 minutes later, so the coverage is higher than this")
 
 
 def _print_truncated(found: Document) -> None:

@@ -23,6 +23,8 @@ UNATTRIBUTED: Final = "unattributed"
 # Actors that are clients rather than applications: they come and go, and no one expects them to run.
 _NO_APPLICATIONS: Final = frozenset({"client", UNATTRIBUTED})
 _MAX_CLIENTS: Final = 5  # of one actor
+# A use that lasts is reported every 15 minutes, and the pipeline needs some more: until then an hour is not complete.
+_SETTLED_MS: Final = HOUR_MS + 20 * 60_000
 
 
 def gaps(
@@ -46,7 +48,7 @@ def gaps(
     ]
     counts: Counter[str] = Counter()
     listed: list[Document] = []
-    for row in estate.rows("lineage_gaps", *where):
+    for row in estate.of_one_cluster(estate.rows("lineage_gaps", *where)):
         closed = row["closed_at"]
         # A gap that was closed after this time was still there.
         at_the_time = "open" if row["state"] == "closed" and closed is not None and closed > now_ms else row["state"]
@@ -74,13 +76,14 @@ def owners(estate: Estate, topic: str, *, now_ms: int, limit: int) -> Document:
     if not counts:
         names = (row["topic"] for row in estate.rows("lineage_edges", columns=("topic",), is_valid=True))
         raise absent("topic", topic, names)
-    window = _coverage(estate, now_ms=now_ms, hours=24, topic=topic)
+    by_topic, is_complete = _coverage(estate, now_ms=now_ms, hours=24, topic=topic)
     return {
         "topic": topic,
         "writers": listed[WRITE],
         "readers": listed[READ],
         "unattributed_share": seen[UNATTRIBUTED] / seen.total() if seen.total() else None,
-        **window.get(topic, Seen()).document(),
+        **by_topic.get(topic, Seen()).document(),
+        "complete_hours": is_complete,
         "truncated": max(counts.values()) > limit,
     }
 
@@ -138,8 +141,12 @@ class Seen:
 
 
 def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document:
-    """How many of the records of each topic were written through the gateway; most records past it first."""
-    by_topic = _coverage(estate, now_ms=now_ms, hours=hours)
+    """How many of the records of each topic were written through the gateway; most records past it first.
+
+    An hour counts when all of its uses have been reported. `complete_hours` is false where there is no such hour yet:
+    then the coverage is that of the hours so far, and too low.
+    """
+    by_topic, is_complete = _coverage(estate, now_ms=now_ms, hours=hours)
     first = nsmallest(limit, by_topic.items(), key=lambda one: (one[1].seen - one[1].all, one[0]))
     total = Seen()
     for one in by_topic.values():
@@ -147,26 +154,33 @@ def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document
         total.all += one.all
     whole = total.document()
     return {
-        "since": now_ms - hours * HOUR_MS,
+        "since": _first_hour(now_ms, hours),
         "until": now_ms,
         **{name: whole[name] for name in ("seen_records", "all_records", "past_gateway", "coverage")},
         "known_topics": sum(1 for one in by_topic.values() if one.all),
         "unknown_topics": sum(1 for one in by_topic.values() if not one.all),
+        "complete_hours": is_complete,
         "topics": [{"topic": topic, **one.document()} for topic, one in first],
         "truncated": len(by_topic) > limit,
     }
 
 
-def _coverage(estate: Estate, *, now_ms: int, hours: int, topic: str | None = None) -> dict[str, Seen]:
-    """By topic, of the hours that began within this time."""
-    found: dict[str, Seen] = {}
-    where = [Condition("hour", ">", now_ms - hours * HOUR_MS), Condition("hour", "<=", now_ms)]
+def _coverage(estate: Estate, *, now_ms: int, hours: int, topic: str | None = None) -> tuple[dict[str, Seen], bool]:
+    """By topic, of the hours within this time that are complete; where none is, of the others, and False."""
+    complete: dict[str, Seen] = {}
+    others: dict[str, Seen] = {}
+    where = [Condition("hour", ">=", _first_hour(now_ms, hours)), Condition("hour", "<=", now_ms)]
     if topic is not None:
         where.append(Condition("topic", "=", topic))
-    columns = ("cluster_id", "topic", "seen_records", "all_records", "coverage")
+    columns = ("cluster_id", "topic", "hour", "seen_records", "all_records", "coverage")
     for row in estate.of_one_cluster(estate.rows("topic_coverage", *where, columns=columns)):
+        found = complete if row["hour"] + _SETTLED_MS <= now_ms else others
         found.setdefault(row["topic"], Seen()).add(row)
-    return found
+    return (complete, True) if complete else (others, not others)
+
+
+def _first_hour(now_ms: int, hours: int) -> int:
+    return now_ms - now_ms % HOUR_MS - hours * HOUR_MS
 
 
 @dataclass(slots=True)
@@ -200,7 +214,7 @@ def idle(estate: Estate, *, now_ms: int, days: int, limit: int) -> Document:
             actor.topics.add(row["topic"])
     silent = [(key, one) for key, one in actors.items() if one.last_seen is None or one.last_seen < since]
     silent.sort(key=lambda item: (item[1].last_seen or 0, item[0]))
-    seen = _coverage(estate, now_ms=now_ms, hours=24) if silent else {}
+    seen = _coverage(estate, now_ms=now_ms, hours=24)[0] if silent else {}
     return {
         "since": since,
         "applications": [

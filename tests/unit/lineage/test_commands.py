@@ -305,6 +305,23 @@ def test_coverage_begins_with_the_topics_that_are_written_past_the_gateway(root:
     assert ask(capsys, root, "coverage", "--as-of", "2026-01-01")["topics"] == []
 
 
+def test_an_hour_counts_when_all_of_its_uses_have_been_reported(tmp_path: Path, capsys: Capture) -> None:
+    write(tmp_path, "lineage_edges", [use("shop", "orders", "write", "client")])
+    write(tmp_path, "client_identities", [])
+    write(tmp_path, "topic_coverage", [hour("orders", 0, 20, 100)])
+    at_19_past, at_20_past = "2026-11-15T13:19:00Z", "2026-11-15T13:20:00Z"
+    for action in (["coverage"], ["owners", "orders"]):
+        early = ask(capsys, tmp_path, *action, "--as-of", at_19_past)
+        assert (early["coverage"], early["complete_hours"]) == (0.2, False)
+        lines, _ = show(capsys, tmp_path, *action, "--as-of", at_19_past)
+        assert any(line.startswith("no hour is complete yet") for line in lines)
+    write(tmp_path, "topic_coverage", [hour("orders", 0, 20, 100), hour("orders", 1, 95, 100)])
+    later = ask(capsys, tmp_path, "coverage", "--as-of", at_19_past)
+    assert (later["coverage"], later["complete_hours"]) == (0.95, True)
+    both = ask(capsys, tmp_path, "coverage", "--as-of", at_20_past)
+    assert (both["coverage"], both["complete_hours"]) == (0.575, True)
+
+
 def test_idle_lists_what_was_not_seen_for_a_time(root: Path, capsys: Capture) -> None:
     found = ask(capsys, root, "idle", "--as-of", AT_TWO)
     assert [(one["name"], one["declared"], one["last_seen"], one["coverage"]) for one in found["applications"]] == [
@@ -354,6 +371,10 @@ def test_topics_of_several_clusters_are_kept_apart(tmp_path: Path, capsys: Captu
     assert errors == (
         "headgate: the tables have several clusters, 'c1' and 'c2' among them: specify one with --cluster\n"
     )
+    write(tmp_path, "lineage_gaps", [gap("mismatch", "a", "", ""), gap("mismatch", "a", "", "", cluster_id="c2")])
+    _, errors = show(capsys, tmp_path, "gaps", "--as-of", AT_TWO, code=2)
+    assert "specify one with --cluster" in errors
+    assert ask(capsys, tmp_path, "gaps", "--as-of", AT_TWO, "--cluster", "c2")["open"] == 1
     nodes = ask(capsys, tmp_path, "impact", "orders", "--cluster", CLUSTER)["nodes"]
     assert [one["name"] for one in nodes] == ["shop-app", "x"]
 
