@@ -14,6 +14,7 @@ from headgate.facts import (
     ActivityObserved,
     DispositionsCounted,
     EventHappened,
+    GroupLagsObserved,
     Rejected,
     TopologyDeleted,
     TopologyDescribed,
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 Rows = Mapping[tuple[Any, ...], Row]
 TOPOLOGIES = ("app_io", "applications", "topology_edges", "topology_nodes", "topology_versions")
 TABLES = ("breaker_events", "changes", "rejected_facts", *TOPOLOGIES)
-APPENDED = ("activity_intervals", "dispositions")
+APPENDED = ("activity_intervals", "dispositions", "group_lags")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ def tables(records: Iterable[Record], *, prefix: str, own_cluster: str, ids: Map
                 found["activity_intervals"].append(activity(seen, own_cluster))
             case DispositionsCounted() as counted:
                 found["dispositions"].append(disposed(record, counted, own_cluster))
+            case GroupLagsObserved() as observed:
+                found["group_lags"] += lags(observed, own_cluster)
             case EventHappened() as event:
                 found["changes"].append(happened(record, event, own_cluster))
                 if event.subject_kind == "share_group":
@@ -169,6 +172,21 @@ def disposed(record: Record, counted: DispositionsCounted, own_cluster: str) -> 
         "by_delivery_count": json.dumps(dict(counted.by_delivery_count), separators=(",", ":")),
         "is_historic": False,
     }
+
+
+def lags(observed: GroupLagsObserved, own_cluster: str) -> list[Row]:
+    """The lists of a valid fact may differ in their lengths: what is not there is unknown."""
+    columns = {"committed": observed.committed, "end": observed.ends, "lag": observed.lags}
+    return [
+        {
+            **attributes(observed, "group kind topic topic_id at"),
+            "cluster_id": observed.cluster or own_cluster,
+            "partition": partition,
+            **{name: values[place] if place < len(values) else None for name, values in columns.items()},
+            "is_historic": False,
+        }
+        for place, partition in enumerate(observed.partitions)
+    ]
 
 
 def of_application(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.facts import ActivityObserved, DispositionsCounted, Ended, Fact, encode
+from headgate.facts import ActivityObserved, DispositionsCounted, Ended, Fact, GroupLagsObserved, encode
 from headgate.facts.observations import Actor, Software
 from headgate.pipeline.batches import Moment
 from headgate.pipeline.queries import APPEND, FACTS, QUERIES
@@ -58,6 +58,22 @@ def dispositions(number: int) -> DispositionsCounted:
     )
 
 
+def lags(number: int) -> GroupLagsObserved:
+    """Lists of one length, and as no gateway writes them: shorter ones, and none at all."""
+    partitions = tuple(range(number % 4))
+    return GroupLagsObserved(
+        at=1_794_731_900_000 + number,
+        group=ODD_NAMES[number % len(ODD_NAMES)],
+        topic="orders",
+        kind="share" if number % 2 else "streams",
+        topic_id=None if number % 3 else "id",
+        partitions=partitions,
+        committed=tuple(None if number % 5 == 0 else 2**40 + one for one in partitions),
+        ends=tuple(2**41 + one for one in partitions)[: number % 7],
+        lags=(1, 2, 3, 4, 5),
+    )
+
+
 def write_copy(estate: Estate, fact: Fact | Ended) -> None:
     """One that its writer sent twice, to the letter."""
     suffix, key, value = encode(fact)
@@ -76,10 +92,12 @@ def test_each_fact_is_a_row_once(estate: Estate) -> None:
     """Both queries side by side, copies within a batch and in a later one, facts of an unknown writer, and garbage."""
     one = replace(activity(1), cluster="c", writer="gw/9", boot="b", seq=7)
     estate.write(*(activity(number) for number in range(20)), *(dispositions(number) for number in range(20)))
+    estate.write(*(lags(number) for number in range(20)))
     estate.write(described("g", POOL[1], at=1))
     write_copy(estate, one)
     write_copy(estate, one)
     write_copy(estate, dispositions(3))
+    write_copy(estate, replace(lags(3), cluster="c"))
     write_copy(estate, dispositions(3))  # without a writer nobody can tell that it is a copy
     estate.write_raw("activity", b"no key", b"{}")
     estate.write_raw("dispositions", b'["sg"]', b'{"v":2}')
@@ -100,6 +118,7 @@ def test_each_fact_is_a_row_once(estate: Estate) -> None:
     assert estate.run(APPEND)
     assert estate.versions(APPENDED) == versions, "nothing new is no commit"
 
+    assert (stored_rows(estate, "group_lags"), len(estate.rows("group_lags"))) == (33, 30), "a row for each partition"
     estate.forget("dispositions")
     estate.rebuild("activity_intervals")
     estate.rebuild("dispositions")
@@ -116,6 +135,7 @@ def stored_rows(estate: Estate, name: str) -> int:
 POINTS: list[tuple[Moment, str]] = [
     ("before", "activity_intervals"),
     ("after", "activity_intervals"),
+    ("after", "group_lags"),
     ("after", "rejected_facts"),
     ("end", ""),
 ]
@@ -124,6 +144,7 @@ POINTS: list[tuple[Moment, str]] = [
 def test_a_killed_batch_comes_again_and_appends_nothing_twice(estate: Estate) -> None:
     """Killed before the first write, between two tables, after the last write, and before the checkpoint."""
     estate.write(*(activity(number) for number in range(5)), *(dispositions(number) for number in range(5)))
+    estate.write(*(lags(number) for number in range(5)))
     estate.write_raw("activity", b"no key", b"{}")
     for point in POINTS:
         with pytest.raises(Exception, match="the query ended"):
@@ -132,7 +153,7 @@ def test_a_killed_batch_comes_again_and_appends_nothing_twice(estate: Estate) ->
     assert estate.run(APPEND)
     assert APPEND.name not in estate.health.problems()
     assert_appended_are_right(estate)
-    assert [stored_rows(estate, name) for name in (*APPENDED, "rejected_facts")] == [5, 5, 1]
+    assert [stored_rows(estate, name) for name in (*APPENDED, "rejected_facts")] == [5, 5, 6, 1]
 
 
 def test_a_table_of_another_version_stops_no_other(estate: Estate) -> None:

@@ -18,6 +18,7 @@ from headgate.facts.decisions import (
     TopologyEpochsSet,
 )
 from headgate.facts.json_form import JsonText
+from headgate.facts.lags import GroupLagsObserved
 from headgate.facts.observations import ActivityObserved, Actor, DispositionsCounted, EventHappened, Software, identity
 from headgate.facts.tasks import HeldTask, MemberTasksEnded, MemberTasksObserved
 from headgate.facts.topology import (
@@ -41,6 +42,7 @@ __all__ = [
     "Fact",
     "GroupConfigSet",
     "GroupConfigUnset",
+    "GroupLagsObserved",
     "GroupPauseEnded",
     "GroupPaused",
     "HeldTask",

@@ -13,6 +13,7 @@ from headgate.facts.json_form import (
     ObjectType,
     OneOf,
     Time,
+    Variant,
     Whole,
 )
 
@@ -47,8 +48,10 @@ def _words(kind: FieldType) -> str:
             return "any object"
         case ObjectType():
             return "object"
-        case Many():
+        case Many(item=ObjectType() | Variant()):
             return "list of objects"
+        case Many():
+            return f"list: {_words(kind.item)}"
         case _:
             return "text"
 

@@ -8,15 +8,16 @@ Invariant: a match is never wrong. A record in doubt does not match and is left 
 text, with fields of a later version, with a number close to its bound, with a delivery count above ten. The converse
 does not hold.
 
-The expression means the same to Python and to Java. It repeats nothing but single characters, so that a long text costs
-no stack. The caller has to match it from the first to the last character, and to check that the bytes are UTF-8.
+The expression means the same to Python and to Java. It repeats nothing but single characters and, without going back,
+the numbers of a list, so that a long text or list costs no stack. The caller has to match it from the first to the last
+character, and to check that the bytes are UTF-8.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
 from headgate.facts.codec import ORIGIN_FIELDS, VERSION, FactForm
-from headgate.facts.json_form import Counts, FieldType, Member, Nullable, ObjectType, OneOf, Text, Whole
+from headgate.facts.json_form import Counts, FieldType, Many, Member, Nullable, ObjectType, OneOf, Text, Whole
 
 # Between key and value. No control character stands in a record that matches, so it is in one place only.
 SEPARATOR = "\n"
@@ -94,6 +95,9 @@ def _pattern(kind: FieldType) -> str:
             # In ascending order, so that no number comes twice.
             counts = (f'(?:"{number}":{_whole(Whole())}(?:,(?=")|(?=[}}])))?' for number in _DELIVERY_COUNTS)
             return rf"\{{{''.join(counts)}\}}"
+        case Many(item=Whole() | Nullable(item=Whole())):
+            item = _pattern(kind.item)
+            return rf"\[(?:{item}(?:,{item})*+)?+\]"
         case ObjectType() if kind.tag is None and not any(member.omit_null for member in kind.members):
             return rf"\{{{','.join(_fields(kind.members, {}))}\}}"
         case _:

@@ -41,6 +41,7 @@ TOPICS = (
     FactTopic(suffix="activity", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
     FactTopic(suffix="dispositions", partitions=8, cleanup="delete", retention_ms=30 * DAY_MS),
     FactTopic(suffix="events", partitions=8, cleanup="delete", retention_ms=90 * DAY_MS),
+    FactTopic(suffix="lags", partitions=8, cleanup="delete", retention_ms=2 * DAY_MS),
     FactTopic(suffix=SPOOL, partitions=8, cleanup="compact"),  # dead letters that wait for their topic
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from headgate.facts import ActivityObserved, DispositionsCounted, EventHappened, Fact
+from headgate.facts import ActivityObserved, DispositionsCounted, EventHappened, Fact, GroupLagsObserved
 from headgate.facts.codec import FORMS, spark_schema
 from headgate.pipeline import topology_builds as topologies
 from headgate.pipeline.exact_rows import FACT
@@ -71,6 +71,23 @@ def _fact_columns(facts: DataFrame, table: Table) -> DataFrame:
     )
 
 
+def build_group_lags(facts: DataFrame) -> DataFrame:
+    """A row for each partition in the parallel lists of a fact; what has no partition beside it is left out."""
+    lists = {"partition": "partitions", "committed": "committed", "end": "ends", "lag": "lags"}
+    flat = facts.select(
+        "cluster_id",
+        *(sf.col(f"{FACT}.{name}").alias(name) for name in ("group", "kind", "topic", "topic_id")),
+        "at",
+        *(sf.col(f"{FACT}.{path}").alias(column) for column, path in lists.items()),
+    )
+    zipped = flat.withColumn("item", sf.explode(sf.arrays_zip(*lists)))
+    return (
+        zipped.drop(*lists)
+        .select("*", "item.*", sf.lit(False).alias("is_historic"))
+        .where(sf.col("partition").isNotNull())
+    )
+
+
 def build_rejected_facts(facts: DataFrame) -> DataFrame:
     return (
         facts.where(sf.col("kind") == REJECTED)
@@ -127,6 +144,7 @@ _BUILDS: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = {
     "breaker_events": (build_breaker_events, (EventHappened.__name__,)),
     "changes": (build_changes, (*_TOPOLOGY, EventHappened.__name__)),
     "dispositions": (build_dispositions, (DispositionsCounted.__name__,)),
+    "group_lags": (build_group_lags, (GroupLagsObserved.__name__,)),
     "members_tasks": (build_members_tasks, TASK_KINDS),
     "rejected_facts": (build_rejected_facts, (REJECTED,)),
     "topology_edges": (topologies.build_topology_edges, _TOPOLOGY),

@@ -73,7 +73,7 @@ FACTS = Query(
 # Few large batches cost less than many small ones, and their rows never pass through this process.
 APPEND = Query(
     name="append",
-    suffixes=("activity", "dispositions"),
+    suffixes=("activity", "dispositions", "lags"),
     max_offsets=1_000_000,
     batches=AppendBatches,
     min_offsets=50_000,

@@ -11,6 +11,7 @@ from headgate.facts import ActivityObserved, DispositionsCounted
 from headgate.tables.breaker_definitions import BREAKER_TABLES
 from headgate.tables.lineage_definitions import LINEAGE_TABLES
 from headgate.tables.shared_columns import APP, CLUSTER, HISTORIC
+from headgate.facts.topics import DAY_MS
 from headgate.tables.table import CLUSTER_ID, Table, fact_columns, flag, small, text, time, whole
 
 # The version of a topology; its key begins with the application.
@@ -123,6 +124,29 @@ _TABLES = (
         key=ORIGIN_KEY,
         appended=True,
         facts=_DISPOSITIONS,
+    ),
+    Table(
+        name="group_lags",
+        description="How far groups are behind: a row for each partition that a group reads, whenever it has changed.",
+        question="How far was the group billing behind on orders in the last ten minutes?",
+        columns=pa.schema(
+            [
+                CLUSTER,
+                text("group", "the group"),
+                text("kind", "the type of the group: classic, consumer, share or streams"),
+                text("topic", "the topic that it reads"),
+                text("topic_id", "its id; null where it is unknown", null=True),
+                small("partition", "the partition"),
+                whole("committed", "the committed offset; of a share group, the start offset, or null", null=True),
+                whole("end", "the end offset of the partition; null where it is unknown", null=True),
+                whole("lag", "how many records the group is behind; null where it is unknown", null=True),
+                time("at", "when the offsets were read, by the gateway's clock"),
+                HISTORIC,
+            ]
+        ),
+        key=("cluster_id", "group", "topic", "partition", "at"),
+        appended=True,
+        kept_ms=2 * DAY_MS,
     ),
     Table(
         name="members_tasks",

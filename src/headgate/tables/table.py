@@ -85,7 +85,8 @@ class Table:
     A table that may exceed 10^5 rows has `buckets`: a partition column beside its columns, the hash of the `bucket_by`
     columns, so that a small batch touches few files. These columns are part of the key, and rows that change together
     share them. A table that only grows is `appended`: it may hold copies of a row, which readers leave out. Where each
-    row is one fact, `facts` has the columns that come from it, by the field's path in the record.
+    row is one fact, `facts` has the columns that come from it, by the field's path in the record. Rows whose `at` is
+    longer ago than `kept_ms` are deleted when the table is optimized; without it they stay.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Table:
     bucket_by: tuple[str, ...] = ()
     appended: bool = False
     facts: Mapping[str, pa.Field] = field(default_factory=dict)
+    kept_ms: int | None = None
 
     def __post_init__(self) -> None:
         fields = {column.name: column for column in self.columns}

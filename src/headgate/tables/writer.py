@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import UsageError
 from headgate.tables.storage import (
     FILES,
@@ -67,8 +68,9 @@ class Optimized:
 class TableWriter:
     """Writes one table in the folder `root`. Not thread-safe."""
 
-    def __init__(self, root: Path, table: Table) -> None:
+    def __init__(self, root: Path, table: Table, clock: Clock | None = None) -> None:
         self.table = table
+        self._clock = SystemClock() if clock is None else clock
         self._stored = StoredTable(root, table)
         self._was_there = False
         self._duckdb = connect_duckdb()
@@ -177,7 +179,10 @@ class TableWriter:
         return Written(rows=sum(file.rows for file in self._stored.files()), version=delta.version())
 
     def optimize(self, *, retention_hours: int = RETENTION_HOURS) -> Optimized | None:
-        """Compact small files, and delete those that no version of the last hour needs; None when there is no table."""
+        """Compact small files, and delete those that no version of the last hour needs; None when there is no table.
+
+        Before that, rows that are older than the table keeps them are deleted.
+        """
 
         def attempt() -> Optimized | None:
             delta = self._stored.checked()
@@ -185,6 +190,8 @@ class TableWriter:
                 return None
             before = len(self._stored.files())
             with translate_errors(self._stored.folder):
+                if self.table.kept_ms is not None:
+                    delta.delete(f'"at" < {self._clock.epoch_ms() - self.table.kept_ms}')
                 delta.optimize.compact()
                 deleted = delta.vacuum(
                     retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True

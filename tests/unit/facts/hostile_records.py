@@ -5,11 +5,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.facts import ActivityObserved, Actor, DispositionsCounted, Fact, Software, encode
+from headgate.facts import ActivityObserved, Actor, DispositionsCounted, Fact, GroupLagsObserved, Software, encode
 from headgate.facts.codec import form_of
 from tests.unit.facts.strategies import JSON, of_form
 
-LARGE: tuple[type[Fact], ...] = (ActivityObserved, DispositionsCounted)
+LARGE: tuple[type[Fact], ...] = (ActivityObserved, DispositionsCounted, GroupLagsObserved)
 
 _PLAIN: dict[type[Fact], Fact] = {
     ActivityObserved: ActivityObserved(
@@ -53,6 +53,21 @@ _PLAIN: dict[type[Fact], Fact] = {
         dead_lettered=2,
         write_timeouts=0,
         by_delivery_count=((1, 11), (2, 2)),
+    ),
+    GroupLagsObserved: GroupLagsObserved(
+        at=1_794_731_900_000,
+        cluster="c",
+        writer="gw/0",
+        boot="b1",
+        seq=17,
+        group="billing",
+        topic="orders",
+        kind="consumer",
+        topic_id="id",
+        partitions=(0, 12),
+        committed=(17, None),
+        ends=(20, 4),
+        lags=(3, None),
     ),
 }
 _PIECES = [

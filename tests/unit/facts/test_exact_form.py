@@ -8,7 +8,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.facts import ActivityObserved, DispositionsCounted, Fact, Rejected, TopologyDescribed, decode, encode
+from headgate.facts import (
+    ActivityObserved,
+    DispositionsCounted,
+    Fact,
+    GroupLagsObserved,
+    Rejected,
+    TopologyDescribed,
+    decode,
+    encode,
+)
 from headgate.facts.codec import form_of
 from headgate.facts.exact_form import SEPARATOR, exact_pattern
 from tests.unit.facts.hostile_records import LARGE, hostile, plain_record
@@ -84,6 +93,33 @@ def test_a_record_in_doubt_is_left_to_decode(old: bytes, new: bytes) -> None:
     assert old in value
     assert not is_exact(DispositionsCounted, key, value.replace(old, new, 1))
     assert not is_exact(DispositionsCounted, key, value + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"[0,12]", b"[0,012]"),
+        (b"[0,12]", b"[0,]"),
+        (b"[0,12]", b"[,0]"),
+        (b"[0,12]", b"[0,,12]"),
+        (b"[0,12]", b"[0 12]"),
+        (b"[0,12]", b"[0,12"),
+        (b"[0,12]", b"[0,null]"),
+        (b"[0,12]", b"[0,2147483648]"),
+        (b"[0,12]", b"null"),
+        (b"[0,12]", b"[[0,12]]"),
+        (b"[20,4]", b'[20,"4"]'),
+        (b"[20,4]", b"[20,-4]"),
+        (b"[20,4]", b"[20,nul]"),
+        (b"[20,4]", b"[20,9223372036854775808]"),
+    ],
+)
+def test_a_list_in_doubt_is_left_to_decode(old: bytes, new: bytes) -> None:
+    key, value = plain_record(GroupLagsObserved)
+    assert is_exact(GroupLagsObserved, key, value)
+    assert is_exact(GroupLagsObserved, key, value.replace(b"[0,12]", b"[]"))
+    assert old in value
+    assert not is_exact(GroupLagsObserved, key, value.replace(old, new, 1))
 
 
 def test_a_fact_with_nested_lists_has_no_exact_form() -> None:

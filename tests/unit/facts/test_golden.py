@@ -11,7 +11,7 @@ from headgate.facts.codec import FORMS
 from headgate.facts.json_form import ObjectType, OneOf, Variant, dumps
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "facts"
-TOPICS = ("state", "trips", "topologies", "tasks", "activity", "dispositions", "events")
+TOPICS = ("state", "trips", "topologies", "tasks", "activity", "dispositions", "events", "lags")
 
 
 def lines(name: str) -> list[Any]:

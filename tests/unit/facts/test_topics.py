@@ -20,6 +20,7 @@ def test_partitions_cleanup_and_retention_of_every_topic() -> None:
         "activity": (8, "delete", 90 * DAY_MS),
         "dispositions": (8, "delete", 30 * DAY_MS),
         "events": (8, "delete", 90 * DAY_MS),
+        "lags": (8, "delete", 2 * DAY_MS),
         "spool": (8, "compact", None),
     }
 

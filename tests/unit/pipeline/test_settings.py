@@ -57,7 +57,10 @@ def test_missing_jars_are_an_error_that_fits_a_checkout_and_an_installed_wheel(t
 def test_a_query_reads_its_topics_of_the_prefix_and_so_much_at_a_time() -> None:
     config = load(None, {}, {"facts.prefix": "a.b-", "upstream.service_mechanism": "none"})
     large = read_options(config, APPEND)
-    assert (large["subscribePattern"], large["maxOffsetsPerTrigger"]) == (r"a\.b\-(activity|dispositions)", "1000000")
+    assert (large["subscribePattern"], large["maxOffsetsPerTrigger"]) == (
+        r"a\.b\-(activity|dispositions|lags)",
+        "1000000",
+    )
     options = read_options(config, FACTS)
     assert options["subscribePattern"] == r"a\.b\-(events|state|tasks|topologies)"
     assert options["maxOffsetsPerTrigger"] == "5000"

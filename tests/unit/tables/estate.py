@@ -192,6 +192,14 @@ _IMPACT = _rows(
     "topic downstream_topics downstream_apps upstream_topics upstream_apps depth_down depth_up readers writers",
     [("orders", 1, 1, 0, 1, 1, 0, 1, 1), ("totals", 0, 0, 1, 2, 0, 1, 0, 1)],
 )
+_LAGS = _rows(
+    "partition committed end lag at",
+    [
+        (0, 17, 20, 3, ELEVEN),
+        (0, 20, 1020, 1000, ELEVEN + 60_000),
+        (1, 4, 4, 0, ELEVEN),
+    ],
+)
 _RUNS = _rows(
     "run_id query state started_at at batch table problem",
     [
@@ -240,6 +248,7 @@ ROWS = {
         "impact_summary": _IMPACT,
         "lineage_edges": _EDGES_OF_ACTORS,
         "lineage_gaps": _GAPS,
+        "group_lags": [{"group": "billing", "kind": "consumer", "topic": "orders"} | row for row in _LAGS],
         "members_tasks": _TASKS,
         "pipeline_runs": _RUNS,
         "rejected_facts": [_REJECTED | {"reason": "the key is no JSON list"}],

@@ -26,6 +26,7 @@ KEYS = {
     "impact_summary": "topic",
     "lineage_edges": "actor_kind app_id topic direction valid_from",
     "lineage_gaps": "kind actor_kind app_id topic direction opened_at",
+    "group_lags": "group topic partition at",
     "members_tasks": "group member task valid_from",
     "pipeline_runs": "run_id",
     "rejected_facts": "topic partition offset",

@@ -4,7 +4,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from headgate.base.errors import PlatformError, UsageError
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableError
-from headgate.tables.table import Table, text, whole
+from headgate.tables.table import Table, text, time, whole
 from headgate.tables.writer import Optimized, TableWriter, Written
 from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
 
@@ -227,6 +227,32 @@ def test_optimizing_joins_files_and_keeps_rows(tmp_path: Path, table: Table) -> 
     assert writer.optimize(retention_hours=0) == Optimized(files_before=1, files_after=1, deleted=6)
     assert stored(tmp_path, table) == rows
     assert writer.upsert(batch([thing("a", part=0)]), query="q", batch=6).rows == 0
+
+
+@dataclass(frozen=True)
+class StoppedClock:
+    now_ms: int
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def epoch_ms(self) -> int:
+        return self.now_ms
+
+
+def test_rows_are_deleted_when_they_are_older_than_the_table_keeps_them(tmp_path: Path) -> None:
+    table = replace(THINGS, columns=THINGS.columns.append(time("at", "when")), kept_ms=1000, appended=True)
+    writer = TableWriter(tmp_path, table, StoppedClock(5000))
+    for number, at in enumerate((1000, 3999, 4000, 9000)):
+        rows = [thing(part=number) | {"at": at}, thing("b", part=number) | {"at": 4500}]
+        writer.upsert(batch(rows, table), query="q", batch=number)
+    writer.optimize()
+    left = [(row["name"], row["at"]) for row in stored(tmp_path, table)]
+    assert sorted(left) == [("a", 4000), ("a", 9000)] + 4 * [("b", 4500)]
+    assert writer.has_batch("q", 3)
+    version = writer.version()
+    writer.optimize()
+    assert writer.version() == version, "nothing to delete is no commit"
 
 
 def test_optimizing_an_absent_table_does_nothing(tmp_path: Path) -> None:
