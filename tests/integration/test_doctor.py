@@ -30,8 +30,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headgate.cli import doctor
+from headgate.config import Config
+from headgate.config.model import LagsConfig
 from headgate.doctor.findings import Resource
-from headgate.doctor.rights import AclRight, Name, Scope, rights_in
+from headgate.doctor.rights import AclRight, Name, Scope, own_rights, rights_in
 from headgate.embedded import SecurityProtocol
 from headgate.facts import GroupConfigSet, encode
 from headgate.facts.topics import topic_specs
@@ -43,8 +45,8 @@ from tests.support.ports import port_block
 Capture = pytest.CaptureFixture[str]
 Found = list[dict[str, str]]
 WAIT_S = 15.0
-OWN = rights_in(Scope.ALWAYS, Scope.TOPOLOGIES)
-ADVISED = ("Describe on kafka-cluster", "Describe on group *")
+OWN = own_rights(Config())
+ADVISED = ("Describe on kafka-cluster", "Describe on group *", "Describe on topic *")
 FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS) if one.need != "optional")
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
@@ -81,6 +83,7 @@ class Ward:
     admin: AdminClient
     granted: set[AclBinding] = field(default_factory=set)
     share_groups: str = "enable = false"
+    lags: bool = True
 
     @property
     def dlq_prefix(self) -> str:
@@ -116,6 +119,7 @@ class Ward:
             f'[metrics]\nlisten = "127.0.0.1:{port + 8}"',
             f'[facts]\nprefix = "{self.prefix}"',
             f'[share_groups]\ndlq_prefix = "{self.dlq_prefix}"\n{self.share_groups}',
+            f"[lags]\nenable = {json.dumps(self.lags)}",
             f"[upstream]\nbootstrap = {json.dumps(bootstrap)}",
         ]
         if protocol in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}:
@@ -129,7 +133,7 @@ class Ward:
         return file
 
     def grant_everything(self) -> None:
-        for right in OWN:
+        for right in own_rights(Config(lags=LagsConfig(enable=self.lags))):
             self.grant_own(right)
 
     def grant_own(self, right: AclRight) -> None:
@@ -453,6 +457,7 @@ def test_a_gateway_that_runs_here_already_is_no_obstacle(cluster: Cluster, tmp_p
 def minded(ward: Ward) -> Ward:
     """Share groups are on, `orders` has a dead-letter topic that is there; all rights but those of dead letters."""
     ward.share_groups = "enable = true"
+    ward.lags = False  # its right on all topics would be one on dead-letter topics too
     ward.grant_everything()
     ward.make_topics()
     ward.make_topic(f"{ward.dlq_prefix}orders")

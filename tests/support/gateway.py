@@ -57,6 +57,7 @@ class GatewaySetup:
             "topologies.owner": "broker",
             "share_groups.enable": False,
             "activity.enable": False,
+            "lags.enable": False,
             **self.more,
         }
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -52,6 +52,9 @@ class ScriptedCluster:
     coordinators: dict[str, int] = field(default_factory=dict)
     away: set[int] = field(default_factory=set)  # nodes that are announced and do not listen
     asked: list[Asked] = field(default_factory=list)
+    gates: dict[tuple[int, int], asyncio.Event] = field(
+        default_factory=dict
+    )  # by node and key: answered when it is set
 
     async def __aenter__(self) -> Self:
         self._servers = [await asyncio.start_server(self._serving(node), HOST, 0) for node in range(self.brokers)]
@@ -84,12 +87,18 @@ class ScriptedCluster:
     async def _serve(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(asyncio.IncompleteReadError, ConnectionError):
-                while (said := self._answer(node, await _frame(reader))) is not None:
+                while (said := await self._gated_answer(node, await _frame(reader))) is not None:
                     writer.write(said)
         finally:
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
+
+    async def _gated_answer(self, node: int, frame: bytes) -> bytes | None:
+        _, key, *_ = frames.REQUEST_START.unpack_from(frame, 0)
+        if (node, key) in self.gates:
+            await self.gates[node, key].wait()
+        return self._answer(node, frame)
 
     def _answer(self, node: int, frame: bytes) -> bytes | None:
         _, key, version, correlation_id, _ = frames.REQUEST_START.unpack_from(frame, 0)

@@ -13,6 +13,7 @@ from headgate.config.model import Config
 from headgate.kafka.connections import Dialler, dialler_of
 from headgate.kafka.group_admin import GroupOutline, describe_groups, describe_streams_groups
 from headgate.kafka.shared_clients import SharedClients, clients_of
+from headgate.lags.feature import LagFeature
 from headgate.proxy.features import Feature
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.share_groups.feature import DisabledShareGroups, ReservedNames, ShareGroupFeature
@@ -25,7 +26,12 @@ from headgate.topologies.service import TopologyService
 from headgate.topologies.stores.loading import find_plugin
 
 # Of all features, also of those that the configuration does not enable: `/metrics` always shows the same families.
-FAMILIES: Final = (*TopologyFeature.families, *ShareGroupFeature.families, *ActivityFeature.families)
+FAMILIES: Final = (
+    *TopologyFeature.families,
+    *ShareGroupFeature.families,
+    *ActivityFeature.families,
+    *LagFeature.families,
+)
 
 
 def check_features(config: Config) -> None:
@@ -42,13 +48,18 @@ def make_features(config: Config, *, worker: int = 0, row: int = 0) -> tuple[Fea
     """The features; `row` distinguishes a worker from the one that it replaces, because both run for a while."""
     principals = Principals()
     clients = clients_of(config)
-    asking = (*_share_groups(config, worker, principals, clients), *_activity(config, worker, principals, clients))
+    share_groups = _share_group_service(config, worker, clients)
+    asking = (
+        *_share_groups(config, share_groups, principals),
+        *_activity(config, worker, principals, clients),
+    )
+    lags = _lags(config, worker, share_groups, clients)
     topologies = _topologies(config, worker, row, clients, principals)
     who = (PrincipalsFeature(principals),) if asking or config.topologies.owner == "gateway" else ()
     left = (DisabledShareGroups(config),) if worker == 0 and not config.share_groups.enable else ()
     # First: what is refused is not shown to the others.
     refusing = ReservedNames(config.facts.prefix)
-    return (_ClientsFeature(clients), refusing, *who, *asking, *left, *topologies)
+    return (_ClientsFeature(clients), refusing, *who, *asking, *left, *topologies, *lags)
 
 
 class _ClientsFeature(Feature):
@@ -65,10 +76,15 @@ class _ClientsFeature(Feature):
             await self._clients.close()
 
 
-def _share_groups(config: Config, worker: int, principals: Principals, clients: SharedClients) -> tuple[Feature, ...]:
+def _share_group_service(config: Config, worker: int, clients: SharedClients) -> ShareGroupService | None:
     if not config.share_groups.enable:
+        return None
+    return ShareGroupService(config, worker=worker, open_with=partial(open_share_groups, clients=clients))
+
+
+def _share_groups(config: Config, service: ShareGroupService | None, principals: Principals) -> tuple[Feature, ...]:
+    if service is None:
         return ()
-    service = ShareGroupService(config, worker=worker, open_with=partial(open_share_groups, clients=clients))
     return (ShareGroupFeature(service, principals, dlq_auto_create=config.share_groups.dlq_auto_create),)
 
 
@@ -76,6 +92,16 @@ def _activity(config: Config, worker: int, principals: Principals, clients: Shar
     if not config.activity.enable:
         return ()
     return (ActivityFeature(config, principals, worker=worker, clients=clients),)
+
+
+def _lags(
+    config: Config, worker: int, share_groups: ShareGroupService | None, clients: SharedClients
+) -> tuple[Feature, ...]:
+    """The leader of the breakers polls, so that workers need no second election."""
+    if not config.lags.enable:
+        return ()
+    is_leader = None if share_groups is None else lambda: share_groups.is_leading
+    return (LagFeature(config, worker=worker, clients=clients, is_leader=is_leader),)
 
 
 def _topologies(

@@ -146,6 +146,13 @@ class ActivityConfig(ConfigSection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LagsConfig(ConfigSection):
+    """`[lags]`: how far every group is behind."""
+
+    enable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectConfig(ConfigSection):
     """`[connect.NAME]`: one Connect cluster (KIP-558)."""
 
@@ -205,6 +212,7 @@ class Config(ConfigSection):
     topologies: TopologiesConfig = TopologiesConfig()
     share_groups: ShareGroupsConfig = ShareGroupsConfig()
     activity: ActivityConfig = ActivityConfig()
+    lags: LagsConfig = LagsConfig()
     connect: Mapping[str, ConnectConfig] = FrozenMap({})
     tables: TablesConfig = TablesConfig()
     pipeline: PipelineConfig = PipelineConfig()

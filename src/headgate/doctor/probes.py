@@ -54,6 +54,7 @@ _BITS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 1
 
 _UNUSED_PRODUCER_ID: Final = 2**63 - 1  # brokers never assign it, so the probe ends no transaction
 _MEMBER: Final = "headgate-probe"
+_NO_SUCH_TOPIC: Final = "headgate-probe-no-such-topic"
 _TIMEOUT_MS: Final = 5_000
 _ALL_BROKERS: Final = ""  # the default of all brokers: any of them returns it
 _UNKNOWN_KEY: Final = ("x",)  # a config that does not exist, so the response is small
@@ -110,7 +111,9 @@ class RightProbes:
         match right.scope:
             case Scope.ALWAYS:
                 return await self._probe_own(right)
-            case Scope.TOPOLOGIES:
+            case Scope.LAGS if right.resource is Resource.TOPIC:
+                return await self._describe_any_topic()
+            case Scope.TOPOLOGIES | Scope.LAGS:
                 return await self._describe_group(NO_SUCH_GROUP)
             case _:
                 return await self._probe_dead_letters(right)
@@ -226,6 +229,12 @@ class RightProbes:
         answer = await self.broker.call(DescribeGroupsRequest(groups=(group,)), 5)
         codes = {one.error_code for one in answer.groups}
         return Denied(()) if ErrorCode.GROUP_AUTHORIZATION_FAILED in codes else Granted()
+
+    async def _describe_any_topic(self) -> RightStatus:
+        """A topic that does not exist is unknown to an account with the right, and forbidden to any other."""
+        described = await describe_topics(self.broker, [_NO_SUCH_TOPIC])
+        codes = {topic.error_code for topic in described.values()}
+        return Denied(()) if ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes else Granted()
 
     async def _describe_transactional_id(self, name: str) -> RightStatus:
         request = DescribeTransactionsRequest(transactional_ids=(name,))

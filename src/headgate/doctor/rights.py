@@ -34,6 +34,7 @@ class Scope(enum.Enum):
     DLQ_AUTO_CREATE = "`share_groups.dlq_auto_create`"
     TOPOLOGIES = '`topologies.owner = "gateway"`'
     ACTIVITY = "`activity.enable`"
+    LAGS = "`lags.enable`"
     CONNECT = "`connect.NAME.record`"
 
 
@@ -136,6 +137,17 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
         (Resource.TOPIC, "Describe", "optional", "know the names and end offsets of topics"),
     ),
     *_rights(
+        Scope.LAGS,
+        Name.ALL,
+        (
+            Resource.GROUP,
+            "Describe",
+            "advised",
+            "read the committed offsets of groups; the lags of others are not known",
+        ),
+        (Resource.TOPIC, "Describe", "advised", "read the end offsets of topics; lags on others are not known"),
+    ),
+    *_rights(
         Scope.CONNECT,
         Name.STATUS_TOPIC,
         (Resource.TOPIC, "Read", "needed", "know which active topics are recorded"),
@@ -154,10 +166,14 @@ def rights_in(*scopes: Scope) -> tuple[AclRight, ...]:
 
 
 def own_rights(config: Config) -> tuple[AclRight, ...]:
-    """The rights that are not about dead letters: on `facts.prefix`, and for the cleanup of topology descriptions."""
+    """The rights that are not about dead letters: on `facts.prefix`, for the cleanup of topologies, and for lags."""
     topologies = config.topologies
     is_stored = topologies.owner == "gateway" and topologies.store.scheme != "none"
-    return rights_in(Scope.ALWAYS, *((Scope.TOPOLOGIES,) if is_stored else ()))
+    scopes = {Scope.ALWAYS: True, Scope.TOPOLOGIES: is_stored, Scope.LAGS: config.lags.enable}
+    first: dict[tuple[Resource, Name, str], AclRight] = {}  # a right that several features need is checked once
+    for right in rights_in(*(scope for scope, is_on in scopes.items() if is_on)):
+        first.setdefault((right.resource, right.name, right.operation), right)
+    return tuple(first.values())
 
 
 def share_group_rights(config: Config) -> tuple[AclRight, ...]:
@@ -245,7 +261,7 @@ def judge(
     `uses_are_known` False: it is not known which groups have a dead-letter topic.
     """
     for right, status in statuses.items():
-        is_own = right.scope in {Scope.ALWAYS, Scope.TOPOLOGIES}
+        is_own = right.scope in {Scope.ALWAYS, Scope.TOPOLOGIES, Scope.LAGS}
         check = Check.RIGHTS if is_own else Check.SHARE_GROUPS
         subject = names.subject(right)
         match status:

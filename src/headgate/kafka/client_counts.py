@@ -13,6 +13,7 @@ from headgate.config.model import Config
 _SHARED: Final = 4  # AdminClient, two consumers, producer of facts
 _SHARE_GROUPS: Final = 4  # dead letters, two of the spool, leadership
 _LEADER: Final = 2  # trips, reader of the spool
+_LAG_LEADER: Final = 1  # leadership of worker 0, without share groups
 _RESTORING: Final = 1  # worker 0, for a moment after a start, without share groups
 _PYTHON_THREADS: Final = 64  # measured were 12; blocking work adds up to 32 and what waits for the cluster
 SUPERVISOR_THREADS: Final = 16
@@ -20,9 +21,10 @@ SUPERVISOR_THREADS: Final = 16
 
 def most_clients(config: Config) -> int:
     """The clients of the worker that has the most: the leader."""
-    features = config.share_groups.enable or config.activity.enable or config.topologies.owner == "gateway"
+    lags = config.lags.enable
+    features = config.share_groups.enable or config.activity.enable or lags or config.topologies.owner == "gateway"
     connect = config.activity.enable and any(one.record for one in config.connect.values())
-    share_groups = _SHARE_GROUPS + _LEADER if config.share_groups.enable else _RESTORING
+    share_groups = _SHARE_GROUPS + _LEADER if config.share_groups.enable else _RESTORING + _LAG_LEADER * lags
     return _SHARED * features + share_groups + connect
 
 

@@ -26,6 +26,7 @@ _HAND_OVER_S: Final = 2.0
 _SESSION_MS: Final = 6000
 _HEARTBEAT_MS: Final = 1500
 
+LEADER: Final = "leader"  # of the topic, behind the prefix
 OnChange = Callable[[], Awaitable[None]]
 
 
@@ -41,7 +42,8 @@ class Leadership(ConsumerThread):
     """Awaits `on_gained` and `on_lost` on the event loop, one after the other.
 
     When the lead is lost while `on_gained` is still under way, that is cancelled first. If `on_gained` raises,
-    `on_lost` is awaited, and then it is tried again every second for as long as this worker has the lead.
+    `on_lost` is awaited, and then it is tried again every second for as long as this worker has the lead. `group` is
+    the consumer group, by default of the topic's name: an election of its own.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Leadership(ConsumerThread):
         settings: Mapping[str, Any],
         *,
         topic: str,
+        group: str | None = None,
         on_gained: OnChange,
         on_lost: OnChange,
         session_ms: int = _SESSION_MS,
@@ -57,7 +60,7 @@ class Leadership(ConsumerThread):
             settings,
             topic=topic,
             problem="the leader's group was not joined yet",
-            group__id=topic,
+            group__id=group or topic,
             partition__assignment__strategy="cooperative-sticky",
             session__timeout__ms=session_ms,
             heartbeat__interval__ms=min(_HEARTBEAT_MS, session_ms // 4),

@@ -17,7 +17,7 @@ from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.kafka.topics import Settings, TopicAdmin, client_settings
 
 _DELIVERY_TIMEOUT_S: Final = 5.0
-_FACT_WRITERS: Final = 4  # topologies, share groups, activity; and one that was closed with records under way
+_FACT_WRITERS: Final = 5  # topologies, share groups, activity, lags; and one that was closed with records under way
 _JAVA_PARTITIONER: Final = "murmur2_random"  # the default of librdkafka is another
 
 

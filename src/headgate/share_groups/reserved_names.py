@@ -18,6 +18,7 @@ import structlog
 from headgate.base.errors import WireError
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.base.log_throttle import LogThrottle
+from headgate.kafka.leadership import LEADER
 from headgate.proxy.decoding import DECODE_SECONDS, SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Answer,
@@ -33,7 +34,7 @@ from headgate.proxy.interceptor import (
     Rewritten,
     Session,
 )
-from headgate.share_groups.resources import LEADER, TRIPS
+from headgate.share_groups.resources import TRIPS
 from headgate.wire.apis import has_flexible_request
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode

@@ -22,7 +22,7 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
 from headgate.kafka.fact_writer import FactWriter, Position
-from headgate.kafka.leadership import Leadership
+from headgate.kafka.leadership import LEADER, Leadership
 from headgate.kafka.shared_clients import SharedClients, open_clients
 from headgate.kafka.topics import ends, find_origin, quiet, reason
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter
@@ -32,7 +32,7 @@ from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
 from headgate.share_groups.spool.transfer import SpoolClients
 from headgate.share_groups.spool.writer import SpoolWriter
 
-STATE, TRIPS, LEADER = "state", "trips", "leader"
+STATE, TRIPS = "state", "trips"
 DISPOSITIONS, EVENTS = "dispositions", "events"
 # Of each partition, read at a start for the last resume of each group: at most some 20 MB in all.
 EVENT_HISTORY: Final = 5_000

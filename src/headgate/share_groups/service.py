@@ -255,6 +255,11 @@ class ShareGroupService:
         """For `/readyz`."""
         return {"share groups": f"it is not known yet which are paused: {self._problem}"} if self.is_opening else {}
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this worker is the leader of all gateways."""
+        return self._leader.is_leading
+
     def samples(self) -> Samples:
         topics = self._states.registered_topics()
         return self.meter.samples(

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from headgate.base.errors import UsageError
 from headgate.facts import ActivityObserved, DispositionsCounted
+from headgate.facts.topics import DAY_MS
 from headgate.tables.breaker_definitions import BREAKER_TABLES
 from headgate.tables.lineage_definitions import LINEAGE_TABLES
 from headgate.tables.shared_columns import APP, CLUSTER, HISTORIC
-from headgate.facts.topics import DAY_MS
 from headgate.tables.table import CLUSTER_ID, Table, fact_columns, flag, small, text, time, whole
 
 # The version of a topology; its key begins with the application.

@@ -58,6 +58,7 @@ def test_a_worker_has_the_clients_that_are_documented_and_no_more_threads(cluste
         topologies__owner="gateway",
         share_groups__enable=True,
         activity__enable=True,
+        lags__enable=True,
         **settings,
     ) as gateway:
         until(lambda: not gateway.problems(), 60)

@@ -55,6 +55,8 @@ def configured(
         enable = false
         [activity]
         enable = false
+        [lags]
+        enable = false
         [tables]
         path = "{folder / "tables"}"
         [metrics]

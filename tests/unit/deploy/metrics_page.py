@@ -10,6 +10,8 @@ from headgate.activity.feature import ActivityFeature
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.cli.features import FAMILIES
 from headgate.config import Config
+from headgate.kafka.shared_clients import clients_of
+from headgate.lags.feature import LagFeature
 from headgate.proxy.gather_budget import GatherBudgets
 from headgate.proxy.metrics import Metrics, MetricsPage
 from headgate.proxy.pipes import PipePool
@@ -71,6 +73,7 @@ async def _page() -> bytes:
         now_ms=2,
     )
     worker |= ActivityFeature(Config(), Principals()).samples()
+    worker |= LagFeature(Config(), worker=0, clients=clients_of(Config()), is_leader=None).samples()
     page = MetricsPage(FAMILIES)
     return page.render(page.add([Supervisor(Config(), ()).snapshot(), worker]), ready=True)
 

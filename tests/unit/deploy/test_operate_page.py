@@ -21,7 +21,8 @@ def section(title: str) -> str:
 def log_lines() -> Iterator[tuple[str, str]]:
     """Text and level of every `log.<level>("text", ...)` of the gateway."""
     folders = [
-        ROOT / "src" / "headgate" / name for name in ("cli", "kafka", "proxy", "topologies", "share_groups", "activity")
+        ROOT / "src" / "headgate" / name
+        for name in ("cli", "kafka", "proxy", "topologies", "share_groups", "activity", "lags")
     ]
     for file in sorted(file for folder in folders for file in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

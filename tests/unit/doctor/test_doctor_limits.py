@@ -1,6 +1,7 @@
 """Limits of file descriptors and threads, against what a configuration can need."""
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from headgate.base.ids import NodeId
 from headgate.config import Address, Config
-from headgate.config.model import ActivityConfig, GatewayConfig, ShareGroupsConfig, TopologiesConfig
+from headgate.config.model import ActivityConfig, GatewayConfig, LagsConfig, ShareGroupsConfig, TopologiesConfig
 from headgate.doctor import limits
 from headgate.kafka.client_counts import most_clients
 
@@ -68,9 +69,12 @@ def test_features_that_are_off_need_no_clients() -> None:
     bare = Config(
         topologies=TopologiesConfig(owner="broker"),
         activity=ActivityConfig(enable=False),
+        lags=LagsConfig(enable=False),
         share_groups=ShareGroupsConfig(enable=False),
     )
     assert most_clients(bare) == 1, "it restores the limits of share groups"
+    polling = replace(bare, lags=LagsConfig(enable=True))
+    assert most_clients(polling) == 1 + 4 + 1, "those that features share, and an election"
     assert most_clients(Config()) == CLIENTS
 
 

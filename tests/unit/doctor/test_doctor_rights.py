@@ -12,7 +12,7 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.config import Config
-from headgate.config.model import ShareGroupsConfig, TopologiesConfig
+from headgate.config.model import LagsConfig, ShareGroupsConfig, TopologiesConfig
 from headgate.config.values import GroupPatterns, Store
 from headgate.doctor.brokers import Broker
 from headgate.doctor.findings import FindingVerdict, KafkaTools, Resource
@@ -49,7 +49,7 @@ from headgate.wire.messages.admin import (
     EndTxnResponse,
     TransactionState,
 )
-from headgate.wire.messages.cluster import MetadataTopic
+from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
 from headgate.wire.messages.configs import (
     AlterConfigsResourceResponse,
     DescribeConfigsRequest,
@@ -128,6 +128,9 @@ class FakeBroker:
             case DescribeTransactionsRequest():
                 state = TransactionState(error_code=self.codes.get(DescribeTransactionsRequest, 0))
                 return DescribeTransactionsResponse(transaction_states=(state,))
+            case MetadataRequest(topics=(asked,)):
+                code = self.codes.get(MetadataRequest, 3)
+                return MetadataResponse(topics=(MetadataTopic(name=asked.name, error_code=code),))
             case EndTxnRequest():
                 return EndTxnResponse(error_code=self.codes.get(EndTxnRequest, 49))
         raise AssertionError(request)
@@ -229,7 +232,7 @@ def test_each_denial_of_a_right_for_dead_letters_names_what_it_affects(
 
 
 def test_the_right_of_the_cleanup_is_checked_if_descriptions_are_stored() -> None:
-    config = Config()
+    config = Config(lags=LagsConfig(enable=False))
     for off in (TopologiesConfig(owner="broker"), TopologiesConfig(owner="off"), TopologiesConfig(store=Store("none"))):
         assert own_rights(replace(config, topologies=off)) == OWN
     chosen = own_rights(config)
@@ -241,6 +244,22 @@ def test_the_right_of_the_cleanup_is_checked_if_descriptions_are_stored() -> Non
     [finding] = [one for one in judge(statuses, TOOLS, NAMES) if one.verdict is not FindingVerdict.OK]
     assert (finding.verdict, finding.subject) == (FindingVerdict.WARNING, "Describe on group *")
     assert "--operation Describe --group '*'" in str(finding.mend)
+
+
+def test_the_rights_of_lags_are_checked_if_they_are_enabled() -> None:
+    config = Config(topologies=TopologiesConfig(owner="broker"))
+    chosen = own_rights(config)
+    assert chosen == (*OWN, *rights_in(Scope.LAGS))
+    assert denied(probe(chosen, {"h.a": topic()})) == {}
+    statuses = probe(chosen, {"h.a": topic()}, FakeBroker(codes={DescribeGroupsRequest: 30, MetadataRequest: 29}))
+    assert denied(statuses) == {("group", "Describe"): (), ("topic", "Describe"): ()}
+    found = [one for one in judge(statuses, TOOLS, NAMES) if one.verdict is not FindingVerdict.OK]
+    assert {(one.verdict, one.subject) for one in found} == {
+        (FindingVerdict.WARNING, "Describe on group *"),
+        (FindingVerdict.WARNING, "Describe on topic *"),
+    }
+    assert "committed offsets" in found[0].text
+    assert "--operation Describe --topic '*'" in str(found[1].mend)
 
 
 def test_while_no_group_has_a_dead_letter_topic_a_missing_right_is_a_warning() -> None:
