@@ -1,6 +1,7 @@
 """Rounds of polling against scripted brokers: what is read, what is written, and what becomes of failures."""
 
 import asyncio
+import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,8 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey
 from headgate.facts import GroupLagsObserved
 from headgate.kafka.connections import Dialler
+from headgate.lags import offset_requests
+from headgate.lags import poller as poller_module
 from headgate.lags.model.round_plan import RoundLimits
 from headgate.lags.poller import ROUND_S, LagPoller
 from headgate.wire.errors import ErrorCode
@@ -281,6 +284,32 @@ async def test_ten_thousand_groups_are_polled_in_some_hundred_requests() -> None
     assert len(brokers.requests(ApiKey.OFFSET_FETCH)) == 50
     assert len(brokers.ends_asked()) == len(set(brokers.ends_asked())) == 100
     assert len(brokers.requests(ApiKey.LIST_OFFSETS)) == 1
+
+
+async def test_responses_become_offsets_and_facts_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: dict[str, bool] = {}
+
+    def spy(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            on_loop[name] = threading.current_thread() is threading.main_thread()
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(module, name, call)
+
+    for name in ("_listed", "_committed_offsets", "_share_offsets", "_leaders", "_ends"):
+        spy(offset_requests, name)
+    for name in ("_partitions", "_sort_by_leader", "lag_facts"):
+        spy(poller_module, name)
+    brokers = LagBrokers()
+    brokers.add("a", {"orders": {0: 1}})
+    brokers.add("b", {"orders": {0: 1}}, kind="Share")
+    stage = Stage(brokers)
+    async with brokers:
+        await stage.poller().poll()
+    assert len(on_loop) == 8
+    assert not any(on_loop.values()), on_loop
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headgate.facts import GroupLagsObserved
+from headgate.facts.json_form import dumps
 from headgate.facts.lags import MOST_PARTITIONS, GroupKind
 
 _WRITTEN_AGAIN_S: Final = 1800
@@ -42,7 +43,7 @@ class PolledGroup(NamedTuple):
     @property
     def fact_bytes(self) -> int:
         """About how many bytes its facts take."""
-        name = len(self.group.encode("utf-8", "surrogatepass"))
+        name = len(dumps(self.group))  # with its escapes
         return sum(_FACT_BYTES + name + len(one.topic) + _PARTITION_BYTES * len(one.partitions) for one in self.topics)
 
 
