@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.ports import port_block
 
-_READY_S, _STOP_S = 90.0, 60.0  # of a machine that does much else; an idle one needs 2 s
+_READY_S, _STOP_S, _PAGE_S = 90.0, 60.0, 30.0  # of a machine that does much else; an idle one needs 2 s
 HEADGATE = Path(sys.executable).parent / "headgate"
 
 
@@ -156,7 +156,7 @@ class GatewayProcess:
     def page(self, path: str) -> tuple[int, str]:
         """Status and text of a status page."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.setup.metrics_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.setup.metrics_port}{path}", timeout=_PAGE_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -20,7 +20,7 @@ from headgate.embedded.java import class_path, find_java
 from tests.support.calling_jvm import CallingJvm, Data, client_settings
 from tests.support.member_topologies import Topology, read_predecessors
 
-_START_S, _CALL_S, _EVENT_S = 30.0, 30.0, 20.0
+_START_S, _CALL_S, _EVENT_S = 60.0, 90.0, 60.0
 _PUSHES = "org.apache.kafka.clients.consumer.internals.StreamsGroupTopologyDescriptionRequestManager"
 
 Settings = str | Mapping[str, str]  # a bootstrap address, or all of a Java client's settings

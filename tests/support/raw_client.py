@@ -37,7 +37,7 @@ class RawClient:
         tls: ssl.SSLContext | None = None,
         preface: bytes = b"",
         source: str | None = None,
-        timeout: float = 20.0,
+        timeout: float = 60.0,
     ) -> None:
         host, _, port = address.rpartition(":")
         bound = None if source is None else (source, 0)
@@ -129,7 +129,7 @@ class RawClient:
         return self.authenticate(f"\0{user}\0{password}".encode())
 
 
-def is_served(address: str, *, tls: ssl.SSLContext | None = None, timeout: float = 5.0) -> bool:
+def is_served(address: str, *, tls: ssl.SSLContext | None = None, timeout: float = 15.0) -> bool:
     """True when a new connection gets an answer from a broker."""
     try:
         with RawClient(address, tls=tls, timeout=timeout) as client:

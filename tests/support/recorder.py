@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 _READ_BYTES = 256 * 1024
+_DEADLINE_S = 60.0
 
 
 class Endpoint(NamedTuple):
@@ -84,19 +85,19 @@ class Recorder:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_DEADLINE_S)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(_DEADLINE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(_DEADLINE_S)
         self._loop.close()
 
     def take(
-        self, *, quiet: Callable[[Connection], bool] = lambda _: False, deadline: float = 10.0
+        self, *, quiet: Callable[[Connection], bool] = lambda _: False, deadline: float = _DEADLINE_S
     ) -> list[Connection]:
         """The connections that were opened since the last `take`, once all of them are closed.
 
@@ -110,11 +111,11 @@ class Recorder:
             if time.monotonic() > until:
                 raise TimeoutError(f"{len(still_open)} connections are still open: {_numbers(still_open)}")
             time.sleep(0.01)
-        return asyncio.run_coroutine_threadsafe(self._take(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(self._take(), self._loop).result(_DEADLINE_S)
 
     def forget(self) -> None:
         """Leave out of the next `take` whatever was recorded so far, and whatever its connections still carry."""
-        asyncio.run_coroutine_threadsafe(self._take(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._take(), self._loop).result(_DEADLINE_S)
 
     async def _take(self) -> list[Connection]:
         taken, self._connections = self._connections, []

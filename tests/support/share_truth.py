@@ -26,6 +26,7 @@ ACKNOWLEDGED, ARCHIVED = 2, 4
 STATE_TOPIC = "__share_group_state"
 _SNAPSHOT, _UPDATE = 0, 1
 _DEADLINE_S = 60.0
+_CALL_S = 30.0
 
 Spot = tuple[int, int]  # partition, offset
 
@@ -230,11 +231,11 @@ class Reading:
 
     def _ends(self) -> dict[int, int]:
         try:
-            described = self._consumer.list_topics(self._topic, 10).topics[self._topic]
+            described = self._consumer.list_topics(self._topic, _CALL_S).topics[self._topic]
             if described.error is not None:
                 return {}
             return {
-                number: self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), 10)[1]
+                number: self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), _CALL_S)[1]
                 for number in described.partitions
             }
         except KafkaException:

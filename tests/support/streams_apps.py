@@ -6,15 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.embedded.java import class_path, find_java
 from tests.support.cluster import Cluster, start_test_cluster
+from tests.support.topics import create_topics
 
 WORDS_IN, COUNTS_OUT = "streams-plaintext-input", "streams-wordcount-output"
 _LOG4J = Path(__file__).parent / "clients" / "log4j2.xml"
-_DEADLINE_S = 60.0
+_DEADLINE_S = 120.0
 
 
 def _java(main: str, *arguments: str) -> list[str]:
@@ -36,9 +35,7 @@ def words_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     """A cluster with the topics of the demos, whose members beat often."""
     settings = {"group.streams.heartbeat.interval.ms": "200"}
     with start_test_cluster(tmp_path_factory, settings=settings) as running:
-        admin = AdminClient(running.client_config())
-        for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in (WORDS_IN, COUNTS_OUT)]).values():
-            future.result(20)
+        create_topics(running, [WORDS_IN, COUNTS_OUT], partitions=2)
         yield running
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from scramp import ScramClient  # type: ignore[import-untyped]
 
 from headgate.embedded import SecurityProtocol
@@ -40,6 +38,7 @@ from tests.support.cluster import Cluster
 from tests.support.fact_records import read_facts
 from tests.support.gateway import GatewayProcess
 from tests.support.raw_client import RawClient
+from tests.support.topics import create_topics
 
 JOIN_GROUP, DELETE_GROUPS, ALTER_CONFIGS, HEARTBEAT, DESCRIBE, PUSH = 11, 42, 44, 88, 89, 93
 GROUP_RESOURCE = 32
@@ -221,5 +220,4 @@ def wait_until_ready(gateway: GatewayProcess) -> None:
 
 
 def make_topic(cluster: Cluster, topic: str, *, replication: int = 1) -> None:
-    admin = AdminClient(cluster.client_config())
-    admin.create_topics([NewTopic(topic, 1, replication)])[topic].result(20)
+    create_topics(cluster, [topic], replication=replication)

@@ -192,10 +192,10 @@ def contents(config: Mapping[str, Any], topic: str, partitions: int = 1) -> list
     try:
         for partition in range(partitions):
             place = TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(place, timeout=20)
+            _, end = consumer.get_watermark_offsets(place, timeout=_START_S)
             consumer.assign([place])
             values: list[bytes] = []
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + _START_S
             while len(values) < end and time.monotonic() < deadline:
                 values += [message.value() or b"" for message in consumer.consume(1000, 0.5) if not message.error()]
             found.append(values)

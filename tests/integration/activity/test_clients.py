@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.embedded import SecurityProtocol
 from tests.support.activity_facts import ActivityFacts, total
@@ -19,6 +17,7 @@ from tests.support.clients.jvm import JavaClients
 from tests.support.cluster import USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo
+from tests.support.topics import create_topics
 
 _DEADLINE_S = 60.0
 SASL = SecurityProtocol.SASL_PLAINTEXT
@@ -48,8 +47,7 @@ def facts(cluster: Cluster, prefix: str, gateway: GatewayProcess) -> Iterator[Ac
 
 def new_topic(cluster: Cluster, name: str | None = None) -> str:
     topic = name or f"use-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(cluster.client_config())
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(_DEADLINE_S)
+    create_topics(cluster, [topic])
     return topic
 
 

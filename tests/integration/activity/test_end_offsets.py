@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.activity.end_offset_poller import EndOffsetPoller, read_end_offsets
 from headgate.activity.model.end_offset_tracker import EndOffsets
@@ -14,14 +12,13 @@ from headgate.base.clock import SystemClock
 from headgate.config.addresses import parse_address
 from headgate.kafka.connections import Dialler
 from tests.support.cluster import Cluster
+from tests.support.topics import create_topics
 
 
 async def test_writes_that_bypass_the_gateway_are_reported_from_end_offsets(cluster: Cluster) -> None:
     name = uuid.uuid4().hex[:8]
     grown, still, ours = f"cov-{name}-grown", f"cov-{name}-still", f"own{name}.facts"
-    admin = AdminClient(cluster.client_config())
-    for made in admin.create_topics([NewTopic(topic, 3, 1) for topic in (grown, still, ours)]).values():
-        made.result(30)
+    create_topics(cluster, [grown, still, ours], partitions=3)  # an end offset that cannot be read is no baseline
     dialler = Dialler(bootstrap=(parse_address(cluster.bootstrap),))
     written: list[Any] = []
 

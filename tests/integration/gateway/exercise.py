@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.cluster import ClientConfig, Cluster
+from tests.support.topics import create_topics
 from tests.support.traffic import Report, contents
 
 _COUNT = 100
@@ -18,17 +18,7 @@ _DEADLINE_S = 60.0  # it passes as soon as it is so; a busy machine is no defect
 def new_topic(cluster: Cluster, *, partitions: int = 1, replication: int = 1) -> str:
     """Made past the gateway, by a super user; the leaders of its partitions serve it when this returns."""
     topic = f"gw-{uuid4().hex[:8]}"
-    admin = AdminClient(cluster.client_config())  # its calls end when it does
-    admin.create_topics([NewTopic(topic, partitions, replication)])[topic].result(_DEADLINE_S)
-    ends = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
-
-    def is_served() -> bool:
-        try:
-            return all(listed.result(_DEADLINE_S).offset == 0 for listed in admin.list_offsets(ends).values())
-        except KafkaException:  # a broker may not know yet what the controller has created
-            return False
-
-    until(is_served)
+    create_topics(cluster, [topic], partitions=partitions, replication=replication)
     return topic
 
 

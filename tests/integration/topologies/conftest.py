@@ -49,7 +49,7 @@ class Place:
             await writer.open("topologies")
             await store.configure(settings_in(folder or self.folder))
             if replay:
-                await asyncio.wait_for(store.replayed(), 30)
+                await asyncio.wait_for(store.replayed(), 60)
             yield store
         finally:
             await store.close()

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.member_topologies import chain
 from tests.support.members import member_jvm
+from tests.support.topics import create_topics
 
 WAIT_S = 60.0
 
@@ -29,9 +28,7 @@ def test_the_description_of_a_group_that_was_deleted_at_the_broker_is_deleted(
     cluster: Cluster, tmp_path: Path, store: str
 ) -> None:
     gone, here = (f"cleanup-{secrets.token_hex(4)}" for _ in range(2))
-    admin = AdminClient(cluster.client_config())
-    for future in admin.create_topics([NewTopic(name, 1, 1) for name in (gone, here)]).values():
-        future.result(20)
+    create_topics(cluster, [gone, here])
     settings: dict[str, Any] = {
         "topologies__owner": "gateway",
         "topologies__store": store,
@@ -50,6 +47,7 @@ def test_the_description_of_a_group_that_was_deleted_at_the_broker_is_deleted(
             one.wait("pushed")
             one.close()
         assert members.describe(gateway.bootstrap, here, topology=True)[here].status == "AVAILABLE"
+        members.wait_for_group(cluster.bootstrap, gone, lambda seen: seen.state == "Empty")
         assert members.delete(cluster.bootstrap, gone)[gone].error == ""
         wait_for(gateway, "headgate_topologies_cleanup_eligible_total", 1)
         by = time.monotonic() + WAIT_S

@@ -19,6 +19,7 @@ from headgate.kafka.topics import Origin, Settings, client_settings, ensure_topi
 from tests.support.cluster import USERS, Cluster, start_test_cluster
 
 ORIGIN = Origin(cluster="test", writer="gw/0", boot="b1")
+WAIT_S = 60.0
 
 
 def new_prefix() -> str:
@@ -58,13 +59,13 @@ def _facts(records: Sequence[ConsumedRecord]) -> list[object]:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, prefix: str, *, timeout_s: float = 5.0, start: int = 0) -> AsyncIterator[Clients]:
+async def opened(settings: Settings, prefix: str, *, timeout_s: float = 30.0, start: int = 0) -> AsyncIterator[Clients]:
     await ensure_topics(settings, prefix=prefix, max_bytes=1024 * 1024)
     clients = Clients(settings, prefix, timeout_s=timeout_s, start=start)
     try:
         await clients.writer.open("state")
         clients.reader.start()
-        await asyncio.wait_for(clients.reader.replayed.wait(), 30)
+        await asyncio.wait_for(clients.reader.replayed.wait(), WAIT_S)
         yield clients
     finally:
         await clients.reader.close()
@@ -74,7 +75,7 @@ async def opened(settings: Settings, prefix: str, *, timeout_s: float = 5.0, sta
 async def test_what_was_written_can_be_awaited_by_its_reader(cluster: Cluster) -> None:
     async with opened(dict(cluster.client_config()), new_prefix()) as clients:
         position = await clients.writer.write(paused("deploy"))
-        await asyncio.wait_for(clients.reader.reached(position.offset), 10)
+        await asyncio.wait_for(clients.reader.reached(position.offset), WAIT_S)
         assert clients.reasons() == ["deploy"]
 
 
@@ -82,7 +83,7 @@ async def test_facts_are_numbered_and_known_as_ones_own(cluster: Cluster) -> Non
     async with opened(dict(cluster.client_config()), new_prefix()) as clients:
         for reason in ("a", "b"):
             position = await clients.writer.write(paused(reason))
-        await asyncio.wait_for(clients.reader.reached(position.offset), 10)
+        await asyncio.wait_for(clients.reader.reached(position.offset), WAIT_S)
         facts = [fact for fact in clients.found if isinstance(fact, GroupPaused)]
         assert [(fact.writer, fact.boot, fact.seq) for fact in facts] == [("gw/0", "b1", 0), ("gw/0", "b1", 1)]
         assert all(map(clients.writer.is_own, facts))
@@ -91,7 +92,7 @@ async def test_facts_are_numbered_and_known_as_ones_own(cluster: Cluster) -> Non
 async def test_the_end_of_a_fact_is_a_null(cluster: Cluster) -> None:
     async with opened(dict(cluster.client_config()), new_prefix()) as clients:
         position = await clients.writer.write(GroupPauseEnded(group="g"))
-        await asyncio.wait_for(clients.reader.reached(position.offset), 10)
+        await asyncio.wait_for(clients.reader.reached(position.offset), WAIT_S)
         assert clients.found == [GroupPauseEnded(group="g")]
 
 
@@ -116,7 +117,7 @@ async def test_a_position_that_the_topic_does_not_have_begins_again(cluster: Clu
 async def test_a_thousand_facts_at_once_arrive_in_order(cluster: Cluster) -> None:
     async with opened(dict(cluster.client_config()), new_prefix()) as clients:
         positions = await asyncio.gather(*(clients.writer.write(paused(str(number))) for number in range(1000)))
-        await asyncio.wait_for(clients.reader.reached(max(one.offset for one in positions)), 20)
+        await asyncio.wait_for(clients.reader.reached(max(one.offset for one in positions)), WAIT_S)
         assert clients.reasons() == [str(number) for number in range(1000)]
 
 
@@ -133,7 +134,7 @@ async def test_the_service_account_logs_in_with_tls_and_scram(cluster: Cluster, 
     )
     async with opened(client_settings(upstream), new_prefix()) as clients:
         position = await clients.writer.write(paused("secured"))
-        await asyncio.wait_for(clients.reader.reached(position.offset), 10)
+        await asyncio.wait_for(clients.reader.reached(position.offset), WAIT_S)
         assert clients.reasons() == ["secured"]
 
 
@@ -149,10 +150,10 @@ async def test_an_outage_fails_what_is_written_in_it_and_nothing_after(fragile: 
         await clients.writer.write(paused("before"))
         await asyncio.to_thread(fragile.kafka.stop)
         with pytest.raises(FactNotWrittenError):
-            await asyncio.wait_for(clients.writer.write(paused("during")), 20)
+            await asyncio.wait_for(clients.writer.write(paused("during")), WAIT_S)
         assert not _is_well(clients)
         await asyncio.to_thread(fragile.kafka.start)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(2 * WAIT_S):
             while not _is_well(clients):  # noqa: ASYNC110 - nothing comes that would say so
                 await asyncio.sleep(0.1)
             position = await _written(clients, "after")

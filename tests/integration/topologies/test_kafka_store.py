@@ -176,7 +176,7 @@ async def test_a_cache_of_a_topic_that_was_made_anew_is_rebuilt(place: Place) ->
         await store.set(pushed("g"))
     admin = AdminClient(place.settings)
     for future in admin.delete_topics([f"{place.prefix}topologies"]).values():
-        await asyncio.to_thread(future.result, 10)
+        await asyncio.to_thread(future.result, 60)
     await _until(lambda: _made(place), expected=True)
     async with place.open() as store:
         assert await store.get("g", 0) is None
@@ -227,7 +227,7 @@ async def test_until_the_topic_was_read_nothing_is_shown(place: Place) -> None:
         if store.problem is not None:
             with pytest.raises(TransientFailure):
                 await store.get("g", 0)
-        await asyncio.wait_for(store.replayed(), 20)
+        await asyncio.wait_for(store.replayed(), 60)
         assert await store.get("g", 0) == topology()
 
 
@@ -237,7 +237,7 @@ async def test_records_that_are_no_facts_are_passed_over(place: Place) -> None:
         producer = Producer(place.settings)
         for key, value in ((b"x", b"y"), (b'["g","9f2c",0,"h","pushed"]', None), (b"", b""), (None, b"{}")):
             producer.produce(f"{place.prefix}topologies", key=key or b"k", value=value)
-        await asyncio.to_thread(producer.flush, 10)
+        await asyncio.to_thread(producer.flush, 60)
         await store.set(pushed("h"))
         assert await store.get("g", 0) == topology()
         assert await store.get("h", 0) == topology()

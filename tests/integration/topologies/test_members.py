@@ -4,13 +4,12 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from tests.support.cluster import Cluster
 from tests.support.gateway import running_gateway
 from tests.support.member_topologies import chain
 from tests.support.members import Members, member_jvm
+from tests.support.topics import create_topics
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +33,7 @@ def bootstrap(
 def name(cluster: Cluster) -> str:
     """A name for a group, and for its source topic of two partitions."""
     name = f"member-{secrets.token_hex(4)}"
-    admin = AdminClient(cluster.client_config())
-    for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        future.result(20)
+    create_topics(cluster, [name], partitions=2)
     return name
 
 

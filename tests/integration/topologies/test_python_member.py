@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.client import ClusterError, GatewayClient, ProcessorNode, SinkNode, SourceNode
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
+from tests.support.topics import create_topics
 
 PUSHED_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,9 +38,7 @@ def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def name(cluster: Cluster) -> str:
     """A name for a group, and for its source topic."""
     name = f"python-{secrets.token_hex(4)}"
-    admin = AdminClient(cluster.client_config())
-    for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
-        future.result(20)
+    create_topics(cluster, [name])
     return name
 
 
@@ -75,7 +72,7 @@ async def test_the_example_is_asked_and_pushes_and_leaves(
         with pytest.raises(ClusterError, match="not EMPTY"):
             await client.delete_group(name)
         member.send_signal(signal.SIGTERM)
-        assert member.wait(20) == 0
+        assert member.wait(60) == 0
         await client.delete_group(name)  # it has left: the group is empty at once, not after its session timeout
         with pytest.raises(ClusterError, match="not found"):
             await client.describe_topology(name)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from tests.support.cluster import Cluster
 from tests.support.gateway import HEADGATE, GatewayProcess, running_gateway
 from tests.support.member_topologies import chain
 from tests.support.members import Members, member_jvm
+from tests.support.topics import create_topics
 
 WAIT_S = 60.0
 REMOVED = "headgate_topologies_removed_records_total"
@@ -56,13 +55,12 @@ def push(members: Members, gateway: GatewayProcess, group: str, name: str) -> No
     one = members.join(name, gateway.bootstrap, group, topics=[group], topology=chain(group))
     one.wait("pushed")
     one.close()
+    members.wait_for_group(gateway.bootstrap, group, lambda seen: seen.state == "Empty")
 
 
 def test_deleted_groups_leave_the_topics_in_time_and_live_ones_stay(cluster: Cluster, tmp_path: Path) -> None:
     gone, here, again = (f"{name}-{secrets.token_hex(4)}" for name in ("gone", "here", "again"))
-    admin = AdminClient(cluster.client_config())
-    for future in admin.create_topics([NewTopic(name, 1, 1) for name in (gone, here, again)]).values():
-        future.result(20)
+    create_topics(cluster, [gone, here, again])
     topic = f"{gone}.topologies"
     settings: dict[str, Any] = {
         "topologies__owner": "gateway",
@@ -101,7 +99,7 @@ def test_deleted_groups_leave_the_topics_in_time_and_live_ones_stay(cluster: Clu
         settings["tables__path"] = str(tmp_path / "new" / "tables")  # without its cache
         with running_gateway(tmp_path, cluster.bootstrap, **settings) as gateway:
             wait_until(lambda: gateway.metric("headgate_topologies_ready") == 1, gateway)
-            assert gateway.metric("headgate_topologies_groups") == 2
+            wait_until(lambda: gateway.metric("headgate_topologies_groups") == 2, gateway)
             for name in (here, again):
                 assert members.describe(gateway.bootstrap, name, topology=True)[name].status == AVAILABLE
 

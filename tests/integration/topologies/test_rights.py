@@ -160,7 +160,7 @@ def _make_users(cluster: Cluster, prefix: str, facts: str) -> None:
         UserScramCredentialUpsertion(prefix + user, information, user.encode()) for user in (*GROUP_RIGHTS, SERVICE)
     ]
     for done in admin.alter_user_scram_credentials(upserts).values():
-        done.result(20)
+        done.result(60)
     prefixed, literal = ResourcePatternType.PREFIXED, ResourcePatternType.LITERAL
     bindings = service_rights(prefix + SERVICE, facts)
     bindings += _allowed(prefix + SERVICE, ResourceType.GROUP, "*", (DESCRIBE_IT,), literal)
@@ -169,7 +169,7 @@ def _make_users(cluster: Cluster, prefix: str, facts: str) -> None:
         if user not in SEES_NO_TOPIC:
             bindings += _allowed(prefix + user, ResourceType.TOPIC, prefix, (DESCRIBE_IT,), prefixed)
     for made in admin.create_acls(bindings).values():
-        made.result(20)
+        made.result(60)
 
 
 @pytest.fixture(scope="module")
@@ -382,7 +382,7 @@ def test_in_a_batch_only_those_go_that_the_caller_may_delete(place: Place) -> No
     owner = place.prefix + "owner"
     acls = _allowed(owner, ResourceType.GROUP, foreign, (ALL,), ResourcePatternType.LITERAL)
     for made in admin.create_acls(acls).values():
-        made.result(20)
+        made.result(60)
     with place.client("owner") as probe:
         until(lambda: probe.describe(foreign, version=0).error_code == GROUP_ID_NOT_FOUND)
     with ExitStack() as stack:

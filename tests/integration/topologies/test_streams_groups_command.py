@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
@@ -28,6 +27,7 @@ from tests.support.cluster import MECHANISMS, USERS, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import streams_groups
 from tests.support.streams_client import Member, StreamsClient
+from tests.support.topics import create_topics
 from tests.unit.topologies.topologies import FIXTURES, golden
 
 RECORDS, COMMITTED = 10, 4
@@ -82,8 +82,7 @@ def groups(cluster: Cluster) -> Iterator[Groups]:
     name = f"command-{uuid.uuid4().hex[:8]}"
     made = Groups(cluster, f"{name}-stable", f"{name}-empty", f"{name}-in")
     admin = AdminClient(cluster.client_config())
-    for future in admin.create_topics([NewTopic(made.topic, 2, 1)]).values():
-        future.result(20)
+    create_topics(cluster, [made.topic], partitions=2)
     _produce(cluster, made.topic)
     asyncio.run(_find_coordinator(cluster, made.stable))  # the broker creates __consumer_offsets for the first one
     for group in (made.empty, made.stable):
@@ -91,7 +90,7 @@ def groups(cluster: Cluster) -> Iterator[Groups]:
             pass
     commit = ConsumerGroupTopicPartitions(made.stable, [TopicPartition(made.topic, 0, COMMITTED)])
     for done in admin.alter_consumer_group_offsets([commit]).values():
-        done.result(20)
+        done.result(60)
     with joined(cluster.bootstrap, made.stable, made.topic) as member, heartbeats(member):
         yield made
 
@@ -106,7 +105,7 @@ def _produce(cluster: Cluster, topic: str) -> None:
     for partition in range(2):
         for number in range(RECORDS):
             producer.produce(topic, f"{number}", partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
@@ -302,7 +301,7 @@ def test_a_group_of_another_kind_is_not_deleted(groups: Groups, capsys: Capture)
     }
     admin = AdminClient(groups.cluster.client_config())
     [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    assert [partition.offset for partition in future.result(20).topic_partitions] == [3]
+    assert [partition.offset for partition in future.result(60).topic_partitions] == [3]
 
 
 def test_an_empty_group_is_deleted_once(groups: Groups, capsys: Capture) -> None:

@@ -5,8 +5,6 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from headgate.cli.main import main
 from headgate.facts.topology import content_hash
@@ -15,6 +13,7 @@ from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_client import Member, StreamsClient
+from tests.support.topics import create_topics
 from tests.unit.topologies.topologies import FIXTURES, generated
 
 Capture = pytest.CaptureFixture[str]
@@ -37,8 +36,7 @@ def test_a_roll_out_is_seen_as_a_diff_of_two_versions(
     cluster: Cluster, gateway: GatewayProcess, capsys: Capture
 ) -> None:
     group = topic = f"orders-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(cluster.client_config())
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    create_topics(cluster, [topic])
     config = ["--config", str(gateway.setup.folder / "headgate.toml")]
     assert main(["topology", "versions", group, *config]) == 1
     assert capsys.readouterr().err == f"headgate: no version of the topology of group '{group}' is kept\n"
@@ -85,8 +83,7 @@ def test_a_published_version_is_listed_and_compared_and_never_shown_by_a_describ
     cluster: Cluster, gateway: GatewayProcess, capsys: Capture
 ) -> None:
     group = topic = f"orders-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(cluster.client_config())
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    create_topics(cluster, [topic])
     config = ["--config", str(gateway.setup.folder / "headgate.toml")]
     text = str(FIXTURES / "generated" / "orders-operator-in-front.txt")
     publish = ["topology", "publish", text, "--group", group]
