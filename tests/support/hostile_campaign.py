@@ -24,6 +24,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_SECONDS: Final = 0.02
 _REPORT_SECONDS: Final = 1.2  # workers report twice a second
 _LONGEST_WAKE_UP: Final = "0.1"
+_LONGEST_WAKE_UP_MS: Final = 100.0
 _ALLOWANCE: Final = 32 * MIB  # the constant of "bytes held"
 _GROWTH: Final = 16 * MIB  # what memory may differ by at the end, see `Campaign.warm_up`
 _STARVED_SHARE: Final = 0.1  # of a phase that the gateway waited for a core: more than that is seen in a p99
@@ -151,12 +152,13 @@ class Limits:
 
     The twin does the canary's work past the gateway: what it waits is the broker's and the machine's, and so the
     canary may have `p99_ratio` times the greater of its own quiet p99 and the twin's. A ping may wait `wait_ms` longer
-    than the longest one to an idle loop.
+    than the longest one to an idle loop. So many `wake_ups` of the event loop may take long for the machine's sake.
     """
 
     p99_ratio: float = 2.0
     p99_floor_ms: float = 0.0
     wait_ms: float = 100.0
+    wake_ups: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,7 +197,8 @@ class Phase:
             yield f"canary p99 {p99} ms: {allowed:.1f} allowed, {quiet} when quiet, twin {seen['twin']['p99']}"
         if (longest := seen["ping"]["max"]) > limits.wait_ms + idle + starved_ms:
             yield f"a ping waited {longest} ms, one to an idle loop {idle} ms, the gateway for a core {starved_ms:.0f}"
-        if self.long_wake_ups * limits.wait_ms > starved_ms and idle < limits.wait_ms / 2:
+        long_ms = (self.long_wake_ups - limits.wake_ups) * _LONGEST_WAKE_UP_MS
+        if long_ms > starved_ms and idle < limits.wait_ms / 2:
             yield f"{self.long_wake_ups} wake-ups of the event loop over 100 ms, {starved_ms:.0f} ms waiting for a core"
 
 

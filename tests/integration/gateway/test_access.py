@@ -15,7 +15,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -32,6 +31,7 @@ from tests.support.gateway import GatewayProcess
 from tests.support.oracle import Oracle
 from tests.support.raw_client import METADATA, RawClient
 from tests.support.record_batches import write_batch
+from tests.support.topics import create_topics
 
 SASL_PLAINTEXT = SecurityProtocol.SASL_PLAINTEXT
 WAYS = ("d", "g")  # direct, and through the gateway
@@ -107,9 +107,7 @@ def place(cluster: Cluster, sasl: GatewayProcess) -> Iterator[Place]:
                 assert clients[way, user].log_in(user, USERS[user]).error_code == 0
         place = Place(clients, prefix, stack.enter_context(Oracle()))
         admin = AdminClient(cluster.client_config())
-        topics = [NewTopic(place.names(way, user).topic, 1, 1) for way in WAYS for user in RIGHTS]
-        for created in admin.create_topics(topics).values():
-            created.result(20)
+        create_topics(cluster, [place.names(way, user).topic for way in WAYS for user in RIGHTS])
         bindings = [
             AclBinding(
                 kind, prefix, ResourcePatternType.PREFIXED, f"User:{user}", "*", operation, AclPermissionType.ALLOW
@@ -119,7 +117,7 @@ def place(cluster: Cluster, sasl: GatewayProcess) -> Iterator[Place]:
             for operation in operations
         ]
         for made in admin.create_acls(bindings).values():
-            made.result(20)
+            made.result(60)
         _settle(place)
         yield place
 
@@ -141,7 +139,7 @@ def _settle(place: Place) -> None:
     ]
     for user, label, codes in wanted:
         for way in WAYS:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while True:
                 found = {value for path, value in place.verdicts(way, user, calls[label]) if path.endswith("errorCode")}
                 if found & codes:

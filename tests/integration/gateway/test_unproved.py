@@ -1,6 +1,5 @@
 """Clients of the SASL listener that do not log in: they hold little, for a short time, and keep no other client out."""
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from tests.support.raw_client import RawClient
 
 Start = Callable[..., GatewayProcess]
 
-SILENT = 1000
+SILENT = 300
 
 
 def sasl_gateway(cluster: Cluster, start: Start, password_file: Path, **settings: object) -> GatewayProcess:
@@ -34,7 +33,7 @@ def test_silent_sockets_dial_no_broker_and_free_their_slots_beside_a_healthy_cli
         cluster,
         start,
         password_file,
-        gateway__first_request_ms=15_000,
+        gateway__first_request_ms=10_000,
         gateway__max_unproved_connections=SILENT + 10,
         gateway__max_unproved_connections_per_address=SILENT + 10,
     )
@@ -46,7 +45,7 @@ def test_silent_sockets_dial_no_broker_and_free_their_slots_beside_a_healthy_cli
         healthy = cluster.client_config(SecurityProtocol.SASL_PLAINTEXT, bootstrap=gateway.bootstrap)
         round_trip(healthy, new_topic(cluster))
         until(lambda: gateway.metric("headgate_connections_ended_total", cause="no_request") == SILENT)
-        assert gateway.metric("headgate_connections_unproved") == 0
+        until(lambda: gateway.metric("headgate_connections_unproved") == 0)
         round_trip(healthy, new_topic(cluster))
     assert gateway.metric("headgate_connections_ended_total", cause="too_many_unproved") == 0
 
@@ -111,11 +110,11 @@ def test_a_newcomer_logs_in_while_two_addresses_fill_the_limit(
 def test_a_client_that_only_greets_is_closed_by_the_broker_and_one_that_logged_in_stays(
     cluster: Cluster, start: Start, password_file: Path
 ) -> None:
-    gateway = sasl_gateway(cluster, start, password_file, gateway__first_request_ms=500)
-    with RawClient(gateway.bootstrap) as greeting, RawClient(gateway.bootstrap) as idle:
-        greeting.api_versions()
+    gateway = sasl_gateway(cluster, start, password_file, gateway__first_request_ms=2000)
+    with RawClient(gateway.bootstrap) as idle:
         idle.log_in("admin", USERS["admin"])
-        assert greeting.has_ended()
+        with RawClient(gateway.bootstrap) as greeting:  # the younger one: its deadlines end later
+            greeting.api_versions()
+            assert greeting.has_ended()
         until(lambda: gateway.metric("headgate_connections_unproved") == 0)
-        time.sleep(1.0)  # longer than any deadline before the proof has left
         assert idle.call(ListGroupsRequest(), 4).error_code == 0
