@@ -15,24 +15,24 @@ KINDS = ("4.3.1 sync", "4.3.1 none", "4.4.0 async", "4.4.0 none", "librdkafka sy
 Consuming = Callable[..., AbstractContextManager[None]]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("share-clients")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def java_431(logs: Path) -> Iterator[ShareJvm]:
     with ShareJvm("broker", logs / "4.3.1.log") as jvm:
         yield jvm
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def java_440(logs: Path) -> Iterator[ShareJvm]:
     with ShareJvm("clients", logs / "4.4.0.log") as jvm:
         yield jvm
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def scene(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareScene]:
     """One gateway for all modules that leave it alive."""
     with share_scene(cluster, tmp_path_factory.mktemp("share")) as running:

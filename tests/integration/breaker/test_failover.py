@@ -85,6 +85,7 @@ def test_another_gateway_evaluates_the_breakers_when_the_leader_is_gone(
     scene: ShareScene, cluster: Cluster, java_440: ShareJvm, tmp_path: Path
 ) -> None:
     topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    until(lambda: scene.gateway.metric("headgate_share_groups_leading") == 1)  # it may have been started just now
     with share_scene(cluster, tmp_path, facts__prefix=scene.facts) as other:
         group = other.new_group({DLQ_TOPIC: dlq, BREAKER: "true", MINIMUM: "20"})
         one = java_440.join(group, other.bootstrap, group, [topic])

@@ -38,9 +38,9 @@ def test_a_strict_group_that_shares_a_topic_is_refused_when_it_starts(
         assert joined.errors == []
     assert owner.errors == []
     conflict = {"dlq_topic": dlq, "registered_by": first}
-    assert [one["detail"] for one in scene.events(second, "isolation_conflict")] == [conflict]
+    until(lambda: [one["detail"] for one in scene.events(second, "isolation_conflict")] == [conflict])
     assert scene.events(first, "isolation_conflict") == []
-    assert java_440.describe(scene.bootstrap, first)["state"] == "Empty"
+    until(lambda: java_440.describe(scene.bootstrap, first)["state"] == "Empty")
 
 
 def test_a_strict_group_starts_while_the_group_that_had_its_topic_first_does_not_exist(

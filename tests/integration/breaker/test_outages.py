@@ -12,7 +12,7 @@ from tests.support.outage_kinds import deleted, guarded, logged_in, revoked
 from tests.support.share_consumers import ShareJvm
 from tests.support.share_outages import OutageLimits, endure
 
-WIDE = OutageLimits(commit_s=3.0, commit_ratio=3.0, throughput=0.5)
+WIDE = OutageLimits(commit_s=8.0, commit_ratio=3.0, throughput=0.2)
 LETTERS_S = 40.0
 
 

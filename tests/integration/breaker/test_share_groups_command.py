@@ -122,7 +122,12 @@ def test_dead_letter_topics_are_shown_with_all_their_groups(
     alone, shared = scene.new_topic("dlq"), scene.new_topic("dlq")
     one, two, three = (scene.new_group({DLQ_TOPIC: topic}) for topic in (alone, shared, shared))
     scene.configure(three, {STRICT: "true"})
-    found = {topic["topic"]: topic for topic in gateway.document("--describe", "--dlq-topology")["dlq_topics"]}
+
+    def described() -> dict[str, Any]:
+        return {topic["topic"]: topic for topic in gateway.document("--describe", "--dlq-topology")["dlq_topics"]}
+
+    until(lambda: {alone, shared} <= described().keys())
+    found = described()
     assert found[alone] == {"topic": alone, "groups": [one], "shared": False, "conflict": False, "parked": []}
     both = sorted([two, three])
     assert found[shared] == {"topic": shared, "groups": both, "shared": True, "conflict": True, "parked": []}

@@ -1,5 +1,7 @@
 """The breaker's state in a description, tagged field 10001: who does not know it is not hurt by it."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support.share_consumers import ShareJvm, share_groups_tool
@@ -7,17 +9,19 @@ from tests.support.share_scene import BREAKER, DLQ_TOPIC, PAUSE, RESUME, ShareSc
 
 
 @pytest.fixture(scope="module")
-def described(scene: ShareScene, java_440: ShareJvm) -> str:
+def described(scene: ShareScene, java_440: ShareJvm) -> Iterator[str]:
     """A paused group with a member, whose description says so."""
     topic, dlq = scene.new_topic(), scene.new_topic("dlq")
     group = scene.new_group({DLQ_TOPIC: dlq, BREAKER: "true"})
     scene.send(topic, ["A:"])
-    java_440.join(group, scene.bootstrap, group, [topic], commit="sync").wait_for_records(1)
+    member = java_440.join(group, scene.bootstrap, group, [topic], commit="sync")
+    member.wait_for_records(1)
     scene.wait_for_end(group, topic, 1)
     scene.configure(group, {PAUSE: "looked at"})
     seen = scene.status(group)
     assert (seen["group"], seen["paused"], seen["enabled"], seen["dlq_topic"]) == (group, True, True, dlq)
-    return group
+    yield group
+    member.close()
 
 
 def test_java_admin_clients_read_the_description_past_it(
