@@ -1,10 +1,39 @@
-"""The cluster that the integration tests of one run share."""
+"""The cluster that the integration tests of one run share, and the order of their files."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import Cluster, start_test_cluster
+
+_HERE = Path(__file__).parent
+# Two processes take whole files in this order. One that takes a minute or more and comes late leaves the other process
+# without work, so these are first, the longest before the others.
+LONG_FILES = (
+    "test_dev.py",
+    "gateway/test_failover.py",
+    "breaker/test_three_brokers.py",
+    "topologies/test_coordinator_moves.py",
+    "test_embedded_kafka.py",
+    "topologies/test_older_clients.py",
+    "equivalence/test_three_brokers.py",
+    "test_hostile.py",
+    "equivalence/test_streams_and_connect.py",
+    "topologies/test_real_members.py",
+    "breaker/test_failover.py",
+    "topologies/test_cleanup.py",
+    "gateway/test_unproved.py",
+    "breaker/test_outages.py",
+    "activity/test_connect_life.py",
+    "topologies/test_retention.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Stable: the order of all other files, and of the tests of a file, stays as pytest-randomly has made it."""
+    places = {_HERE / name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Applications that do not push a description: stock Kafka Streams 4.3.1 through the gateway, on a real broker."""
+"""Applications that do not push a description: stock Kafka Streams 4.3.1 through the gateway, on a real broker.
+
+Their topologies, and their tasks: `streams-groups --describe --tasks`, and the records of `headgate.tasks`.
+"""
 
 import asyncio
 import json
@@ -22,7 +25,9 @@ from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo, wo
 
 Capture = pytest.CaptureFixture[str]
 PREFIX = "headgate."
-SECONDS = 60.0
+SECONDS = 120.0
+STORE = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
+TASKS = ["0_0", "0_1", "1_0", "1_1"]
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +75,10 @@ def test_a_stock_application_of_4_3_is_on_the_list_and_marked_as_partial(
     assert main(["topology", "show", group, *config_of(gateway)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Partial description: ")
-    store = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
     assert f"Source: ASSIGNMENT-0-SOURCE (topics: [{WORDS_IN}])" in shown
-    assert f"Sink: ASSIGNMENT-0-SINK-0 (topic: {group}-{store}-repartition)" in shown
-    assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{store}-repartition])" in shown
-    assert f"Processor: ASSIGNMENT-1-PROCESSOR (stores: [{store}])" in shown
+    assert f"Sink: ASSIGNMENT-0-SINK-0 (topic: {group}-{STORE}-repartition)" in shown
+    assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{STORE}-repartition])" in shown
+    assert f"Processor: ASSIGNMENT-1-PROCESSOR (stores: [{STORE}])" in shown
     assert COUNTS_OUT not in shown
 
 
@@ -99,9 +103,8 @@ def test_a_stock_application_in_the_classic_protocol_is_on_the_list_too(
     assert (kept["provenance"], kept["partial"], kept["current"]) == ("assignment", True, True)
     assert main(["topology", "show", group, *config_of(gateway)]) == 0
     shown = capsys.readouterr().out
-    store = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
     assert f"Source: ASSIGNMENT-0-SOURCE (topics: [{WORDS_IN}])" in shown
-    assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{store}-repartition])" in shown
+    assert f"Source: ASSIGNMENT-1-SOURCE (topics: [{group}-{STORE}-repartition])" in shown
     assert "unknown" not in shown
 
 
@@ -134,3 +137,55 @@ def test_two_versions_of_an_application_in_one_group_are_reported(
             assert refused["members"][0]["host"] == "two"
             assert accepted["members"][0]["process"] != refused["members"][0]["process"]
             assert accepted["fingerprint"] != refused["fingerprint"]
+
+
+def described_tasks(gateway: GatewayProcess, group: str, capsys: Capture) -> dict[str, Any]:
+    where = ["--bootstrap-server", gateway.bootstrap]
+    code = main(["streams-groups", *where, "--describe", "--tasks", "--group", group, "--json"])
+    out = capsys.readouterr().out
+    return json.loads(out) if code == 0 else {"state": "", "members": []}
+
+
+def tasks_of(members: list[dict[str, Any]], role: str = "active") -> list[str]:
+    return sorted(task["task"] for member in members for task in member["tasks"] if task["role"] == role)
+
+
+def test_tasks_of_two_processes_are_shown_and_recorded(
+    own: Cluster, gateway: GatewayProcess, capsys: Capture, tmp_path: Path
+) -> None:
+    group = f"words-{secrets.token_hex(4)}"
+    with (
+        word_count_demo(gateway.bootstrap, group, tmp_path / "a"),
+        word_count_demo(gateway.bootstrap, group, tmp_path / "b"),
+    ):
+
+        def is_shared() -> bool:
+            found = described_tasks(gateway, group, capsys)
+            held = [member["tasks"] for member in found["members"]]
+            return found["state"] == "Stable" and len(held) == 2 and all(held)
+
+        until(is_shared, SECONDS)
+        found = described_tasks(gateway, group, capsys)
+        assert tasks_of(found["members"]) == TASKS
+        stores = {task["task"]: task["stores"] for member in found["members"] for task in member["tasks"]}
+        assert stores == {"0_0": [], "0_1": [], "1_0": [STORE], "1_1": [STORE]}
+        where = ["--bootstrap-server", gateway.bootstrap]
+        assert main(["streams-groups", *where, "--describe", "--tasks", "--all-groups"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        mine = lines[lines.index(f"GROUP {group} (Stable): 2 members, 2 processes, 4 tasks") :]
+        assert next(line for line in mine if line.split()[:1] == ["HOST"]).split()[2:] == TASKS
+
+        def by_member(members: list[dict[str, Any]]) -> dict[str, list[str]]:
+            return {member["member"]: sorted(task["task"] for task in member["tasks"]) for member in members}
+
+        def is_recorded() -> bool:
+            facts = member_tasks(own.client_config(), PREFIX, group)
+            held = {name: sorted(task.name for task in fact.tasks) for name, fact in facts.items()}
+            return held == by_member(found["members"])
+
+        until(is_recorded, SECONDS)
+        facts = member_tasks(own.client_config(), PREFIX, group).values()
+        assert {fact.host for fact in facts} == {"127.0.0.1"}
+        assert {fact.process for fact in facts} == {member["process"] for member in found["members"]}
+        assert {store for fact in facts for task in fact.tasks for store in task.stores} == {STORE}
+    until(lambda: not member_tasks(own.client_config(), PREFIX, group), SECONDS)  # both have left
