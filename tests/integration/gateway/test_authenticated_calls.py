@@ -33,7 +33,7 @@ from tests.support.gateway_thread import GatewayThread
 from tests.support.ports import port_block
 from tests.support.raw_client import SASL_AUTHENTICATE, SASL_HANDSHAKE, RawClient
 from tests.support.recorder import Connection, Endpoint, Recorder, Side
-from tests.support.traffic import Traffic
+from tests.support.traffic import Traffic, contents
 
 SASL_PLAINTEXT = SecurityProtocol.SASL_PLAINTEXT
 BROKER_HOST = "127.0.0.2"
@@ -197,8 +197,14 @@ def test_a_java_producer_authenticates_again_on_the_connections_that_it_has(lab:
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
     before = lab.gateway.metric("headgate_calls", "SaslHandshake")
     opened = lab.gateway.metric("headgate_connections_accepted")
-    words = ["--topic", new_topic(lab.cluster), "--num-records", "600", "--record-size", "100", "--throughput", "100"]
-    done = subprocess.run(
+    topic = new_topic(lab.cluster)
+    words = ["--topic", topic, "--num-records", "60000", "--record-size", "100", "--throughput", "100"]
+
+    def has_logged_in_again() -> bool:
+        logins = lab.gateway.metric("headgate_calls", "SaslHandshake") - before
+        return logins > lab.gateway.metric("headgate_connections_accepted") - opened
+
+    with subprocess.Popen(
         [
             find_java().command,
             "-Xmx128m",
@@ -207,16 +213,18 @@ def test_a_java_producer_authenticates_again_on_the_connections_that_it_has(lab:
             *words,
             *("--command-config", file, "--command-property", "acks=all", "enable.idempotence=true"),
         ],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "600 records sent" in done.stdout, done.stdout + done.stderr
-    assert "ERROR" not in done.stdout + done.stderr
-    logins = lab.gateway.metric("headgate_calls", "SaslHandshake") - before
-    assert logins > lab.gateway.metric("headgate_connections_accepted") - opened
+    ) as producing:
+        try:
+            until(has_logged_in_again)
+            assert producing.poll() is None
+        finally:
+            producing.terminate()
+            said, _ = producing.communicate(timeout=60)
+    assert "ERROR" not in said, said
+    assert contents(lab.cluster.client_config(), topic)[0]
 
 
 # Our own calls on the clients' connections.
