@@ -143,6 +143,8 @@ class ActivityConfig(ConfigSection):
     """`[activity]`: which topics every client uses."""
 
     enable: bool = True
+    # Read by the pipeline. Hours are what it adds uses up by, and a year of silence is no use any more.
+    quiet_after_ms: Annotated[int, WholeNumber(HOUR_MS, 366 * 24 * HOUR_MS)] = 7 * 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ HOUR = 3_600_000
 SOURCE, RESULTS = "applications", ("impact_summary", "topic_coverage")
 
 
-class HandClock:
+class DerivedClock:
     def __init__(self) -> None:
         self.epoch = 5 * HOUR
 
@@ -53,7 +53,7 @@ class Scene:
 
     def __init__(self, root: Path, *, hourly: bool = False) -> None:
         self.root = root
-        self.clock = HandClock()
+        self.clock = DerivedClock()
         self.runs: list[DerivedRun] = []
         self.killed_at: tuple[Moment, str] | None = None
         self.derivation = Derivation(

@@ -19,6 +19,7 @@ from headgate.tables.reader import AsOf, AtOffset, AtTime, Condition, Now, Rows,
 from headgate.tables.shared_columns import HISTORIC
 from headgate.tables.storage import TableError
 from headgate.tables.table import Table, text
+from headgate.tables.table import time as time_column
 from headgate.tables.writer import TableWriter
 from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
 
@@ -202,6 +203,20 @@ def test_at_every_offset_the_answer_is_that_of_a_replay(events: list[tuple[str, 
             last = max((offset for offset, (_, at) in enumerate(events) if at <= now), default=-1)
             at_offset = reader.rows(PERIODS, as_of=AtOffset(last)).rows if last >= 0 else ()
             assert reader.rows(PERIODS, as_of=AtTime(now)).rows == at_offset
+
+
+@pytest.mark.parametrize(("at", "expected"), [(9, ""), (10, "a"), (29, "a"), (30, "b"), (99, "b")])
+def test_validity_by_time_is_compared_with_the_time(tmp_path: Path, at: int, expected: str) -> None:
+    times = [time_column(name, "a time", null=name == "valid_to") for name in ("valid_from", "valid_to")]
+    others = [column for column in PERIODS.columns if column.name not in {"valid_from", "valid_to"}]
+    table = replace(PERIODS, columns=pa.schema([*others, *times]))
+    # By the other times, which are those of writers' clocks, nothing would be valid.
+    write(tmp_path, table, [period("a", (10, 900), (30, 900)), period("b", (30, 900))])
+    reader = TableReader(tmp_path)
+    assert names(reader.rows(table, as_of=AtTime(at))) == expected
+    assert names(reader.rows(table, as_of=Now())) == "b"
+    with pytest.raises(UsageError, match="valid by time: read it as of a time, not of an offset"):
+        reader.rows(table, as_of=AtOffset(at))
 
 
 def test_a_table_without_validity_has_no_past(root: Path) -> None:

@@ -135,9 +135,8 @@ class DerivedRun:
         return 0 if version is None else version.rows
 
     def stored(self, result: str) -> DataFrame:
-        """The rows of a result as they are stored now; none when the table is absent or made anew."""
-        files = [] if self.is_full else all_files(self._results.versions([result]).get(result))
-        return read_rows(self.session, result, files)
+        """The rows of a result as they are stored now; none when the table is absent."""
+        return read_rows(self.session, result, all_files(self._results.versions([result]).get(result)))
 
     def replace(
         self, result: str, rows: DataFrame | pa.Table, *, within: pa.Table | None = None, is_last: bool = True
@@ -149,12 +148,12 @@ class DerivedRun:
         if result not in self._derivation.results:
             raise UsageError(f"{result} is not a result of the derivation {self._derivation.name}")
         columns = table_named(result).columns
-        found = (rows.select(*columns.names).toArrow() if isinstance(rows, DataFrame) else rows).cast(columns)
+        found = rows.select(*columns.names).toArrow() if isinstance(rows, DataFrame) else rows.select(columns.names)
         records = is_last and result == self._derivation.results[-1]
         transactions = self._transactions() if records else {}
         self._context.on_moment("before", result)
         with self._context.writers.writer(result) as writer:
-            written = writer.replace(found, within=within, transactions=transactions)
+            written = writer.replace(found.cast(columns), within=within, transactions=transactions)
             if written.rows:
                 optimize_if_due(writer)
         self._context.on_moment("after", result)

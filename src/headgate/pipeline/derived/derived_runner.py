@@ -8,8 +8,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from threading import Event
 
-from pyspark.errors import PySparkException
-
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, HeadgateError
 from headgate.pipeline.batches import disk_full_error
@@ -98,9 +96,12 @@ class DerivedTables:
         started = self._clock.monotonic()
         try:
             derivation.derive(run)
-        except PySparkException as failure:
-            first = next(iter(str(failure).splitlines()), type(failure).__name__)
-            raise disk_full_error(failure) or ClusterError(f"the derivation failed: {first}") from None
+        except HeadgateError:
+            raise
+        except Exception as failure:  # whatever Spark raises: the other derivations go on
+            first = next(iter(str(failure).splitlines()), "")
+            text = f"the derivation failed: {type(failure).__name__}: {first}"
+            raise disk_full_error(failure) or ClusterError(text) from failure
         self._done[derivation.name] = _ids(versions), run.made_from
         if run.rows_written:
             took_ms = round((self._clock.monotonic() - started) * 1000)

@@ -1,0 +1,199 @@
+"""Adds up the intervals of `activity_intervals` by hour, by client and by topic.
+
+Copies of a fact count once: an hour is added up anew from all of its intervals whenever new ones touch it, and the
+times of a client are minima and maxima. The growth of end offsets is no use: it is what `topic_coverage` compares with.
+Every gateway reports that growth, so of several the largest counts. A use of a topic without a name is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.pipeline.derived.derivation import HOUR_MS, DerivedRun
+from headgate.tables.definitions import ORIGIN_KEY
+
+INTERVALS, HOURS, COVERAGE, IDENTITIES = "activity_intervals", "activity_hours", "topic_coverage", "client_identities"
+EDGE = ("cluster_id", "actor_kind", "app_id", "topic", "direction")
+_IDENTITY = ("cluster_id", "principal", "client_id", "host", "actor_kind", "actor")
+_END_OFFSETS, _ADDED_UP = "end-offsets", "other"  # rules
+# The beginning of a longer interval is a wrong clock: all of it counts at its end.
+_MAX_INTERVAL_MS = 31 * 24 * HOUR_MS
+_HIGHEST = 2**63 - 1
+_LAST_TIME_MS = 253_402_300_800_000  # the year 10000: sums of times beyond it may not fit
+_ROWS_AT_ONCE = 1_000_000
+_HOURS_AT_ONCE = 500
+
+
+def with_hours(intervals: DataFrame) -> DataFrame:
+    """Intervals with the hours in which they begin and end, and the actor as `app_id`; impossible ones are left out."""
+    intervals = intervals.where(sf.col("until").between(0, _LAST_TIME_MS))
+    is_sensible = sf.col("since").between(sf.col("until") - _MAX_INTERVAL_MS, sf.col("until"))
+    since = sf.when(is_sensible, sf.col("since")).otherwise(sf.col("until"))
+    intervals = intervals.withColumn("since", since).withColumn("app_id", sf.col("actor"))
+    last = sf.greatest(sf.col("since"), sf.col("until") - 1)
+    return intervals.withColumns({"first_hour": _hour(sf.col("since")), "last_hour": _hour(last)})
+
+
+def uses(intervals: DataFrame) -> DataFrame:
+    """The intervals in which an actor used a topic that has a name."""
+    return intervals.where((sf.col("rule") != _END_OFFSETS) & sf.col("topic").isNotNull())
+
+
+def _hour(time: Column) -> Column:
+    return time - sf.pmod(time, sf.lit(HOUR_MS))
+
+
+def last_known(column: str, at: str) -> Column:
+    """The value of the latest row that has one."""
+    return sf.max(sf.when(sf.col(column).isNotNull(), sf.struct(at, column)))[column]
+
+
+def total(column: str | Column) -> Column:
+    """The sum of whole numbers, at most the highest number of 64 bits; null without one."""
+    added = sf.sum((sf.col(column) if isinstance(column, str) else column).cast("decimal(19,0)"))
+    return sf.when(added.isNotNull(), sf.least(added, sf.lit(_HIGHEST).cast("decimal(38,0)"))).cast("long")
+
+
+# --- hours and coverage -----------------------------------------------------------------------------------------------
+
+
+def write_hours(run: DerivedRun, new: DataFrame) -> None:
+    """Add up all hours that new intervals touch."""
+    for hours in _batches(_touched_hours(run, new)):
+        within = pa.table({"hour": pa.array(hours, pa.int64())})
+        parts = hour_parts(run.rows(INTERVALS), hours).persist()
+        try:
+            run.replace(COVERAGE, topic_coverage(parts), within=within)
+            run.replace(HOURS, activity_hours(parts), within=within)
+        finally:
+            parts.unpersist()
+
+
+def _touched_hours(run: DerivedRun, new: DataFrame) -> Mapping[int, int]:
+    """The hours with the number of their new intervals."""
+    hour = sf.explode(sf.sequence("first_hour", "last_hour", sf.lit(HOUR_MS))).alias("hour")
+    counted = new.select(hour).groupBy("hour").count()
+    if run.is_full:  # rows of hours that have no intervals any more are removed
+        stored = run.stored(HOURS).select("hour").union(run.stored(COVERAGE).select("hour")).distinct()
+        counted = counted.union(stored.withColumn("count", sf.lit(0).cast("long")))
+    found: dict[int, int] = {}
+    for row in counted.toArrow().to_pylist():
+        found[row["hour"]] = found.get(row["hour"], 0) + row["count"]
+    return found
+
+
+def _batches(hours: Mapping[int, int]) -> Iterator[list[int]]:
+    """The hours in ascending order, as many at a time as fit in memory."""
+    some: list[int] = []
+    for hour in sorted(hours):
+        if len(some) == _HOURS_AT_ONCE or (some and sum(hours[one] for one in some) + hours[hour] > _ROWS_AT_ONCE):
+            yield some
+            some = []
+        some.append(hour)
+    if some:
+        yield some
+
+
+def hour_parts(intervals: DataFrame, hours: Sequence[int]) -> DataFrame:
+    """The part of each interval in each of these hours, each fact once: bytes and records are divided by time."""
+    end = hours[-1] + HOUR_MS
+    is_near = (sf.col("until") >= hours[0]) & ((sf.col("since") <= end) | (sf.col("until") <= end))
+    near = with_hours(intervals.where(is_near))
+    hour = sf.explode(sf.sequence("first_hour", "last_hour", sf.lit(HOUR_MS)))
+    parts = near.dropDuplicates(list(ORIGIN_KEY)).withColumn("hour", hour).where(sf.col("hour").isin(*hours))
+    parts = parts.withColumns(
+        {
+            "first_seen": sf.greatest("since", "hour"),
+            "last_seen": sf.least(sf.col("until"), sf.col("hour") + HOUR_MS),
+        }
+    )
+    return parts.withColumns({name: _share(name) for name in ("bytes", "records")})
+
+
+def _share(column: str) -> Column:
+    """The share of an interval's number in its part: shares are whole, and add up to the number."""
+
+    def until(time: str) -> str:
+        # As decimals, because the product of two numbers of 64 bits needs more than that.
+        return f"(cast({column} as decimal(19,0)) * cast({time} - since as decimal(19,0))) div (until - since)"
+
+    return sf.expr(f"if(until = since, {column}, {until('last_seen')} - {until('first_seen')})").cast("long")
+
+
+def activity_hours(parts: DataFrame) -> DataFrame:
+    return (
+        uses(parts)
+        .groupBy("cluster_id", "hour", *EDGE[1:])
+        .agg(
+            last_known("topic_id", "until").alias("topic_id"),
+            sf.min("first_seen").alias("first_seen"),
+            sf.max("last_seen").alias("last_seen"),
+            total("bytes").alias("bytes"),
+            total("records").alias("records"),
+        )
+    )
+
+
+def topic_coverage(parts: DataFrame) -> DataFrame:
+    is_growth = sf.col("rule") == _END_OFFSETS
+    nothing = sf.lit(0).cast("long")
+    of_writer = (
+        parts.where((sf.col("direction") == "write") & sf.col("topic").isNotNull())
+        .groupBy("cluster_id", "topic", "hour", "writer")
+        .agg(
+            last_known("topic_id", "until").alias("topic_id"),
+            sf.max("until").alias("until"),
+            sf.coalesce(total(sf.when(~is_growth, sf.col("records"))), nothing).alias("seen"),
+            sf.coalesce(total(sf.when(is_growth, sf.col("records"))), nothing).alias("growth"),
+        )
+    )
+    return (
+        of_writer.groupBy("cluster_id", "topic", "hour")
+        .agg(
+            last_known("topic_id", "until").alias("topic_id"),
+            total("seen").alias("seen_records"),
+            sf.max("growth").alias("all_records"),
+        )
+        .withColumn("coverage", share(sf.col("seen_records"), sf.col("all_records")))
+    )
+
+
+def share(seen: Column, everything: Column) -> Column:
+    """The share that was seen, at most 1; null where nothing is known."""
+    return sf.when(everything > 0, sf.least(sf.lit(1.0), seen / everything))
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+def write_identities(run: DerivedRun, new: DataFrame) -> None:
+    """Widen the times of the clients that new intervals name."""
+    found = client_identities(new)
+    stored = run.stored(IDENTITIES)
+    if not run.is_full:
+        stored = stored.join(found.select(*_IDENTITY), list(_IDENTITY), "left_semi")
+        found = _widest(found.unionByName(stored.select(*found.columns)))
+    rows = found.toArrow()
+    within = None if run.is_full else rows.select(list(_IDENTITY))
+    run.replace(IDENTITIES, rows, within=within)
+
+
+def client_identities(intervals: DataFrame) -> DataFrame:
+    """Each client and its actor; uses that were added up for several clients are not of one."""
+    of_client = intervals.where(~sf.col("rule").isin(_END_OFFSETS, _ADDED_UP))
+    texts = {name: sf.coalesce(name, sf.lit("")) for name in ("principal", "client_id", "host")}
+    named = of_client.withColumns(texts).withColumnsRenamed({"since": "first_seen", "until": "last_seen"})
+    return _widest(named)
+
+
+def _widest(clients: DataFrame) -> DataFrame:
+    software = sf.struct("last_seen", "software", "software_version")
+    rows = clients.groupBy(*_IDENTITY).agg(
+        sf.max(sf.when(sf.col("software").isNotNull(), software)).alias("newest"),
+        sf.min("first_seen").alias("first_seen"),
+        sf.max("last_seen").alias("last_seen"),
+    )
+    columns = {name: sf.col(f"newest.{name}") for name in ("software", "software_version")}
+    return rows.withColumns(columns).drop("newest")

@@ -1,0 +1,182 @@
+"""Derives `impact_summary`: for each topic, how much depends on it and on how much it depends, by what is valid now.
+
+The graph is that of `headgate lineage impact`: data flows through an application only along the pairs of `app_io`, and
+through a share group to its dead-letter topic; all other actors end a path. The closures of all topics are independent
+of each other, so the graph goes to the workers as numbers, and each worker walks it for its topics. A walk stops at
+`MAX_TOPICS` topics and a depth of `MAX_DEPTH`: then the figures are those of the nearest topics.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from headgate.pipeline.derived.derivation import Derivation, DerivedRun
+from headgate.tables.definitions import table_named
+
+IMPACT, EDGES, PAIRS = "impact_summary", "lineage_edges", "app_io"
+MAX_TOPICS, MAX_DEPTH = 100_000, 1000
+_TOPICS_AT_ONCE = 1000
+_KEY = ("cluster_id", "topic")
+_READ, _WRITE, _SHARE_GROUP = "read", "write", "share_group"
+
+Adjacency = Mapping[int, Sequence[int]]
+
+
+class TopicGraph(NamedTuple):
+    """Topics and actors as numbers: topics that a topic flows into or comes from, and the readers and writers."""
+
+    down: Adjacency
+    up: Adjacency
+    readers: Adjacency
+    writers: Adjacency
+
+
+class Reach(NamedTuple):
+    """The size of a closure: topics other than the first, actors at all of them, and the depth of the farthest."""
+
+    topics: int
+    actors: int
+    depth: int
+
+
+def reach(start: int, flows: Adjacency, actors: Adjacency) -> Reach:
+    """Walk from a topic along the flows, the nearest topics first."""
+    seen = {start}
+    found = set(actors.get(start, ()))
+    layer, depth = [start], 0
+    while layer and len(seen) <= MAX_TOPICS and depth < MAX_DEPTH:
+        following = {other for topic in layer for other in flows.get(topic, ())} - seen
+        if not following:
+            break
+        seen |= following
+        for topic in following:
+            found.update(actors.get(topic, ()))
+        layer, depth = list(following), depth + 1
+    return Reach(len(seen) - 1, len(found), depth)
+
+
+class _Numbers:
+    """Names as numbers, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[str, ...], int] = {}
+
+    def __call__(self, *name: str) -> int:
+        return self.of.setdefault(name, len(self.of))
+
+
+def topic_graph(
+    uses: Iterable[tuple[str, str, str, str, str]], pairs: Iterable[tuple[str, str, str, str, str]]
+) -> tuple[TopicGraph, dict[tuple[str, ...], int]]:
+    """The graph, and the numbers of its topics by cluster and name.
+
+    A use is a cluster, the kind and name of an actor, a topic and the direction; a pair a cluster, the kind and name of
+    an application, and its input and output, which are empty where they are unknown.
+    """
+    topics, actors = _Numbers(), _Numbers()
+    readers: dict[int, set[int]] = {}
+    writers: dict[int, set[int]] = {}
+    down: dict[int, set[int]] = {}
+    of_share_groups: dict[int, tuple[set[int], set[int]]] = {}
+    for cluster, kind, name, topic, direction in uses:
+        used, actor = topics(cluster, topic), actors(cluster, kind, name)
+        (readers if direction == _READ else writers).setdefault(used, set()).add(actor)
+        if kind == _SHARE_GROUP:
+            of_share_groups.setdefault(actor, (set(), set()))[direction == _WRITE].add(used)
+    for cluster, kind, name, source, target in pairs:
+        actor = actors(cluster, kind, name)
+        if source:
+            readers.setdefault(topics(cluster, source), set()).add(actor)
+        if target:
+            writers.setdefault(topics(cluster, target), set()).add(actor)
+        if source and target:
+            down.setdefault(topics(cluster, source), set()).add(topics(cluster, target))
+    for read, written in of_share_groups.values():
+        for one in read:
+            down.setdefault(one, set()).update(written)
+    up: dict[int, set[int]] = {}
+    for one, following in down.items():
+        for other in following:
+            up.setdefault(other, set()).add(one)
+    lists = ({one: tuple(others) for one, others in found.items()} for found in (down, up, readers, writers))
+    return TopicGraph(*lists), topics.of
+
+
+def derive_impact(run: DerivedRun) -> None:
+    edges = run.rows(EDGES).where(sf.col("valid_to").isNull())
+    uses = edges.select("cluster_id", "actor_kind", "app_id", "topic", "direction").toArrow()
+    kind = sf.when(sf.col("provenance") == "spark", "spark").otherwise("streams")
+    current = run.rows(PAIRS).where(sf.col("valid_to").isNull())
+    pairs = current.select("cluster_id", kind, "app_id", "in_topic", "out_topic").distinct().toArrow()
+    graph, numbers = topic_graph(_tuples(uses), _tuples(pairs))
+    ids = edges.groupBy(*_KEY).agg(sf.max("topic_id").alias("topic_id"))
+    run.replace(IMPACT, _keep_times(_figures(run, graph, numbers).join(ids, list(_KEY), "left"), run))
+
+
+def _tuples(table: pa.Table) -> Iterator[tuple[str, str, str, str, str]]:
+    for batch in table.to_batches():
+        yield from zip(*map(pa.Array.to_pylist, batch.columns), strict=True)
+
+
+_FIGURES = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("downstream_topics", "downstream_apps")),
+        ("depth_down", pa.int32()),
+        *((name, pa.int64()) for name in ("upstream_topics", "upstream_apps")),
+        ("depth_up", pa.int32()),
+        *((name, pa.int64()) for name in ("readers", "writers")),
+    ]
+)
+
+
+def _figures(run: DerivedRun, graph: TopicGraph, numbers: Mapping[tuple[str, ...], int]) -> DataFrame:
+    """The figures of all topics, made on the workers."""
+    clusters, names = zip(*numbers, strict=True) if numbers else ((), ())
+    roots = pa.table(
+        {
+            "cluster_id": pa.array(clusters, pa.string()),
+            "topic": pa.array(names, pa.string()),
+            "number": pa.array(numbers.values(), pa.int64()),
+        }
+    )
+    shared = run.session.sparkContext.broadcast(graph)
+    frame = run.session.createDataFrame(roots)
+    partitions = max(1, min(roots.num_rows // _TOPICS_AT_ONCE, run.session.sparkContext.defaultParallelism * 4))
+    schema = from_arrow_schema(pa.unify_schemas([roots.schema.remove(2), _FIGURES]))
+    return frame.repartition(partitions).mapInArrow(_walk(lambda: shared.value), schema)
+
+
+def _walk(graph_of: Callable[[], TopicGraph]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        graph = graph_of()
+        for batch in batches:
+            found = [
+                (
+                    *reach(number, graph.down, graph.readers),
+                    *reach(number, graph.up, graph.writers),
+                    len(graph.readers.get(number, ())),
+                    len(graph.writers.get(number, ())),
+                )
+                for number in batch["number"].to_pylist()
+            ]
+            columns = [pa.array([row[place] for row in found], one.type) for place, one in enumerate(_FIGURES)]
+            names = ["cluster_id", "topic", *_FIGURES.names]
+            yield pa.RecordBatch.from_arrays([batch["cluster_id"], batch["topic"], *columns], names=names)
+
+    return walk
+
+
+def _keep_times(figures: DataFrame, run: DerivedRun) -> DataFrame:
+    """The rows with the time at which their figures changed last."""
+    compared = [name for name in table_named(IMPACT).columns.names if name not in {*_KEY, "at"}]
+    before = run.stored(IMPACT).select(*_KEY, sf.struct(*compared).alias("before"), sf.col("at").alias("since"))
+    same = sf.struct(*compared).eqNullSafe(sf.col("before"))
+    at = sf.when(same, sf.col("since")).otherwise(sf.lit(run.now_ms))
+    return figures.join(before, list(_KEY), "left").withColumn("at", at)
+
+
+IMPACT_OF_TOPICS = Derivation(name="impact", sources=(EDGES, PAIRS), results=(IMPACT,), derive=derive_impact)

@@ -1,0 +1,67 @@
+"""The walk that sums up the impact of a topic says what the graph of `headgate lineage impact` says."""
+
+import random
+
+import pytest
+
+from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
+from headgate.pipeline.derived import impact
+from headgate.pipeline.derived.impact import Reach, reach, topic_graph
+
+Uses = list[tuple[str, str, str, str, str]]
+Pairs = list[tuple[str, str, str, str, str]]
+
+
+def test_an_application_with_two_unrelated_subtopologies_has_no_cross_path() -> None:
+    uses = [("c", "streams", "app", topic, way) for topic, way in zip("axby", ["read", "write"] * 2, strict=True)]
+    pairs = [("c", "streams", "app", "a", "x"), ("c", "streams", "app", "b", "y")]
+    graph, numbers = topic_graph(uses, pairs)
+    assert reach(numbers["c", "a"], graph.down, graph.readers) == Reach(topics=1, actors=1, depth=1)
+    assert reach(numbers["c", "y"], graph.up, graph.writers) == Reach(topics=1, actors=1, depth=1)
+
+
+def test_only_a_share_group_leads_from_what_it_reads_to_what_it_writes() -> None:
+    uses = [
+        (cluster, kind, "g", topic, way)
+        for cluster, kind in (("c", "share_group"), ("d", "consumer_group"))
+        for topic, way in (("a", "read"), ("dlq.a", "write"))
+    ]
+    graph, numbers = topic_graph(uses, [])
+    assert reach(numbers["c", "a"], graph.down, graph.readers) == Reach(topics=1, actors=1, depth=1)
+    assert reach(numbers["d", "a"], graph.down, graph.readers) == Reach(topics=0, actors=1, depth=0)
+
+
+def test_a_walk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = {number: (number + 1,) for number in range(50)}
+    assert reach(0, chain, {}) == Reach(topics=50, actors=0, depth=50)
+    monkeypatch.setattr(impact, "MAX_DEPTH", 7)
+    assert reach(0, chain, {}) == Reach(topics=7, actors=0, depth=7)
+    monkeypatch.setattr(impact, "MAX_TOPICS", 3)
+    assert reach(0, chain, {}).topics == 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_graphs_are_what_rustworkx_says(seed: int) -> None:
+    draw = random.Random(seed)
+    topics = [f"t{number}" for number in range(draw.randrange(1, 12))]
+    uses: Uses = []
+    pairs: Pairs = []
+    for number in range(draw.randrange(12)):
+        kind = draw.choice(("consumer_group", "client", "share_group", "streams"))
+        for _ in range(draw.randrange(3)):
+            uses.append(("c", kind, f"a{number}", draw.choice(topics), draw.choice(("read", "write"))))
+        if kind == "streams":
+            pairs += [
+                ("c", kind, f"a{number}", draw.choice(["", *topics]), draw.choice(topics))
+                for _ in range(draw.randrange(4))
+            ]
+    flows = [LineageFlow(kind, app, str(number), *ends) for number, (_, kind, app, *ends) in enumerate(pairs)]
+    expected = LineageGraph([LineageUse(*one[1:]) for one in uses], flows)
+    graph, numbers = topic_graph(uses, pairs)
+    assert {name for _, name in numbers} == set(expected.topics)
+    for (_, name), number in numbers.items():
+        for closure, found in (
+            (expected.closure(name, "down", limit=0), reach(number, graph.down, graph.readers)),
+            (expected.closure(name, "up", limit=0), reach(number, graph.up, graph.writers)),
+        ):
+            assert found == Reach(topics=closure.topics, actors=closure.actors, depth=closure.depth)
