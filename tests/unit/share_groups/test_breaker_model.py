@@ -74,7 +74,7 @@ class Windows(RuleBasedStateMachine):
 
 TestRandomWindows: Any = Windows.TestCase
 TestRandomWindows.settings = settings(
-    max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "250")), stateful_step_count=40, deadline=None
+    max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "100")), stateful_step_count=40, deadline=None
 )
 
 

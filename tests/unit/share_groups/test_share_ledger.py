@@ -232,5 +232,5 @@ class Locks(RuleBasedStateMachine):
 
 TestRandomLocks: Any = Locks.TestCase
 TestRandomLocks.settings = settings(
-    max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "250")), stateful_step_count=40, deadline=None
+    max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "100")), stateful_step_count=40, deadline=None
 )

@@ -222,5 +222,5 @@ class Histories(RuleBasedStateMachine):
 
 TestRandomHistories: Any = Histories.TestCase
 TestRandomHistories.settings = settings(
-    max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "250")), stateful_step_count=40
+    max_examples=int(os.environ.get("HEADGATE_TEST_HISTORIES", "100")), stateful_step_count=40
 )
