@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster, start_test_cluster
+from tests.support.file_order import put_first
 
-_HERE = Path(__file__).parent
-# Two processes take whole files in this order. One that takes a minute or more and comes late leaves the other process
-# without work, so these are first, the longest before the others.
 LONG_FILES = (
     "test_dev.py",
     "gateway/test_failover.py",
@@ -31,9 +29,7 @@ LONG_FILES = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stable: the order of all other files, and of the tests of a file, stays as pytest-randomly has made it."""
-    places = {_HERE / name: place for place, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    put_first(items, Path(__file__).parent, LONG_FILES)
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,27 @@ from pyspark.sql import SparkSession
 from headgate.pipeline.session import end_session, start_session
 from tests.pipeline.estate import Estate
 from tests.support.cluster import Cluster, start_test_cluster
+from tests.support.file_order import put_first
 
 SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "700m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # no test runs long enough for the other compiler
 }
+
+LONG_FILES = (
+    "test_facts_query.py",
+    "test_command.py",
+    "test_problems.py",
+    "test_append_query.py",
+    "test_spark_describe.py",
+    "test_breaker_tables.py",
+    "test_parts.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    put_first(items, Path(__file__).parent, LONG_FILES)
 
 
 @pytest.fixture(scope="session")
