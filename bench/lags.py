@@ -87,15 +87,13 @@ async def measure(bootstrap: str, groups: int, partitions: int) -> list[str]:
         settings, prefix="headgate.", origin=Origin(cluster="q3Jxq3Jxq3Jxq3Jxq3Jxqw", writer="gw-a:9092/0", boot="b1")
     )
     await writer.open("lags")
-    fact_bytes = 0
+    facts: list[Fact] = []
 
     async def dial() -> Dialler:
         return dialler
 
     async def write(fact: Fact) -> object:
-        nonlocal fact_bytes
-        _, key, value = encode(writer.stamped(fact))
-        fact_bytes += len(key) + len(value or b"")
+        facts.append(fact)
         return await writer.write(fact)
 
     poller = LagPoller(dial, write, lambda: True, SystemClock(), limits=RoundLimits(groups=groups))
@@ -108,13 +106,15 @@ async def measure(bootstrap: str, groups: int, partitions: int) -> list[str]:
             await commit(dialler, groups, partitions, 1 + number)
         pauses = Pauses()
         watching = asyncio.create_task(pauses.watch())
-        written, fact_bytes = poller.facts_written, 0
+        facts.clear()
         cpu = time.process_time()
         counts = await poller.poll()
         cpu = time.process_time() - cpu
         watching.cancel()
+        encoded = (encode(writer.stamped(fact)) for fact in facts)
+        fact_bytes = sum(len(key) + len(value or b"") for _, key, value in encoded)
         lines.append(
-            f"| {title} | {counts.polled:,} | {counts.partitions:,} | {poller.facts_written - written:,} "
+            f"| {title} | {counts.polled:,} | {counts.partitions:,} | {len(facts):,} "
             f"| {fact_bytes / 1e6:.1f} | {counts.seconds:.1f} | {cpu:.1f} | {1000 * pauses.longest_s:.0f} |"
         )
         print(lines[-1], file=sys.stderr)

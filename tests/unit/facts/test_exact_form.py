@@ -122,6 +122,14 @@ def test_a_list_in_doubt_is_left_to_decode(old: bytes, new: bytes) -> None:
     assert not is_exact(GroupLagsObserved, key, value.replace(old, new, 1))
 
 
+def test_a_long_list_matches_without_recursion() -> None:
+    key, value = plain_record(GroupLagsObserved)
+    for item in (b"0", b"null"):
+        text = value.replace(b"[20,4]", b"[" + b",".join([item] * 150_000) + b"]")
+        assert is_exact(GroupLagsObserved, key, text)
+        assert not is_exact(GroupLagsObserved, key, text.replace(b",0]", b",]").replace(b",null]", b",]"))
+
+
 def test_a_fact_with_nested_lists_has_no_exact_form() -> None:
     assert exact_pattern(form_of(TopologyDescribed)) is None
 
