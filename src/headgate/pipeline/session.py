@@ -109,7 +109,14 @@ def start_session(configured: Mapping[str, str]) -> SparkSession:
         conf = SparkConf().setAll(list(settings.items()))
         # The JVM ignores signals to the process group, so that it lives until the running batch has ended.
         gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
+        try:
+            SparkContext(conf=conf, gateway=gateway)
+        except BaseException:
+            # A JVM that is asked to exit while its context starts may wait for itself for ever.
+            if gateway.proc is not None:
+                gateway.proc.kill()
+                gateway.proc.wait()
+            raise
     session = SparkSession.builder.getOrCreate()
     if submitted or not _is_local(settings):
         session.sparkContext.setLogLevel("ERROR")
