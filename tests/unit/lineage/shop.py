@@ -1,7 +1,7 @@
 """A small estate in tables, with gaps: what the commands of `headgate lineage` are tested with.
 
 shop-app makes totals and large from orders, and in another component sessions from clicks; until noon it made
-old-totals. A share group bills orders, a consumer group reads totals, and a connector writes clicks past the gateway.
+old-totals. A share group bills orders, a consumer group reads totals, and clicks are written past the gateway.
 """
 
 from pathlib import Path
@@ -66,7 +66,7 @@ ROWS: dict[str, list[Row]] = {
         use("shop-app", "orders", "read", declared=True),
         use("shop-app", "totals", "write", declared=True),
         use("shop-app", "large", "write", declared=True, observed=False, bytes_day=None, last_seen=None),
-        use("shop-app", "clicks", "read", declared=True),
+        use("shop-app", "clicks", "read", declared=True, observed=False, bytes_day=None, last_seen=None),
         use("shop-app", "sessions", "write", declared=True),
         use("shop-app", "old-totals", "write", declared=True, valid_from=NOON - HOUR, valid_to=NOON),
         use("billing", "orders", "read", "share_group"),
@@ -79,7 +79,7 @@ ROWS: dict[str, list[Row]] = {
     ],
     "lineage_gaps": [
         gap("declared_silent", "shop-app", "large", "write"),
-        gap("declared_silent", "night-job", "orders", "read", actor_kind="spark", state="unknown", coverage=None),
+        gap("declared_silent", "shop-app", "clicks", "read", state="unknown", coverage=0.0),
         gap("used_undeclared", "shop-app", "audit", "write", state="closed", opened_at=NOON, closed_at=TWO),
     ],
     "topic_coverage": [

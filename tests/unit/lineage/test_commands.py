@@ -222,15 +222,16 @@ def test_gaps_are_those_that_are_open(root: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("options", "topics"),
     [
-        (["--state", "all"], ["large", "orders", "audit"]),
-        (["--state", "unknown"], ["orders"]),
+        (["--state", "all"], ["large", "clicks", "audit"]),
+        (["--state", "unknown"], ["clicks"]),
         (["--kind", "used_undeclared", "--state", "closed"], ["audit"]),
         (["--topic", "large", "--state", "all"], ["large"]),
-        (["--application", "night-job", "--state", "all"], ["orders"]),
-        (["--since", "2026-11-15T12:30:00Z", "--state", "all"], ["large", "orders"]),
+        (["--application", "shop-app", "--state", "unknown"], ["clicks"]),
+        (["--application", "night-job", "--state", "all"], []),
+        (["--since", "2026-11-15T12:30:00Z", "--state", "all"], ["large", "clicks"]),
         (["--as-of", "2026-11-15T12:30:00Z"], ["audit"]),
         (["--as-of", "2026-11-15T11:30:00Z", "--state", "all"], []),
-        (["--state", "all", "--limit", "1"], ["orders"]),
+        (["--state", "all", "--limit", "1"], ["clicks"]),
     ],
 )
 def test_gaps_are_chosen(root: Path, capsys: Capture, options: list[str], topics: list[str]) -> None:
