@@ -57,12 +57,11 @@ def test_it_runs_until_a_signal_and_lets_the_batches_end(estate: Estate, file: P
         os.killpg(process.pid, signal.SIGTERM)  # as a terminal or a supervisor does it, to all of them
         assert process.wait(120) == 0  # ten seconds for a batch, ten for Spark to interrupt it, and the JVM's end
     lines = log.read_text("utf-8").splitlines()
-    known = ("headgate: facts: batch ", "headgate: append: batch ", "WARNING: Using incubator")
+    known = ("headgate: facts: batch ", "headgate: append: batch ", "headgate: derived: ", "WARNING: Using incubator")
     assert all(line.startswith(known) for line in lines), lines
-    assert {(row["query"], row["state"]) for row in estate.rows("pipeline_runs").values()} == {
-        ("facts", "stopped"),
-        ("append", "stopped"),
-    }
+    runs = {(row["query"], row["state"]) for row in estate.rows("pipeline_runs").values()}
+    # The derivations begin some seconds later, so a fast machine may not have come so far.
+    assert runs - {("derived", "stopped")} == {("facts", "stopped"), ("append", "stopped")}
     assert estate.run(*QUERIES)
     assert_tables_are_right(estate, cluster_of(estate))
     assert_appended_are_right(estate)

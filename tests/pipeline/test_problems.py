@@ -2,15 +2,22 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 
 import pyarrow as pa
 import pytest
 
+from headgate.base.clock import SystemClock
 from headgate.base.errors import UsageError
+from headgate.pipeline import runner
 from headgate.pipeline.builds import BUILDS
+from headgate.pipeline.derived import derived_runner
+from headgate.pipeline.derived.derivation import Derivation, DerivedRun
 from headgate.pipeline.exact_rows import decoded_facts
 from headgate.pipeline.fact_rows import SCHEMA, ReadSettings
+from headgate.pipeline.queries import FACTS
 from headgate.pipeline.runner import only_pipeline
 from headgate.pipeline.topology_builds import add_validity, without_validity
 from headgate.tables.definitions import table_named
@@ -88,6 +95,31 @@ def test_one_pipeline_at_a_time(estate: Estate) -> None:
         pass
     with only_pipeline(config):
         pass
+
+
+def test_a_stop_does_not_wait_for_a_derivation(
+    estate: Estate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A derivation may read millions of rows; what it leaves undone is derived after the next start."""
+    monkeypatch.setattr(derived_runner, "EVERY_S", 0.0)
+    monkeypatch.setattr(runner, "_LOOK_FOR_TOPICS_S", 0.1)
+    stop, deriving = Event(), Event()
+
+    def derive(run: DerivedRun) -> None:
+        deriving.set()
+        run.session.range(10**15).where("id * 7 % 11 = 12").count()
+
+    endless = Derivation(name="endless", sources=("pipeline_runs",), results=("impact_summary",), derive=derive)
+    pipeline = runner.PipelineRunner(
+        estate.config, estate.spark, SystemClock(), stop, queries=(FACTS,), derivations=(endless,)
+    )
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(pipeline.run, once=False)
+        assert deriving.wait(120)
+        stop.set()
+        assert running.result(120)
+    pipeline.close()
+    assert "endless" not in capsys.readouterr().err
 
 
 def test_rows_of_every_build_fit_their_table(estate: Estate) -> None:

@@ -20,7 +20,7 @@ from headgate.embedded.spawn import start_tethered, stop_all
 _END_S: Final = 8.0  # for the running batch; one that is cut off is applied again at the next start, once
 _LOOK_S: Final = 1.0
 _MOST_BYTES: Final = 16 * 1024  # that are looked at in one go
-_PROGRESS: Final = re.compile(r"headgate: \w+: batch \d+: ")
+_PROGRESS: Final = re.compile(r"headgate: (\w+: batch \d+: |derived: \w+: \d+ rows changed, )")
 
 
 def problems_in(words: str) -> list[str]:

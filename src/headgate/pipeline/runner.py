@@ -31,6 +31,7 @@ from headgate.pipeline.batches import (
     ignore_moment,
 )
 from headgate.pipeline.derived.derivation import Derivation, DerivedContext
+from headgate.pipeline.derived.derived_runner import QUERY as DERIVED
 from headgate.pipeline.derived.derived_runner import DerivedTables
 from headgate.pipeline.derived.registry import DERIVATIONS
 from headgate.pipeline.fact_rows import ReadSettings
@@ -42,6 +43,7 @@ from headgate.tables.storage import StoredTable, TableError
 
 _MIN_PAUSE_S, _MAX_PAUSE_S = 1.0, 30.0
 _LOOK_FOR_TOPICS_S = 5.0
+_CANCEL_AGAIN_S = 0.5
 
 
 @contextmanager
@@ -125,10 +127,14 @@ class PipelineRunner:
         with ThreadPoolExecutor(len(self._queries) + 1, "headgate-query") as threads:
             running = [threads.submit(query.run, once=once) for query in self._queries]
             ended = Event()
-            if not once:
-                threads.submit(self._run_derived, ended)
+            deriving = None if once else threads.submit(self._run_derived, ended)
             wait(running)
             ended.set()
+            while (
+                deriving is not None and not deriving.done()
+            ):  # what a derivation leaves undone comes at the next start
+                self._context.session.sparkContext.cancelJobGroup(DERIVED)
+                wait([deriving], timeout=_CANCEL_AGAIN_S)
         went_well = [one.result() for one in running]
         if once and self._derived is not None and not self._context.stop.is_set():
             went_well.append(self._derived.run_once(self._cluster(), self._context.stop))

@@ -65,11 +65,14 @@ def test_an_address_that_is_none_is_a_usage_error(capsys: pytest.CaptureFixture[
 def test_dev_repeats_problems_and_no_progress() -> None:
     words = """WARNING: Using incubator modules: jdk.incubator.vector
 headgate: facts: batch 12: 3 rows, lag 0, 812 ms
+headgate: derived: lineage: 12 rows changed, 812 ms
+headgate: derived: derived gaps: the disk is full
 headgate: append: the disk is full: make room; the next attempt is in 2 s
 spark: ERROR Something: else
 headgate: facts: batches are not progress
 """
     assert problems_in(words) == [
+        "headgate: derived: derived gaps: the disk is full",
         "headgate: append: the disk is full: make room; the next attempt is in 2 s",
         "headgate: facts: batches are not progress",
     ]

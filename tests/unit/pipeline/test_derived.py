@@ -166,6 +166,20 @@ def test_a_derivation_that_is_killed_is_repaired(
     assert scene.log.health.problems() == {}
 
 
+def test_a_derivation_that_ends_because_of_a_stop_is_no_problem(scene: Scene) -> None:
+    stop = Event()
+
+    def stopped(_run: DerivedRun) -> None:
+        stop.set()
+        raise PlatformError("its jobs were cancelled")
+
+    scene.derivation = Derivation(name="d", sources=(SOURCE,), results=RESULTS, derive=stopped)
+    scene.add_app("a")
+    scene.start()
+    assert scene.tables.run_once("c", stop)
+    assert scene.log.health.problems() == {}
+
+
 @pytest.mark.parametrize("gone", [*RESULTS, SOURCE])
 def test_a_table_that_was_deleted_is_made_anew(scene: Scene, gone: str) -> None:
     scene.add_app("a")

@@ -36,7 +36,9 @@ class DerivedTables:
     def run(self, cluster: str, stop: Event) -> None:
         """Run all derivations whose sources have changed, once a minute, until stopped."""
         run = self._log.begin(cluster, QUERY)
-        self._context.session.sparkContext.setLocalProperty("spark.scheduler.pool", QUERY)
+        spark = self._context.session.sparkContext
+        spark.setLocalProperty("spark.scheduler.pool", QUERY)
+        spark.setJobGroup(QUERY, "derived tables", interruptOnCancel=True)  # by which a stop cancels what runs
         due = self._clock.monotonic() + EVERY_S
         while not stop.wait(_POLL_S):
             if self._clock.monotonic() >= due:
@@ -72,6 +74,8 @@ class DerivedTables:
                 self._derive_if_due(one)
                 self._log.health.clear_problem(subject)
             except HeadgateError as failure:
+                if stop.is_set():  # its jobs were cancelled
+                    break
                 went_well = False
                 self._log.add_problem(run, subject, f"{subject}: {failure}", table=one.results[-1])
         return went_well
