@@ -149,13 +149,13 @@ def of_applications(own: Any, topics: Mapping[str, str | None], start: int, end:
 
 
 def of_clients(trip: Row, activity: list[Row], topics: Mapping[str, str | None], start: int) -> Iterable[Cause]:
-    observed = min((row["since"] for row in activity), default=0)
     uses: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in activity:
         topic = row["topic"] if row["topic"] is not None else row["topic_id"]
         is_use = row["rule"] != "end-offsets" and topic in topics
         if is_use and row["since"] <= trip["at"] and row["at"] <= trip["at"] + 60 * MINUTE:
             uses[row["actor_kind"], row["actor"], row["direction"], topic].append(row)
+    is_known = any(row["since"] < start for rows in uses.values() for row in rows)
     for (kind, actor, direction, topic), rows in uses.items():
         before = [row["until"] for row in rows if row["since"] < start]
         after = [row for row in rows if row["since"] >= start]
@@ -171,7 +171,7 @@ def of_clients(trip: Row, activity: list[Row], topics: Mapping[str, str | None],
             continue
         likelihood = "low"
         if writes:
-            likelihood = "medium" if is_again else "high" if observed < start else "low"
+            likelihood = "medium" if is_again else "high" if is_known else "low"
         yield (
             *("connector" if kind == "connector" else "new_producer", likelihood, kind, actor),
             *("started_again" if is_again else "started", topic, topics[topic], first["since"]),

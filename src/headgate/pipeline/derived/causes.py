@@ -105,7 +105,6 @@ def _causes(run: DerivedRun, trips: pa.Table) -> DataFrame:
         activity = activity.where(sf.col("topic").isin(names) | sf.col("topic").isNull())
     sources = CauseSources(
         activity=activity,
-        observed=run.rows("activity_intervals"),
         breaker_events=run.rows(_EVENTS),
         changes=run.rows("changes"),
         dispositions=dispositions,

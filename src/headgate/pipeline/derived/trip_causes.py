@@ -31,10 +31,9 @@ _VERSION = ("cluster_id", "app_id", "incarnation", "epoch", "hash", "provenance"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSources:
-    """The tables from which causes are found; `activity` may be that of the trips' topics, `observed` is all of it."""
+    """The tables from which causes are found."""
 
     activity: DataFrame
-    observed: DataFrame
     breaker_events: DataFrame
     changes: DataFrame
     dispositions: DataFrame
@@ -57,7 +56,7 @@ def trip_causes(trips: DataFrame, topics: DataFrame, writers: DataFrame, sources
         _group_members(trips, sources.dispositions),
         _topologies(writers, sources.changes),
         _streams_members(writers, sources.members_tasks),
-        _new_users(topics, sources.activity, sources.observed),
+        _new_users(topics, sources.activity),
     ]
     return _numbered(trips, reduce(DataFrame.unionByName, candidates))
 
@@ -209,10 +208,9 @@ def _streams_members(writers: DataFrame, members_tasks: DataFrame) -> DataFrame:
 # --- clients that write the topics ------------------------------------------------------------------------------------
 
 
-def _new_users(topics: DataFrame, activity: DataFrame, observed: DataFrame) -> DataFrame:
+def _new_users(topics: DataFrame, activity: DataFrame) -> DataFrame:
     """Connectors that began to use a topic of the trip, and other clients that had never written it before."""
     uses = activity.where(sf.col("rule") != "end-offsets")
-    first_seen = observed.groupBy("cluster_id").agg(sf.min("since").alias("observed_since"))
     of_topic = uses.withColumn("topic", sf.coalesce("topic", "topic_id")).drop("topic_id", "group", "event_id")
     seen = topics.join(of_topic, ["cluster_id", "topic"]).where(
         (sf.col("since") <= sf.col("tripped_at")) & _is_in_time("at")
@@ -223,15 +221,15 @@ def _new_users(topics: DataFrame, activity: DataFrame, observed: DataFrame) -> D
         sf.max(sf.when(is_before, sf.col("until"))).alias("last_before"),
         sf.min(sf.when(~is_before, sf.struct(*identity))).alias("first"),
     )
-    began = actors.where(sf.col("first").isNotNull()).join(sf.broadcast(first_seen), ["cluster_id"])
     is_new = sf.col("last_before").isNull()
+    # To a gateway that has just been started, and on new topics, all are new.
+    is_known = sf.max(~is_new).over(Window.partitionBy("cluster_id", "event_id"))
+    began = actors.withColumn("is_known", is_known).where(sf.col("first").isNotNull())
     is_connector = sf.col("actor_kind") == "connector"
     is_again = is_connector & (sf.col("first.since") - sf.col("last_before") >= WINDOW_MS)
     is_own = (sf.col("actor_kind") == "share_group") & (sf.col("actor") == sf.col("group"))
     writes = sf.col("direction") == "write"
-    # To a gateway that has just been started, all are new.
-    is_known = sf.col("observed_since") < _start()
-    likelihood = sf.when(writes & is_new & is_known, HIGH).when(writes & is_again, MEDIUM).otherwise(LOW)
+    likelihood = sf.when(writes & is_new & sf.col("is_known"), HIGH).when(writes & is_again, MEDIUM).otherwise(LOW)
     return began.where(((is_new & writes) | (is_connector & (is_new | is_again))) & ~is_own).select(
         *_TRIP,
         sf.when(is_connector, "connector").otherwise("new_producer").alias("cause_kind"),
