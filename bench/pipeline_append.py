@@ -177,19 +177,18 @@ def stored_bytes(place: Path) -> int:
 
 def noop_floors(bootstrap: str) -> dict[str, float]:
     """Spark's own cost of the same records: read and dropped, and read, turned into columns and dropped."""
-    from headgate.pipeline.append_query import SETTINGS  # noqa: PLC0415 - Spark, only where it is measured
+    # Spark, only where it is measured.
     from headgate.pipeline.exact_rows import exact_facts, mark_exact  # noqa: PLC0415
     from headgate.pipeline.fact_rows import ReadSettings  # noqa: PLC0415
     from headgate.pipeline.queries import APPEND, read_options  # noqa: PLC0415
-    from headgate.pipeline.session import end_session, start_session  # noqa: PLC0415
+    from headgate.pipeline.session import end_session, set_compiling, start_session  # noqa: PLC0415
 
     overrides = {"upstream.bootstrap": [bootstrap], "upstream.service_mechanism": "none", "facts.prefix": PREFIX}
     config = load(None, {}, overrides)
     options = {name: value for name, value in read_options(config, APPEND).items() if name != "maxOffsetsPerTrigger"}
     session = start_session(config.pipeline.spark)
     try:
-        for name, value in SETTINGS.items():
-            session.conf.set(name, value)
+        set_compiling(session, is_on=True)
         records = session.read.format("kafka").options(**options).load()
         records.limit(1000).write.format("noop").mode("overwrite").save()  # what is slow once
         settings = ReadSettings(prefix=PREFIX, cluster="c", max_bytes={})

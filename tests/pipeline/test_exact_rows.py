@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from headgate.facts import Fact
 from headgate.facts.codec import form_of
-from headgate.pipeline.append_query import SETTINGS
 from headgate.pipeline.builds import BUILDS
 from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, mark_exact
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS, REJECTED, ReadSettings, read_facts
+from headgate.pipeline.session import set_compiling
 from tests.unit.facts.hostile_records import LARGE, hostile, plain_record
 
 PREFIX = "hg."
@@ -40,8 +40,7 @@ def test_both_readings_of_a_record_are_equal(spark: SparkSession, fact: type[Fac
     pairs = many(fact)
     rows = [(topic, number % 3, number, AT, key, value) for number, (key, value) in enumerate(pairs)]
     session = spark.newSession()
-    for name, value in SETTINGS.items():
-        session.conf.set(name, value)
+    set_compiling(session, is_on=True)
     records = session.createDataFrame(rows, SCHEMA)
     reading = ReadSettings(prefix=PREFIX, cluster="own", max_bytes={}, generations={topic: 2})
 

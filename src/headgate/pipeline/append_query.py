@@ -20,16 +20,15 @@ from headgate.pipeline.batches import Batches, BatchResult, batch_records, is_wi
 from headgate.pipeline.builds import BUILDS
 from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, mark_exact
 from headgate.pipeline.fact_rows import REJECTED, read_facts
-from headgate.pipeline.source_topics import batch_sizes
+from headgate.pipeline.session import set_compiling
+from headgate.pipeline.source_topics import batch_sizes, max_batch_size
 
 _REJECTED_FACTS = "rejected_facts"
 # The row of a rejected record has the beginning of its key and a sentence, so this many are small.
 _REJECTED_AT_ONCE = 10_000
-# From this many records on a batch is written by all cores, each of which leaves a file.
-_PARALLEL_FROM = 50_000
-# Unlike the small batches of the facts query (`session.py`), batches of a hundred thousand rows gain from compilation:
-# Delta's statistics of each file, the minimum and maximum of every column, took longer than all the rest.
-SETTINGS = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
+# From this many records on a batch is written by all cores, each of which leaves a file, and its plans are compiled:
+# without that, Delta's statistics of each file, the minimum and maximum of every column, take longer than all the rest.
+_LARGE_FROM = 50_000
 
 
 _APPENDED = {name: build for name, build in BUILDS.items() if build.table.appended}
@@ -50,8 +49,9 @@ class AppendBatches(Batches):
     """Batches of the large topics."""
 
     def _write(self, records: DataFrame, result: BatchResult) -> None:
-        for name, value in SETTINGS.items():  # a stream has a session of its own
-            records.sparkSession.conf.set(name, value)
+        most = max_batch_size(self._context.folders.checkpoint, result.batch)
+        # A stream has a session of its own.
+        set_compiling(records.sparkSession, is_on=most is None or most >= _LARGE_FROM)
         sizes = batch_sizes(self._context.folders.checkpoint, result.batch)
         others: list[DataFrame] = []
         for name, build in _APPENDED.items():
@@ -80,7 +80,7 @@ class AppendBatches(Batches):
             observation = Observation()
             counted = marked.observe(observation, *_counts())
             rows = build.rows(exact_facts(counted, build.fact, self._context.reading))
-            is_small = size is not None and size < _PARALLEL_FROM
+            is_small = size is not None and size < _LARGE_FROM
             files = 1 if is_small else marked.sparkSession.sparkContext.defaultParallelism
             if self._append(name, rows.coalesce(files), f"{self._query_id()}-exact", result.batch):
                 observed.append(_Counts(**observation.get))

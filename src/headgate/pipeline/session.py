@@ -20,6 +20,11 @@ JARS_VARIABLE = "HEADGATE_JARS"
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+_COMPILING: Mapping[bool, Mapping[str, str]] = {
+    False: {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
+    True: {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"},
+}
+
 # One machine: tasks are few and small, so the simple collector is enough.
 _LOCAL: Mapping[str, str] = {
     "spark.master": "local[2]",
@@ -28,8 +33,7 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     # A batch is over before its code would be compiled: 2,000 topologies took 17 s this way, and 29 s with compiling.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **_COMPILING[False],
 }
 _ALWAYS: Mapping[str, str] = {
     "spark.app.name": "headgate",
@@ -121,6 +125,12 @@ def start_session(configured: Mapping[str, str]) -> SparkSession:
     if submitted or not _is_local(settings):
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def set_compiling(session: SparkSession, *, is_on: bool) -> None:
+    """Whether plans are compiled, which pays from some ten thousand rows on."""
+    for name, value in _COMPILING[is_on].items():
+        session.conf.set(name, value)
 
 
 def end_session(session: SparkSession) -> None:

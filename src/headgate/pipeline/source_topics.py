@@ -196,6 +196,15 @@ def batch_sizes(checkpoint: Path, batch: int) -> dict[str, int]:
     }
 
 
+def max_batch_size(checkpoint: Path, batch: int) -> int | None:
+    """The number of offsets of a batch at most: from 0 where it reads a partition from its start; None: not known."""
+    begin, end = _offsets(checkpoint, batch - 1), _offsets(checkpoint, batch)
+    if not end:
+        return None
+    ranges = [(begin.get(topic, {}).get(one, 0), last) for topic, own in end.items() for one, last in own.items()]
+    return sum(last - (first if first <= last else 0) for first, last in ranges)
+
+
 def created_again_text(topic: str) -> str:
     """The problem of `pipeline_runs`."""
     return (

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.base.errors import ClusterError
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS, ReadSettings, fact_row
-from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, batch_sizes
+from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, batch_sizes, max_batch_size
 
 Offsets = dict[str, dict[str, int]]
 
@@ -155,3 +155,11 @@ def test_the_size_of_a_batch_is_known_where_its_beginning_is(tmp_path: Path) -> 
     assert batch_sizes(checkpoint, 1) == {"a": 6}, "b has a new partition, c is a new topic"
     assert batch_sizes(checkpoint, 0) == {}
     assert batch_sizes(tmp_path / "none", 4) == {}
+
+
+def test_a_batch_has_at_most_the_offsets_since_the_one_before(tmp_path: Path) -> None:
+    first = {"a": {"0": 3, "1": 9}, "b": {"0": 5}}
+    checkpoint = make_checkpoint(tmp_path, first, {"a": {"0": 7, "1": 2}, "b": {"0": 5, "1": 40}, "c": {"0": 100}})
+    assert max_batch_size(checkpoint, 1) == 4 + 2 + 40 + 100, "a new partition and a topic created again count from 0"
+    assert max_batch_size(checkpoint, 0) == 17
+    assert max_batch_size(tmp_path / "none", 4) is None

@@ -30,6 +30,7 @@ from headgate.pipeline.derived.edge_frames import (
     open_ended_periods,
 )
 from headgate.pipeline.derived.edge_periods import first_hour_of_day
+from headgate.pipeline.session import set_compiling
 from headgate.tables.definitions import table_named
 
 EDGES = "lineage_edges"
@@ -53,9 +54,7 @@ def derive_lineage(run: DerivedRun) -> None:
 
 def _set_compiling(run: DerivedRun) -> None:
     """Small plans are over before they would be compiled (`session.py`)."""
-    large = run.row_count(INTERVALS) >= _COMPILED_FROM
-    run.session.conf.set("spark.sql.codegen.wholeStage", str(large).lower())
-    run.session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if large else "NO_CODEGEN")
+    set_compiling(run.session, is_on=run.row_count(INTERVALS) >= _COMPILED_FROM)
 
 
 def _write_edges(run: DerivedRun, new: DataFrame | None) -> None:
