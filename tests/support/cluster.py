@@ -4,6 +4,8 @@
 Plaintext clients are super users there; `alice` and `bob` may do nothing until an ACL lets them.
 """
 
+import fcntl
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ SUPER_USERS = ("ANONYMOUS", "admin")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
+_TURN_S = 120.0
 
 ClientConfig = dict[str, Any]  # librdkafka's: texts, numbers and call-backs
 
@@ -139,8 +142,29 @@ def start_test_cluster(
     """A running cluster of `brokers` nodes until the block ends; for fixtures of a run or a module."""
     folder = tmp_path_factory.mktemp(f"kafka-{brokers}")
     certificates = make_certificates(folder / "certificates")
-    with EmbeddedKafka(full_spec(folder / "data", certificates, brokers=brokers, settings=settings)) as kafka:
+    spec = full_spec(folder / "data", certificates, brokers=brokers, settings=settings)
+    with _one_large_at_a_time(brokers), EmbeddedKafka(spec) as kafka:
         yield Cluster(kafka=kafka, certificates=certificates)
+
+
+@contextmanager
+def _one_large_at_a_time(brokers: int) -> Iterator[None]:
+    """Wait until no other test process has several brokers, but no longer than a test may take.
+
+    Six brokers on two cores lose their sessions, and leaders move that no test has moved.
+    """
+    if brokers == 1:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "headgate-test-brokers.lock").open("w") as lock:
+        until = time.monotonic() + _TURN_S
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.2)
+        yield
 
 
 def _out_of_sync(admin: AdminClient) -> list[str]:
