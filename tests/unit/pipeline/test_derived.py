@@ -1,8 +1,10 @@
 """Derivations: when they run, from which versions, and that one that is killed is repaired by the next run."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -270,3 +272,38 @@ def test_derivations_have_an_order(first: tuple[Any, Any], second: tuple[Any, An
     )
     with pytest.raises(UsageError, match="made later, or by two derivations"):
         check_order((make("x", first), make("y", second)))
+
+
+class PassingTime:
+    """A stop that comes after so many seconds of the clock, of which each wait takes ten."""
+
+    def __init__(self, clock: DerivedClock, seconds: int) -> None:
+        self._clock = clock
+        self._until = clock.epoch + 1000 * seconds
+
+    def wait(self, _timeout: float) -> bool:
+        self._clock.epoch += 10_000
+        return self.is_set()
+
+    def is_set(self) -> bool:
+        return self._clock.epoch > self._until
+
+
+def test_each_derivation_looks_at_its_sources_once_in_its_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path)
+    often, seldom = (replace(scene.derivation, name=f"every {number}", minutes=number) for number in (1, 5))
+    spark = SimpleNamespace(setLocalProperty=lambda *_: None, setJobGroup=lambda *_, **__: None)
+    session = cast("SparkSession", SimpleNamespace(sparkContext=spark))
+    context = DerivedContext(
+        config=load(None, {}, {"tables.path": str(tmp_path)}), session=session, writers=scene.writers
+    )
+    tables = DerivedTables((often, seldom), context, scene.clock, scene.log)
+    began, looks = scene.clock.epoch, []
+    monkeypatch.setattr(
+        tables, "_derive_if_changed", lambda one: looks.append((one.name, (scene.clock.epoch - began) // 60_000))
+    )
+    tables.run("c", cast("Event", PassingTime(scene.clock, 660)))
+    assert [minute for name, minute in looks if name == often.name] == list(range(1, 12))
+    assert [minute for name, minute in looks if name == seldom.name] == [1, 6, 11]

@@ -27,7 +27,7 @@ class Derivation:
     """What is derived: `derive` reads `sources` and writes `results`, the last of them last.
 
     It runs when a source has a new version, with `hourly` also when another hour has begun, because its rows depend on
-    the time.
+    the time. At least so many `minutes` lie between two runs.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Derivation:
     results: tuple[str, ...]
     derive: "Callable[[DerivedRun], None]"
     hourly: bool = False
+    minutes: int = 1
 
     def transactions(self, made_from: "MadeFrom", versions: Mapping[str, SourceVersion]) -> dict[str, int]:
         """What is committed with the last result, by the names of Delta's transactions."""

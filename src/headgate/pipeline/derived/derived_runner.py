@@ -1,7 +1,7 @@
-"""Runs the derivations: after batches have changed their sources, at most once a minute, and at the end of `--once`.
+"""Runs the derivations: after batches have changed their sources, once in some minutes, and at the end of `--once`.
 
 A derivation that fails does not stop the others: it is a problem in `pipeline_runs` and of `/readyz`, and is tried
-again after a minute.
+again after as many minutes.
 """
 
 import shutil
@@ -34,24 +34,25 @@ class DerivedTables:
         self._done: dict[str, tuple[list[str], MadeFrom]] = {}  # also of runs that changed nothing and made no commit
 
     def run(self, cluster: str, stop: Event) -> None:
-        """Run all derivations whose sources have changed, once a minute, until stopped."""
+        """Run all derivations whose sources have changed, each once in its minutes, until stopped."""
         run = self._log.begin(cluster, QUERY)
         spark = self._context.session.sparkContext
         spark.setLocalProperty("spark.scheduler.pool", QUERY)
         spark.setJobGroup(QUERY, "derived tables", interruptOnCancel=True)  # by which a stop cancels what runs
-        due = self._clock.monotonic() + EVERY_S
+        due = dict.fromkeys(self._derivations, self._clock.monotonic() + EVERY_S)
         while not stop.wait(_POLL_S):
-            if self._clock.monotonic() >= due:
-                self._derive_all(run, stop)
-                due = self._clock.monotonic() + EVERY_S
+            for one, due_at in due.items():
+                if not stop.is_set() and self._clock.monotonic() >= due_at:
+                    self._try_to_derive(one, run, stop)
+                    due[one] = self._clock.monotonic() + one.minutes * EVERY_S
         self._log.end(run, "stopped")
 
     def run_once(self, cluster: str, stop: Event) -> bool:
         """Run all derivations whose sources have changed; False when one failed."""
         run = self._log.begin(cluster, QUERY)
-        went_well = self._derive_all(run, stop)
-        self._log.end(run, "done" if went_well else "failed")
-        return went_well
+        went_well = [self._try_to_derive(one, run, stop) for one in self._derivations if not stop.is_set()]
+        self._log.end(run, "done" if all(went_well) else "failed")
+        return all(went_well)
 
     def make_anew(self, derivation: Derivation) -> None:
         """Make all results of a derivation anew; a table of another schema is removed first."""
@@ -64,23 +65,20 @@ class DerivedTables:
         versions = self._sources.versions(derivation.sources)
         self._derive(derivation, versions, self._new_run(derivation, versions, None))
 
-    def _derive_all(self, run: PipelineRun, stop: Event) -> bool:
-        went_well = True
-        for one in self._derivations:
+    def _try_to_derive(self, derivation: Derivation, run: PipelineRun, stop: Event) -> bool:
+        """False when it failed, and not because its jobs were cancelled."""
+        subject = f"derived {derivation.name}"
+        try:
+            self._derive_if_changed(derivation)
+        except HeadgateError as failure:
             if stop.is_set():
-                break
-            subject = f"derived {one.name}"
-            try:
-                self._derive_if_due(one)
-                self._log.health.clear_problem(subject)
-            except HeadgateError as failure:
-                if stop.is_set():  # its jobs were cancelled
-                    break
-                went_well = False
-                self._log.add_problem(run, subject, f"{subject}: {failure}", table=one.results[-1])
-        return went_well
+                return True
+            self._log.add_problem(run, subject, f"{subject}: {failure}", table=derivation.results[-1])
+            return False
+        self._log.health.clear_problem(subject)
+        return True
 
-    def _derive_if_due(self, derivation: Derivation) -> None:
+    def _derive_if_changed(self, derivation: Derivation) -> None:
         versions = self._sources.versions(derivation.sources)
         if not versions:
             return

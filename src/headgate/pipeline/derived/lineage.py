@@ -151,4 +151,5 @@ LINEAGE = Derivation(
     results=(IDENTITIES, COVERAGE, HOURS, EDGES),
     derive=derive_lineage,
     hourly=True,
+    minutes=5,
 )
