@@ -6,6 +6,7 @@ client's broker beside it is real.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import pack
@@ -148,7 +149,7 @@ async def _filled(canary: str, attacked: str, host: str, port: int) -> Topics:
 
 
 def _produce(topic: str, size: int) -> ProduceRequest:
-    batch = write_batch([WireRecord(offset=0, timestamp=0, value=b"y" * size)])
+    batch = write_batch([WireRecord(offset=0, timestamp=time.time_ns() // 1_000_000, value=b"y" * size)])
     partition = ProducePartition(index=0, records=batch)
     return ProduceRequest(
         acks=1, timeout_ms=10_000, topic_data=(ProduceToTopic(name=topic, partition_data=(partition,)),)

@@ -145,7 +145,7 @@ class Canary:
         await self._fetch(node, offset)
 
     async def _produce(self, node: Client) -> int:
-        batch = write_batch([WireRecord(offset=0, timestamp=0, value=_VALUE)])
+        batch = write_batch([WireRecord(offset=0, timestamp=time.time_ns() // 1_000_000, value=_VALUE)])
         partition = ProducePartition(index=0, records=batch)
         topic = ProduceTopic(name=self._topic, partition_data=(partition,))
         asked = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(topic,))

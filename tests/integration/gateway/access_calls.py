@@ -4,6 +4,7 @@ None of them changes what another call sees, so that they can be made in any ord
 or deleted are not there, and changes of configuration are only validated.
 """
 
+import time
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from tests.support.record_batches import write_batch
 
 Tree = dict[str, Any]
 
-_BATCH = b64encode(write_batch([WireRecord(offset=0, timestamp=0, value=b"x")])).decode()
+_BATCH = b64encode(write_batch([WireRecord(offset=0, timestamp=time.time_ns() // 1_000_000, value=b"x")])).decode()
 _READ, _ALLOW, _LITERAL, _TOPIC, _ANY = 3, 3, 3, 2, 1  # numbers of DescribeAcls
 _NO_PRODUCER = 1 << 40
 _TOPIC_CONFIG, _BROKER_CONFIG, _GROUP_CONFIG = 2, 4, 32

@@ -213,7 +213,7 @@ def test_logging_in_does_not_lift_the_cap_and_the_first_answer_behind_it_does(
 
 def test_a_first_produce_of_any_size_passes_because_it_is_not_stored(cluster: Cluster, plain: GatewayProcess) -> None:
     topic = new_topic(cluster)
-    batch = write_batch([WireRecord(offset=0, timestamp=0, value=bytes(900_000))])
+    batch = write_batch([WireRecord(offset=0, timestamp=time.time_ns() // 1_000_000, value=bytes(900_000))])
     data = ProduceTopic(name=topic, partition_data=(ProducePartition(index=0, records=batch),))
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=(data,))
     with RawClient(plain.address(0)) as client:
