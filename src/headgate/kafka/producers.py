@@ -10,11 +10,14 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import structlog
 from confluent_kafka import KafkaError, Producer
 
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import MIB
 from headgate.kafka.topics import quiet
+
+log = structlog.get_logger()
 
 _POLL_S: Final = 0.1
 SHARE_RECORDS: Final = 10_000
@@ -22,7 +25,7 @@ _SHARE_BYTES: Final = 128 * MIB
 
 
 class PolledProducer:
-    """A librdkafka producer and the thread that polls it, replaced after a fatal error.
+    """A librdkafka producer and the thread that polls it, replaced after a fatal error and after a failed callback.
 
     Used on one event loop; `on_fatal` is called on the thread. Delivery callbacks come while the thread polls; for what
     a replaced producer still held, `give_up` is called. Once closed, `alive` raises an `error`.
@@ -52,7 +55,7 @@ class PolledProducer:
         return self._stop.is_set()
 
     def alive(self) -> Producer:
-        """The producer; a new one after a fatal error."""
+        """The producer; a new one after a failure."""
         if self._stop.is_set():
             raise self._error("the writer is closed")
         if self._broken:
@@ -89,7 +92,11 @@ class PolledProducer:
             if producer is None:
                 self._stop.wait(_POLL_S)
             else:
-                producer.poll(_POLL_S)
+                try:
+                    producer.poll(_POLL_S)
+                except Exception:  # any: without this thread no record is ever reported
+                    log.exception("callback of a producer failed", thread=self._name)
+                    self._broken = True  # what it still holds is given up
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():

@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
+from structlog.testing import capture_logs
 
-from headgate.kafka import fact_writer
+from headgate.kafka import fact_writer, producers
 from headgate.kafka.fact_writer import FactNotWrittenError, Position, RecordWriter
-from headgate.kafka.producers import RecordProducer
+from headgate.kafka.producers import PolledProducer, RecordProducer
 from headgate.kafka.shared_clients import SharedClients
 
 UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
@@ -171,3 +173,41 @@ async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> N
     assert connect._polled._settings["partitioner"] == "murmur2_random"
     assert consumer._needs_new_consumer.is_set()
     await clients.close()
+
+
+class FailingProducer:
+    """Raises from its first poll what a callback raised, as librdkafka's does."""
+
+    made: ClassVar[list["FailingProducer"]] = []
+
+    def __init__(self, _settings: object) -> None:
+        self.polls = 0
+        self.made.append(self)
+
+    def poll(self, _timeout: float) -> None:
+        self.polls += 1
+        if self is self.made[0] and self.polls == 1:
+            raise AssertionError("a callback")
+        threading.Event().wait(0.001)
+
+    def purge(self) -> None:
+        pass
+
+
+async def test_a_callback_that_raises_does_not_end_the_thread_and_the_producer_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FailingProducer, "made", [])
+    monkeypatch.setattr(producers, "Producer", FailingProducer)
+    given_up: list[int] = []
+    polled = PolledProducer({}, thread="t", give_up=lambda: given_up.append(1))
+    with capture_logs() as logs:
+        first = polled.alive()
+        async with asyncio.timeout(20):
+            while polled.alive() is first:  # noqa: ASYNC110 - another thread makes it false
+                await asyncio.sleep(0.001)
+            while FailingProducer.made[1].polls == 0:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.001)
+    assert given_up == [1]
+    assert [one["event"] for one in logs] == ["callback of a producer failed"]
+    await polled.close()
