@@ -72,7 +72,7 @@ class RoundCounts:
 
 
 @dataclass(slots=True)
-class _Round:
+class _LagRound:
     """What a round has read so far."""
 
     counts: RoundCounts = field(default_factory=RoundCounts)
@@ -155,7 +155,7 @@ class LagPoller:
     async def poll(self) -> RoundCounts:
         """Poll all groups once, and write what has changed."""
         started = self._clock.monotonic()
-        current = _Round()
+        current = _LagRound()
         dialler = replace(await self._dial(), call_timeout_s=_CALL_S)
         async with Connections(dialler) as connections:
             current.addresses = await broker_addresses(await connections.bootstrap())
@@ -170,7 +170,7 @@ class LagPoller:
 
     # --- reading
 
-    async def _listed(self, connections: Connections, current: _Round) -> list[LagGroup]:
+    async def _listed(self, connections: Connections, current: _LagRound) -> list[LagGroup]:
         found: list[LagGroup] = []
 
         async def list_one(node: int) -> None:
@@ -180,7 +180,7 @@ class LagPoller:
         await _for_each(current.addresses, list_one)
         return found
 
-    async def _read_committed(self, connections: Connections, current: _Round, listed: list[LagGroup]) -> None:
+    async def _read_committed(self, connections: Connections, current: _LagRound, listed: list[LagGroup]) -> None:
         counts = current.counts
         is_complete = not counts.failed_brokers
         plan = await asyncio.to_thread(self._planner.plan, listed, is_complete=is_complete)
@@ -214,7 +214,7 @@ class LagPoller:
         groups: Sequence[LagGroup],
         answers: GroupAnswers,
         budget: RoundBudget,
-        current: _Round,
+        current: _LagRound,
     ) -> None:
         counts = current.counts
         for one in groups:
@@ -237,7 +237,7 @@ class LagPoller:
             elif answer not in _GONE:
                 counts.failed += 1
 
-    async def _read_ends(self, connections: Connections, current: _Round) -> None:
+    async def _read_ends(self, connections: Connections, current: _LagRound) -> None:
         """The end offset of each partition that any group has read, once; unknown where its leader does not answer."""
         wanted = await asyncio.to_thread(_partitions, current.polled)
         topics = sorted(wanted)
@@ -262,7 +262,7 @@ class LagPoller:
         await _for_each([node for node in by_node if node in current.addresses], read_one)
 
     @asynccontextmanager
-    async def _failures_of(self, node: int, current: _Round) -> AsyncIterator[None]:
+    async def _failures_of(self, node: int, current: _LagRound) -> AsyncIterator[None]:
         """A broker that fails ends its own part; the next request connects again."""
         try:
             yield
@@ -275,7 +275,7 @@ class LagPoller:
 
     # --- writing
 
-    async def _write_changes(self, current: _Round) -> None:
+    async def _write_changes(self, current: _LagRound) -> None:
         at, now = self._clock.epoch_ms(), self._clock.monotonic()
         writes: list[list[GroupLagsObserved]] = [[]]
         partitions = 0
@@ -292,7 +292,7 @@ class LagPoller:
             await self._write_some(facts, now)
             await asyncio.sleep(pause_s)
 
-    def _due(self, polled: Iterable[PolledGroup], current: _Round, at: int, now: float) -> list[GroupLagsObserved]:
+    def _due(self, polled: Iterable[PolledGroup], current: _LagRound, at: int, now: float) -> list[GroupLagsObserved]:
         return [
             fact
             for one in polled

@@ -4,7 +4,7 @@ from headgate.pipeline.derived.edge_periods import (
     DAY_MS,
     HOUR_MS,
     Edge,
-    EdgeRow,
+    LineagePeriod,
     Period,
     Use,
     edge_rows,
@@ -20,11 +20,11 @@ def use(day: float, *, size: int = 1, records: int | None = None) -> Use:
     return Use(start, start + HOUR_MS, size, records)
 
 
-def rows(uses: list[Use], declared: list[Period] | None = None, *, now_ms: int = NOW) -> list[EdgeRow]:
+def rows(uses: list[Use], declared: list[Period] | None = None, *, now_ms: int = NOW) -> list[LineagePeriod]:
     return edge_rows(uses, declared or [], [], now_ms=now_ms, quiet_ms=QUIET)
 
 
-def spans(found: list[EdgeRow]) -> list[tuple[int, int | None]]:
+def spans(found: list[LineagePeriod]) -> list[tuple[int, int | None]]:
     return [(row.valid_from, row.valid_to) for row in found]
 
 

@@ -41,7 +41,7 @@ class Use(NamedTuple):
     records: int | None
 
 
-class EdgeRow(NamedTuple):
+class LineagePeriod(NamedTuple):
     """A row of `lineage_edges` but for the edge, its topic id and whether the topic is internal."""
 
     valid_from: int
@@ -66,7 +66,7 @@ def first_hour_of_day(now_ms: int) -> int:
 
 def edge_rows(
     uses: Sequence[Use], declared: Sequence[Period], open_ended: Sequence[Period], *, now_ms: int, quiet_ms: int
-) -> list[EdgeRow]:
+) -> list[LineagePeriod]:
     """The rows of one edge; `open_ended` are the times in which the application reads or writes unnamed topics."""
     observed = observed_periods(uses, now_ms, quiet_ms)
     times = [period for period, _ in observed]
@@ -78,7 +78,7 @@ def edge_rows(
             deltas.setdefault(period.start, [0, 0, 0])[place] += 1
             if period.end is not None:
                 deltas.setdefault(period.end, [0, 0, 0])[place] -= 1
-    rows: list[EdgeRow] = []
+    rows: list[LineagePeriod] = []
     counts, before, last_use = [0, 0, 0], (False, False, False), 0
     for time in sorted(deltas):
         counts = [count + delta for count, delta in zip(counts, deltas[time], strict=True)]
@@ -90,7 +90,7 @@ def edge_rows(
         if rows and rows[-1].valid_to is None:
             rows[-1] = _ended(rows[-1], time)
         if state[0] or state[1]:
-            rows.append(EdgeRow(time, None, *state, None, None, last_use if is_observed else None))
+            rows.append(LineagePeriod(time, None, *state, None, None, last_use if is_observed else None))
         before = state
     if rows and rows[-1].observed and rows[-1].valid_to is None:
         size, records = _day_sums(uses, now_ms)
@@ -137,7 +137,7 @@ def _overlap(one: Period, other: Period) -> Period | None:
     return None if both.end is not None and both.end <= both.start else both
 
 
-def _ended(row: EdgeRow, time: int) -> EdgeRow:
+def _ended(row: LineagePeriod, time: int) -> LineagePeriod:
     return row._replace(valid_to=time, last_seen=None if row.last_seen is None else min(row.last_seen, time))
 
 
