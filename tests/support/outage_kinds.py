@@ -85,23 +85,34 @@ def guarded(cluster: Cluster, folder: Path, **more: Any) -> Iterator[ShareScene]
         )
     ]
     done(admin.create_acls(everything))
-    with share_scene(
-        cluster,
-        folder,
-        upstream=cluster.kafka.bootstrap_of(_PROTOCOL),
-        upstream__service_user=SERVICE,
-        upstream__service_mechanism="PLAIN",
-        upstream__service_password_file=str(password),
-        clients={
-            name: value
-            for name, value in cluster.client_config(_PROTOCOL, user="admin", mechanism="PLAIN").items()
-            if name != "bootstrap.servers"
-        },
-        **more,
-    ) as scene:
+    with (
+        _removed(admin, everything),
+        share_scene(
+            cluster,
+            folder,
+            upstream=cluster.kafka.bootstrap_of(_PROTOCOL),
+            upstream__service_user=SERVICE,
+            upstream__service_mechanism="PLAIN",
+            upstream__service_password_file=str(password),
+            clients={
+                name: value
+                for name, value in cluster.client_config(_PROTOCOL, user="admin", mechanism="PLAIN").items()
+                if name != "bootstrap.servers"
+            },
+            **more,
+        ) as scene,
+    ):
         yield scene
-    for one in everything:
-        done(admin.delete_acls([_as_filter(one)]))
+
+
+@contextmanager
+def _removed(admin: Any, rights: list[Any]) -> Iterator[None]:
+    """Remove these rights at the end, whatever happens: other tests expect that the user has none."""
+    try:
+        yield
+    finally:
+        for one in rights:
+            done(admin.delete_acls([_as_filter(one)]))
 
 
 def logged_in(scene: ShareScene) -> Settings:

@@ -207,7 +207,10 @@ class LoadedGroup:
         """At a moment when nothing is under way: all dead letters so far."""
         self._scene.wait_for_end(self._group, self._topic, self.load.sent)
         archived = self._scene.fate(self._group, self._topic).archived
-        until(lambda: archived <= set(self._letters.read()))
+        until(
+            lambda: archived <= set(self._letters.read()),
+            what=lambda: f"{len(archived)} archived, without a letter: {sorted(archived - set(self._letters.read()))}",
+        )
         self._letters.close()
 
     def longest_commit(self, spell: Spell) -> float:
