@@ -17,15 +17,15 @@ LONG_FILES = (
     "breaker/test_three_brokers.py",
     "equivalence/test_streams_and_connect.py",
     "topologies/test_real_members.py",
-    "topologies/test_coordinator_moves.py",
-    "test_embedded_kafka.py",
-    "equivalence/test_three_brokers.py",
-    "breaker/test_failover.py",
-    "topologies/test_cleanup.py",
-    "gateway/test_unproved.py",
     "breaker/test_outages.py",
-    "activity/test_connect_life.py",
+    "topologies/test_coordinator_moves.py",
+    "topologies/test_cleanup.py",
+    "breaker/test_failover.py",
+    "test_embedded_kafka.py",
     "topologies/test_retention.py",
+    "gateway/test_unproved.py",
+    "activity/test_connect_life.py",
+    "equivalence/test_three_brokers.py",
 )
 
 
