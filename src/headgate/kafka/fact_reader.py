@@ -6,13 +6,16 @@ topic lost records, it is read again from its start: the position does not lie i
 truncated), its id is another, or its first records were deleted. The last two are checked every ten seconds.
 
 By default partition 0 is read. With `every_partition` all partitions that exist when reading begins, for the first time
-or again, are read from their beginnings; the order is then that of each partition.
+or again, are read from their beginnings; the order is then that of each partition. They exist, so each of them answers:
+if nothing comes for ten seconds before all ends were reached, the consumer is replaced (librdkafka may not fetch some
+partitions of a topic that was created a moment ago).
 """
 
 import asyncio
 import heapq
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -48,6 +51,7 @@ class FactReader(TopicFollower, Generic[T]):
     """
 
     look_s = 10.0
+    stalled_s = 10.0
 
     def __init__(
         self,
@@ -74,6 +78,7 @@ class FactReader(TopicFollower, Generic[T]):
         self._first_read: int | None = None
         self._rewind = threading.Event()
         self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
+        self._silent_since = 0.0  # the same; when something came, or was asked for, the last time
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._tickets = itertools.count()
         self._every_partition = every_partition
@@ -167,8 +172,14 @@ class FactReader(TopicFollower, Generic[T]):
 
     def on_assigned(self) -> None:
         self._ended.clear()
+        self._silent_since = time.monotonic()
 
     def on_step(self) -> Next:
+        is_waiting = self._every_partition and not self.replayed.is_set()
+        if is_waiting and time.monotonic() - self._silent_since > self.stalled_s:
+            log.warning("a topic is not read to its end, replacing the consumer", topic=self.topic)
+            self._silent_since = time.monotonic()
+            return Next.NEW_CONSUMER
         if not self._rewind.is_set():
             return Next.GO_ON
         needed = self._begin(lost=False)
@@ -176,6 +187,7 @@ class FactReader(TopicFollower, Generic[T]):
         return needed
 
     def on_messages(self, messages: Sequence[Message]) -> Next:
+        self._silent_since = time.monotonic()
         records: list[ConsumedRecord] = []
         reached = dict(self.positions)
         ended = False

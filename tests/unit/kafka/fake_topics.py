@@ -49,6 +49,7 @@ class FakeTopics:
         self.consumers: list[FakeTopicsConsumer] = []
         self.on_lookup: Callable[[str], None] = lambda _: None  # runs on the thread of a lookup
         self.changed = threading.Condition()
+        self.not_fetched: tuple[str, int] | None = None  # a partition that the first consumer does not fetch
 
     def create(self, topic: str, partitions: int = 1, topic_id: str = "first") -> None:
         with self.changed:
@@ -115,6 +116,8 @@ class FakeTopicsConsumer:
 
     def _pop(self) -> FakeTopicMessage | None:
         for place, offset in self.next.items():
+            if place == self._log.not_fetched and self is self._log.consumers[0]:
+                continue
             records = self._log.topics.get(place[0], {}).get(place[1])
             if records is None:
                 continue

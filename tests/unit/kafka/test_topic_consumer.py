@@ -183,6 +183,22 @@ async def test_records_that_were_deleted_before_the_first_look_are_noticed_by_wh
     assert a.read == [b"1", b"2", b"lost", b"3"], "and are lost once"
 
 
+async def test_a_partition_that_is_not_fetched_is_fetched_by_a_new_consumer(log: FakeTopics) -> None:
+    """As librdkafka does with some partitions of a topic that was created a moment ago."""
+    log.create("a", partitions=3)
+    log.write("a", b"1", partition=1)
+    log.not_fetched = ("a", 2)  # by the first consumer
+    async with consuming(log) as consumer:
+        a = Reading(consumer, "a", every_partition=True)
+        a.stalled_s = 0.2
+        a.start()
+        await until(a.replayed.is_set)
+        assert a.read == [b"1"]
+        silent = len(log.consumers)
+        await asyncio.sleep(0.5)
+    assert (silent, len(log.consumers)) == (2, 2), "one that has read to the end may be silent"
+
+
 async def test_reading_again_replaces_no_consumer_and_repeats_the_topic_for_one_follower(log: FakeTopics) -> None:
     log.create("a")
     log.write("a", b"1", b"2")
