@@ -4,12 +4,10 @@ The commands are in `lineage_commands.py`, which is imported when one runs: no o
 """
 
 import argparse
-import os
-from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import PlatformError
-from headgate.config import load
+from headgate.cli.table_places import add_places, root_of
 
 DEFAULT_LIMIT: Final = 1000
 MAX_LIMIT: Final = 1_000_000
@@ -81,10 +79,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help="at most N nodes, paths or rows (%(default)s)",
         )
-        places = action.add_mutually_exclusive_group()
-        places.add_argument("--path", type=Path, metavar="DIR", help="the folder of the tables")
-        places.add_argument("--config", type=Path, metavar="FILE", help="the configuration file with [tables] path")
-        action.add_argument("--json", action="store_true", help="print JSON")
+        add_places(action, json_help="print JSON")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -92,5 +87,4 @@ def _run(args: argparse.Namespace) -> int:
         from headgate.cli import lineage_commands as commands  # noqa: PLC0415 - see the docstring
     except ModuleNotFoundError as missing:
         raise PlatformError(f"{missing.name} is not installed: pip install 'headgate[pipeline]'") from None
-    root = args.path if args.path is not None else load(args.config, os.environ).tables.path
-    return commands.run(args, root)
+    return commands.run(args, root_of(args))

@@ -4,11 +4,9 @@ The commands are in `tables_commands.py`, which is imported when one runs: no ot
 """
 
 import argparse
-import os
-from pathlib import Path
 
 from headgate.base.errors import PlatformError
-from headgate.config import load
+from headgate.cli.table_places import add_places, root_of
 
 DEFAULT_ROWS = 100
 
@@ -43,10 +41,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     tidying.set_defaults(run=_run)
 
     for action in (listing, showing, tidying):
-        places = action.add_mutually_exclusive_group()
-        places.add_argument("--path", type=Path, metavar="DIR", help="the folder of the tables")
-        places.add_argument("--config", type=Path, metavar="FILE", help="the configuration file with [tables] path")
-        action.add_argument("--json", action="store_true", help="print JSON; rows as one object a line")
+        add_places(action, json_help="print JSON; rows as one object a line")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -54,6 +49,5 @@ def _run(args: argparse.Namespace) -> int:
         from headgate.cli import tables_commands as commands  # noqa: PLC0415 - see the docstring
     except ModuleNotFoundError as missing:
         raise PlatformError(f"{missing.name} is not installed: pip install 'headgate[pipeline]'") from None
-    root = args.path if args.path is not None else load(args.config, os.environ).tables.path
     command = {"list": commands.list_tables, "show": commands.show_rows, "optimize": commands.optimize_tables}
-    return command[args.action](args, root)
+    return command[args.action](args, root_of(args))
