@@ -128,7 +128,7 @@ def test_a_paused_group_acquires_nothing_and_loses_nothing_and_its_acknowledgeme
         assert {spot: last.deliveries for spot, last in fate.last.items() if spot[1] >= 2} == {(0, 2): 1}
         assert scene.lag(group, topic) == 31
         assert scene.letters(dlq) == []
-        assert asked < 100 * quiet_s, "nobody spins"
+        assert asked < 100 * quiet_s, "no client spins"
         # A member that comes meanwhile waits like the others.
         late = java_440.join(f"{group}-late", scene.bootstrap, group, [topic])
         began = time.time()
