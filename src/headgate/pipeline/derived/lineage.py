@@ -41,7 +41,15 @@ _COMPILED_FROM = 200_000
 
 
 def derive_lineage(run: DerivedRun) -> None:
-    _set_compiling(run)
+    # Small plans are over before they would be compiled (`session.py`), and other derivations share the session.
+    set_compiling(run.session, is_on=run.row_count(INTERVALS) >= _COMPILED_FROM)
+    try:
+        _derive(run)
+    finally:
+        set_compiling(run.session, is_on=False)
+
+
+def _derive(run: DerivedRun) -> None:
     changed = run.changed_rows(INTERVALS)
     new = with_hours(run.rows(INTERVALS) if changed is None else changed)
     if run.has_changed(INTERVALS):
@@ -50,11 +58,6 @@ def derive_lineage(run: DerivedRun) -> None:
     everything = run.is_full or changed is None
     _write_edges(run, None if everything else new)
     run.record()
-
-
-def _set_compiling(run: DerivedRun) -> None:
-    """Small plans are over before they would be compiled (`session.py`)."""
-    set_compiling(run.session, is_on=run.row_count(INTERVALS) >= _COMPILED_FROM)
 
 
 def _write_edges(run: DerivedRun, new: DataFrame | None) -> None:
