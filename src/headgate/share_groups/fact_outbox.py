@@ -104,16 +104,17 @@ class FactOutbox:
         """Queue an event of this group for operators."""
         self._put_event(self._event(event, group, detail, by))
 
-    async def deliver_event(self, event: EventName, group: str, detail: Mapping[str, object]) -> bool:
-        """Queue an event, and wait until it is in its topic; False when it was lost."""
+    def deliver_event(self, event: EventName, group: str, detail: Mapping[str, object]) -> asyncio.Future[bool]:
+        """Queue an event; the future is True when the event is in its topic, and False when it was lost.
+
+        The event is queued before this returns: a caller that stops waiting has reported it all the same.
+        """
         fact = self._event(event, group, detail, None)
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(lambda _: self._waiters.pop(fact.id, None))
         self._waiters[fact.id] = waiter
-        try:
-            self._put_event(fact)
-            return await waiter
-        finally:
-            self._waiters.pop(fact.id, None)
+        self._put_event(fact)
+        return waiter
 
     def _event(self, event: EventName, group: str, detail: Mapping[str, object], by: str | None) -> EventHappened:
         return EventHappened(

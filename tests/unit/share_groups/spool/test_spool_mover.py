@@ -157,9 +157,13 @@ class RecordedEvents(FactOutbox):
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.is_delivered: asyncio.Future[bool] | None = None  # None: at once
 
-    async def deliver_event(self, event: EventName, group: str, detail: Mapping[str, object]) -> bool:
+    def deliver_event(self, event: EventName, group: str, detail: Mapping[str, object]) -> asyncio.Future[bool]:
         self.put_event(event, group, detail)
-        return self.is_delivered is None or await asyncio.shield(self.is_delivered)
+        delivered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self.is_delivered is None:
+            delivered.set_result(True)
+            return delivered
+        return asyncio.shield(self.is_delivered)
 
     def put_event(self, event: EventName, group: str, detail: Mapping[str, object], *, by: str | None = None) -> None:  # noqa: ARG002
         self.events.append((event, dict(detail)))
@@ -516,7 +520,7 @@ async def test_late_letters_are_removed_when_their_event_is_lost() -> None:
 async def test_an_unavailable_events_topic_delays_the_removal_of_late_letters_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(late_arrivals, "_REPORT_S", 0.001)
+    monkeypatch.setattr(late_arrivals, "_REPORT_S", 0.0)
     async with bench() as on:
         on.outbox.is_delivered = asyncio.get_running_loop().create_future()
         await on.late_letters(1)
