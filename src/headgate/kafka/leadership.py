@@ -26,7 +26,10 @@ _HAND_OVER_S: Final = 2.0
 _SESSION_MS: Final = 6000
 _HEARTBEAT_MS: Final = 1500
 
-LEADER: Final = "leader"  # of the topic, behind the prefix
+LEADER: Final = "leader"  # of the topic and of the group, behind the prefix
+# The group of gateways without share groups, which elect a worker that polls lags. In the group of those with share
+# groups one of these would be a leader that trips nothing.
+LAGS_LEADER: Final = "lags-leader"
 OnChange = Callable[[], Awaitable[None]]
 
 

@@ -14,7 +14,7 @@ from headgate.config.model import Config
 from headgate.facts import GroupLagsObserved
 from headgate.kafka.connections import Dialler, dialler_of
 from headgate.kafka.fact_writer import FactWriter
-from headgate.kafka.leadership import LEADER, Leadership
+from headgate.kafka.leadership import LAGS_LEADER, LEADER, Leadership
 from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import find_origin
 from headgate.lags.poller import LagPoller
@@ -23,8 +23,6 @@ from headgate.proxy.features import Feature, MetricFamily
 log = structlog.get_logger()
 
 LAGS: Final = "lags"
-# Of gateways without share groups: in the group of those with them, one of these would be a leader that trips nothing.
-OWN_ELECTION: Final = "lags-leader"
 _RETRY_S: Final = 10.0
 _OUTCOMES: Final = ("polled", "not_visible", "failed", "left_out")
 
@@ -89,7 +87,7 @@ class LagFeature(Feature):
             self._leadership = Leadership(
                 self._clients.settings,
                 topic=prefix + LEADER,
-                group=prefix + OWN_ELECTION,
+                group=prefix + LAGS_LEADER,
                 on_gained=_do_nothing,
                 on_lost=_do_nothing,
             )

@@ -1,8 +1,8 @@
-"""Refuses every client the names that Headgate's own workers use: the leader's group, and its transactional id.
+"""Refuses every client the names that Headgate's own workers use: the leaders' groups, and a transactional id.
 
-A client with rights on them could take the lead, end it, or fence the leader's writer, and then no breaker trips. The
-workers connect to the brokers themselves, so no request for these names has to pass the gateway. The facts topics stay
-a matter of ACLs (`headgate doctor` shows who may write them).
+A client with rights on them could take the lead, end it, or fence the leader's writer, and then no breaker trips, or no
+lags are polled. The workers connect to the brokers themselves, so no request for these names has to pass the gateway.
+The facts topics stay a matter of ACLs (`headgate doctor` shows who may write them).
 
 Most requests are let pass after a look at their first bytes: the names are the first fields of nearly all of them. Only
 a request with such a name is opened and decoded, and one that is too large for that ends the connection.
@@ -18,7 +18,7 @@ import structlog
 from headgate.base.errors import WireError
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.base.log_throttle import LogThrottle
-from headgate.kafka.leadership import LEADER
+from headgate.kafka.leadership import LAGS_LEADER, LEADER
 from headgate.proxy.decoding import DECODE_SECONDS, SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Answer,
@@ -107,15 +107,15 @@ _OF_TRANSACTION: Final[dict[ApiKey, type[Request[Any]]]] = {
 _BOTH: Final[dict[int, int]] = {ApiKey.ADD_OFFSETS_TO_TXN: 8 + 2, ApiKey.TXN_OFFSET_COMMIT: 0}
 
 
-def reserved_group(prefix: str) -> str:
-    return prefix + LEADER
+def reserved_groups(prefix: str) -> tuple[str, ...]:
+    return prefix + LEADER, prefix + LAGS_LEADER
 
 
 def reserved_transactional_id(prefix: str) -> str:
     return prefix + TRIPS
 
 
-# Every api that could disturb the leader's group or its transactions.
+# Every api that could disturb the leaders' groups or transactions.
 API_KEYS: Final = (
     *_OF_GROUP,
     *_OF_TRANSACTION,
@@ -138,11 +138,11 @@ class ReservedNamesInterceptor(Interceptor[Message]):
     def __init__(self, api_key: ApiKey, prefix: str, throttle: LogThrottle) -> None:
         self._api_key = api_key
         self.api_keys = frozenset((api_key,))
-        self._group = reserved_group(prefix)
+        self._groups = reserved_groups(prefix)
         self._transactional_id = reserved_transactional_id(prefix)
         self._throttle = throttle
         self._prefilters: dict[int, Prefilter | None] = {}
-        names = (self._group, self._transactional_id)
+        names = (*self._groups, self._transactional_id)
         self._any_name = re.compile(b"|".join(re.escape(name.encode()) for name in names))
 
     # --- which requests are opened
@@ -162,11 +162,11 @@ class ReservedNamesInterceptor(Interceptor[Message]):
         if api_key in _BOTH:
             return self._prefilter_of_two(_BOTH[api_key], flexible=is_flexible)
         is_group = api_key in _OF_GROUP or api_key == ApiKey.OFFSET_COMMIT
-        return begins_with(self._group if is_group else self._transactional_id, flexible=is_flexible)
+        return begins_with(*(self._groups if is_group else (self._transactional_id,)), flexible=is_flexible)
 
     def _prefilter_of_two(self, between: int, *, flexible: bool) -> Prefilter:
         has_id = begins_with(self._transactional_id, flexible=flexible)
-        has_group = begins_with(self._group, flexible=flexible)
+        has_group = begins_with(*self._groups, flexible=flexible)
 
         def prefilter(view: Buffer, pos: int, end: int) -> bool:
             at = _behind_string(view, pos, end, flexible=flexible) + between
@@ -219,7 +219,7 @@ class ReservedNamesInterceptor(Interceptor[Message]):
 
     def _of_group(self, message: Any) -> Message | None:
         answer: Message = message.response_class()(error_code=_GROUP_DENIED)
-        return answer if message.group_id == self._group else None
+        return answer if message.group_id in self._groups else None
 
     def _transaction(self, message: Any) -> Message | None:
         code = self._code_of(message.transactional_id, getattr(message, "group_id", None))
@@ -230,7 +230,7 @@ class ReservedNamesInterceptor(Interceptor[Message]):
         """The transactional id is checked first, as at a broker."""
         if transactional_id == self._transactional_id:
             return _TRANSACTION_DENIED
-        return _GROUP_DENIED if group == self._group else ErrorCode.NONE
+        return _GROUP_DENIED if group in self._groups else ErrorCode.NONE
 
     def _produce(self, message: ProduceRequest) -> Message | None:
         if message.transactional_id != self._transactional_id:
@@ -250,7 +250,7 @@ class ReservedNamesInterceptor(Interceptor[Message]):
         )
 
     def _commit(self, message: OffsetCommitRequest) -> Message | None:
-        if message.group_id != self._group:
+        if message.group_id not in self._groups:
             return None
         return OffsetCommitResponse(
             topics=tuple(
@@ -287,10 +287,12 @@ class ReservedNamesInterceptor(Interceptor[Message]):
     # --- requests for several names
 
     def _delete_groups(self, message: DeleteGroupsRequest, version: ApiVersion) -> Outcome[Message]:
-        others = tuple(name for name in message.groups_names if name != self._group)
+        others = tuple(name for name in message.groups_names if name not in self._groups)
         if len(others) == len(message.groups_names):
             return Forward()
-        refused = DeleteGroupsResponse(results=(DeletedGroup(group_id=self._group, error_code=_GROUP_DENIED),))
+        denied = (name for name in self._groups if name in message.groups_names)
+        results = tuple(DeletedGroup(group_id=name, error_code=_GROUP_DENIED) for name in denied)
+        refused = DeleteGroupsResponse(results=results)
         if not others:
             return Answer(encode(refused, version))
         return Rewritten(encode(replace(message, groups_names=others), version), refused)
@@ -345,29 +347,31 @@ def _denied_topic(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResu
 # --- the first bytes of a request
 
 
-def begins_with(name: str, *, flexible: bool) -> Callable[[Buffer, int, int], bool]:
-    """A test whether the string at a position is this name; True also while what has been received may become it."""
-    text = name.encode()
-    size = len(text) + 1
+def begins_with(*names: str, flexible: bool) -> Callable[[Buffer, int, int], bool]:
+    """A test whether the string at a position is one of these; True also while what has been received may become it."""
+    texts = tuple(name.encode() for name in names)
     # A name whose size has several bytes is read as such below, and then begins with none that is compared here.
-    expected = bytes((min(size, 0x7F),)) + text if flexible else len(text).to_bytes(2, "big") + text
-    length = len(expected)
-    first = expected[0]
+    expected = tuple(
+        bytes((min(len(text) + 1, 0x7F),)) + text if flexible else len(text).to_bytes(2, "big") + text for text in texts
+    )
+    firsts = bytes(one[0] for one in expected)
 
     def test(view: Buffer, pos: int, end: int) -> bool:
         lead = view[pos]
-        if lead == first:
+        if lead in firsts:
             received = end - pos
-            if received < length:
-                return view[pos:end] == expected[:received]
-            return view[pos : pos + length] == expected
+            for one in expected:  # noqa: SIM110 - every heartbeat comes here, and a generator costs more
+                if view[pos : min(pos + len(one), end)] == one[:received]:
+                    return True
+            return False
         if lead <= 0x7F or not flexible:
             return False
         try:  # a size of several bytes: of a long name, or written longer than it has to be
             found, at = read_uvarint(view, pos)
         except (IndexError, WireError):
             return True
-        return found == size and view[at : min(at + size - 1, end)] == text[: max(0, end - at)]
+        size = found - 1
+        return any(size == len(text) and view[at : min(at + size, end)] == text[: max(0, end - at)] for text in texts)
 
     return test
 

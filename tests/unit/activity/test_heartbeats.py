@@ -16,7 +16,7 @@ from headgate.base.ids import ApiKey
 from headgate.proxy.interceptor import Interceptor, RequestFrame, Session
 from headgate.proxy.principals import Principals
 from headgate.share_groups.feature import ReservedNames
-from headgate.share_groups.reserved_names import reserved_group
+from headgate.share_groups.reserved_names import reserved_groups
 from headgate.wire.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -318,7 +318,7 @@ async def test_heartbeats_and_their_responses_may_be_cut_at_every_byte(member: M
 
 async def test_a_reserved_group_is_refused_between_heartbeats_that_take_the_fast_path() -> None:
     member = MEMBERS[3]
-    reserved = replace(member, asked=replace(ASKED, group_id=reserved_group("headgate.")))
+    reserved = replace(member, asked=replace(ASKED, group_id=reserved_groups("headgate.")[0]))
     async with scene(*ReservedNames("headgate.").interceptors) as it:
         for _ in range(3):
             await it.beat(member)

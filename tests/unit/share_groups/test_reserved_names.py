@@ -39,7 +39,7 @@ from tests.support.fake_upstream import BROKER_VERSIONS, Broker, Client, body_of
 from tests.support.messages import REQUESTS
 from tests.unit.proxy.stage import Stage, stage, turns
 
-GROUP, TRANSACTIONAL_ID = "headgate.leader", "headgate.trips"
+GROUP, LAGS_GROUP, TRANSACTIONAL_ID = "headgate.leader", "headgate.lags-leader", "headgate.trips"
 GROUP_DENIED, TRANSACTION_DENIED = 30, 53
 BOTH = (ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
 OF_TRANSACTION = (
@@ -97,7 +97,7 @@ def reserved(key: int, version: int) -> list[tuple[Message, int]]:
     if key in OF_TRANSACTION:
         found.append((asking(key, version, transactional_id=TRANSACTIONAL_ID), TRANSACTION_DENIED))
     if key not in OF_TRANSACTION or key in BOTH:
-        found.append((asking(key, version, group=GROUP), GROUP_DENIED))
+        found += [(asking(key, version, group=name), GROUP_DENIED) for name in (GROUP, LAGS_GROUP)]
     if key in BOTH:
         found.append((asking(key, version, GROUP, TRANSACTIONAL_ID), TRANSACTION_DENIED))
     return found
@@ -147,7 +147,16 @@ async def test_reserved_names_are_refused_in_every_version(key: ApiKey) -> None:
 async def test_other_names_pass_byte_for_byte(key: ApiKey) -> None:
     async with gateway() as (on, client, broker):
         for version in versions(key):
-            for name in ("", "g", "headgate.", "headgate.leader2", "headgate.trip", "x" * 15, "x" * 200):
+            for name in (
+                "",
+                "g",
+                "headgate.",
+                "headgate.leader2",
+                "headgate.lags-leade",
+                "headgate.trip",
+                "x" * 15,
+                "x" * 200,
+            ):
                 sent = request(key, version, asking(key, version, name, name))
                 await client.send(sent)
                 assert (await broker.reply()).frame == sent
@@ -177,7 +186,7 @@ async def test_other_forms_of_the_same_name_are_refused(key: ApiKey) -> None:
     async with gateway() as (_, client, broker):
         for message, code in reserved(key, version):
             body = encode(message, version)
-            for name in (GROUP.encode(), TRANSACTIONAL_ID.encode()):
+            for name in (GROUP.encode(), LAGS_GROUP.encode(), TRANSACTIONAL_ID.encode()):
                 size = len(name) + 1
                 body = body.replace(bytes((size,)) + name, bytes((size | 0x80, 0x80, 0x00)) + name)
             assert body != encode(message, version)
@@ -187,11 +196,11 @@ async def test_other_forms_of_the_same_name_are_refused(key: ApiKey) -> None:
         assert await broker.is_quiet()
 
 
-async def test_of_several_groups_only_the_reserved_one_is_refused() -> None:
+async def test_of_several_groups_only_the_reserved_ones_are_refused() -> None:
     key = ApiKey.DELETE_GROUPS
     async with gateway() as (_, client, broker):
         for version in versions(key):
-            await client.send(request(key, version, DeleteGroupsRequest(groups_names=("a", GROUP, "b"))))
+            await client.send(request(key, version, DeleteGroupsRequest(groups_names=("a", LAGS_GROUP, GROUP, "b"))))
             asked = await broker.request()
             assert decode(DeleteGroupsRequest, version, asked.body).groups_names == ("a", "b")
             deleted = (DeletedGroup(group_id="b"), DeletedGroup(group_id="a", error_code=69))
@@ -199,7 +208,8 @@ async def test_of_several_groups_only_the_reserved_one_is_refused() -> None:
             answer = answer_of(await client.frame(), key, version)
             assert isinstance(answer, DeleteGroupsResponse)
             assert answer.throttle_time_ms == 5
-            assert answer.results == (*deleted, DeletedGroup(group_id=GROUP, error_code=GROUP_DENIED))
+            refused = tuple(DeletedGroup(group_id=name, error_code=GROUP_DENIED) for name in (GROUP, LAGS_GROUP))
+            assert answer.results == (*deleted, *refused)
 
 
 async def test_of_several_transactions_only_the_reserved_one_is_refused() -> None:
@@ -302,7 +312,7 @@ async def test_a_request_with_a_reserved_name_that_cannot_be_read_ends_the_conne
 @pytest.mark.parametrize("flexible", [False, True])
 @pytest.mark.parametrize("name", ["headgate.leader", "p" * 200 + ".leader"])
 def test_what_has_been_received_may_become_the_name(name: str, *, flexible: bool) -> None:
-    test = begins_with(name, flexible=flexible)
+    test = begins_with("other", name, flexible=flexible)
     version = 9 if flexible else 5
     body = encode(asking(ApiKey.JOIN_GROUP, version, name), version)
     behind = body.index(name.encode()) + len(name)
