@@ -70,6 +70,7 @@ def hours(intervals: list[Row]) -> dict[tuple[Any, ...], Row]:
 def coverage(intervals: list[Row]) -> dict[tuple[Any, ...], tuple[int, int, float | None]]:
     seen: defaultdict[tuple[Any, ...], int] = defaultdict(int)
     growth: defaultdict[tuple[Any, ...], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    uncounted: set[tuple[Any, ...]] = set()
     for row in each_once(intervals):
         if row["direction"] != "write" or row["topic"] is None:
             continue
@@ -80,8 +81,11 @@ def coverage(intervals: list[Row]) -> dict[tuple[Any, ...], tuple[int, int, floa
                 growth[key][row["writer"]] += records or 0
             else:
                 seen[key] += records or 0
+                if records is None:
+                    uncounted.add(key)
     every = {key: max(growth[key].values(), default=0) for key in seen}
-    return {key: (seen[key], every[key], min(1.0, seen[key] / every[key]) if every[key] else None) for key in seen}
+    known = {key for key in seen if every[key] and (key not in uncounted or seen[key] >= every[key])}
+    return {key: (seen[key], every[key], min(1.0, seen[key] / every[key]) if key in known else None) for key in seen}
 
 
 def identities(intervals: list[Row]) -> dict[tuple[Any, ...], tuple[int, int]]:
@@ -244,7 +248,8 @@ def gaps(
         ]
         every = sum(row["all_records"] for row in in_window)
         seen = sum(min(row["seen_records"], row["all_records"]) for row in in_window)
-        gap["coverage"] = min(1.0, seen / every) if every else None
         is_known = every and seen / every >= 0.95
+        is_counted = all(row["coverage"] is not None for row in in_window)
+        gap["coverage"] = min(1.0, seen / every) if is_known or (every and is_counted) else None
         gap["state"] = "unknown" if not is_known else "open" if gap["closed_at"] is None else "closed"
     return found

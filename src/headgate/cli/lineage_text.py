@@ -55,7 +55,7 @@ def print_gaps(found: Document) -> None:
     _print_documents(found["gaps"], columns, times=("opened_at", "closed_at"))
     print(f"{found['open']} open, {found['unknown']} unknown, {found['closed']} closed")
     if found["unknown"]:
-        print("unknown: the gateway saw less than 95 % of the topic's records, or nothing to compare with")
+        print("unknown: the gateway counted less than 95 % of the topic's records, or has nothing to compare with")
     _print_truncated(found)
 
 
@@ -74,6 +74,10 @@ def print_owners(found: Document) -> None:
             f"{found['all_records']:,} records were written past the gateway"
         )
     _print_incomplete(found)
+    if found["uncounted_hours"]:
+        print(
+            f"without {_number(found['uncounted_hours'], 'hour')} in which the records of some writes were not counted"
+        )
     if found["unattributed_share"] is not None:
         print(f"bytes written through the gateway by unknown owners: {_percent(found['unattributed_share'])}")
     _print_truncated(found)
@@ -94,6 +98,8 @@ def print_coverage(found: Document) -> None:
     _print_incomplete(found)
     if found["unknown_topics"]:
         print(f"{_number(found['unknown_topics'], 'topic')} with an unknown coverage")
+    if found["uncounted_topics"]:
+        print(f"{_number(found['uncounted_topics'], 'topic')} with unknown hours, because records were not counted")
     _print_truncated(found)
 
 

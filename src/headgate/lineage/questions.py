@@ -114,17 +114,22 @@ def _owner(estate: Estate, row: Row) -> Document:
 
 @dataclass(slots=True)
 class Seen:
-    """Records of the hours whose coverage is known, and how many hours there are."""
+    """Records of the hours whose coverage is known, and how many hours there are.
+
+    `uncounted_hours` are those of the unknown ones in which the gateway saw writes that it could not count.
+    """
 
     seen: int = 0
     all: int = 0
     hours: int = 0
     unknown_hours: int = 0
+    uncounted_hours: int = 0
 
     def add(self, row: Row) -> None:
         self.hours += 1
         if row["coverage"] is None:
             self.unknown_hours += 1
+            self.uncounted_hours += row["all_records"] > 0
         else:
             self.all += row["all_records"]
             self.seen += min(row["seen_records"], row["all_records"])
@@ -137,6 +142,7 @@ class Seen:
             "coverage": self.seen / self.all if self.all else None,
             "hours": self.hours,
             "unknown_hours": self.unknown_hours,
+            "uncounted_hours": self.uncounted_hours,
         }
 
 
@@ -159,6 +165,7 @@ def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document
         **{name: whole[name] for name in ("seen_records", "all_records", "past_gateway", "coverage")},
         "known_topics": sum(1 for one in by_topic.values() if one.all),
         "unknown_topics": sum(1 for one in by_topic.values() if not one.all),
+        "uncounted_topics": sum(1 for one in by_topic.values() if one.uncounted_hours),
         "complete_hours": is_complete,
         "topics": [{"topic": topic, **one.document()} for topic, one in first],
         "truncated": len(by_topic) > limit,

@@ -142,7 +142,7 @@ LINEAGE_TABLES = (
                 time("hour", "the beginning of the hour"),
                 whole("seen_records", "how many records the gateway saw written; an estimate from samples"),
                 whole("all_records", "by how many records the end offsets grew; 0 where they were not read"),
-                fraction("coverage", "seen_records / all_records, at most 1; null: unknown", null=True),
+                fraction("coverage", "seen_records / all_records, at most 1; null where it is unknown", null=True),
             ]
         ),
         key=(CLUSTER_ID, "topic", "hour"),

@@ -262,7 +262,7 @@ def test_gaps_are_rows_for_people(root: Path, capsys: Capture) -> None:
         )
     ]
     assert lines[-2] == "1 open, 1 unknown, 1 closed"
-    assert lines[-1].startswith("unknown: the gateway saw less than 95 %")
+    assert lines[-1].startswith("unknown: the gateway counted less than 95 %")
 
 
 def test_owners_show_the_writers_and_what_the_gateway_does_not_see(root: Path, capsys: Capture) -> None:
@@ -321,6 +321,26 @@ def test_an_hour_counts_when_all_of_its_uses_have_been_reported(tmp_path: Path, 
     assert (later["coverage"], later["complete_hours"]) == (0.95, True)
     both = ask(capsys, tmp_path, "coverage", "--as-of", at_20_past)
     assert (both["coverage"], both["complete_hours"]) == (0.575, True)
+
+
+def test_hours_with_records_that_were_not_counted_are_no_records_past_the_gateway(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    write(tmp_path, "lineage_edges", [use("shop", "orders", "write", "client")])
+    write(tmp_path, "client_identities", [])
+    hours = [hour("orders", 0, 3, 100, coverage=None), hour("orders", 1, 95, 100), hour("clicks", 0, 0, 0)]
+    write(tmp_path, "topic_coverage", hours)
+    found = ask(capsys, tmp_path, "coverage", "--as-of", AT_TWO)
+    assert (found["past_gateway"], found["coverage"], found["uncounted_topics"]) == (5, 0.95, 1)
+    of_topic = {one["topic"]: (one["unknown_hours"], one["uncounted_hours"]) for one in found["topics"]}
+    assert of_topic == {"orders": (1, 1), "clicks": (1, 0)}
+    lines, _ = show(capsys, tmp_path, "coverage", "--as-of", AT_TWO)
+    assert lines[-1] == "1 topic with unknown hours, because records were not counted"
+    lines, _ = show(capsys, tmp_path, "owners", "orders", "--as-of", AT_TWO)
+    assert lines[-3:-1] == [
+        "coverage of the last 24 hours: 95.0 %; 5 of 100 records were written past the gateway",
+        "without 1 hour in which the records of some writes were not counted",
+    ]
 
 
 def test_idle_lists_what_was_not_seen_for_a_time(root: Path, capsys: Capture) -> None:

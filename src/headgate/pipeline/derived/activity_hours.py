@@ -147,6 +147,7 @@ def topic_coverage(parts: DataFrame) -> DataFrame:
             sf.max("until").alias("until"),
             sf.coalesce(total(sf.when(~is_growth, sf.col("records"))), nothing).alias("seen"),
             sf.coalesce(total(sf.when(is_growth, sf.col("records"))), nothing).alias("growth"),
+            sf.min(is_growth | sf.col("records").isNotNull()).alias("is_counted"),
         )
     )
     return (
@@ -155,14 +156,20 @@ def topic_coverage(parts: DataFrame) -> DataFrame:
             last_known("topic_id", "until").alias("topic_id"),
             total("seen").alias("seen_records"),
             sf.max("growth").alias("all_records"),
+            sf.min("is_counted").alias("is_counted"),
         )
-        .withColumn("coverage", share(sf.col("seen_records"), sf.col("all_records")))
+        .withColumn("coverage", share(sf.col("seen_records"), sf.col("all_records"), sf.col("is_counted"), least=1.0))
+        .drop("is_counted")
     )
 
 
-def share(seen: Column, everything: Column) -> Column:
-    """The share that was seen, at most 1; null where nothing is known."""
-    return sf.when(everything > 0, sf.least(sf.lit(1.0), seen / everything))
+def share(seen: Column, everything: Column, is_counted: Column, *, least: float) -> Column:
+    """The share that was seen, at most 1; null where it is unknown.
+
+    Where some writes were not counted it is higher than what was counted, so it is known only from `least` on.
+    """
+    counted = sf.least(sf.lit(1.0), seen / everything)
+    return sf.when((everything > 0) & (is_counted | (counted >= least)), counted)
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------

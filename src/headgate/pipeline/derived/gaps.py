@@ -5,7 +5,7 @@
   (`assignment`) has no outputs, so writes under it are no gap.
 - `mismatch`: members of one application run different topologies, by the events `topology_mismatch`.
 
-The first two hold only where the gateway sees the topic: their state is `unknown` unless it saw 95 % of the topic's
+The first two hold only where the gateway sees the topic: their state is `unknown` unless it counted 95 % of the topic's
 records in the last `quiet_after_ms` of the gap, as far as its hours have been reported. Spark queries are not compared:
 their clients do not carry the name of the query. Internal and filled edges are no gaps.
 """
@@ -82,7 +82,7 @@ def with_coverage(gaps: DataFrame, coverage: DataFrame, now_ms: int, quiet_ms: i
     since = sf.greatest(sf.col("opened_at"), sf.col("until") - quiet_ms)
     windows = until.withColumn("since", since - sf.pmod(since, sf.lit(HOUR_MS)))
     hours = coverage.where(sf.col("all_records") > 0).select(
-        "cluster_id", "topic", "hour", "seen_records", "all_records"
+        "cluster_id", "topic", "hour", "seen_records", "all_records", sf.col("coverage").isNotNull().alias("is_counted")
     )
     in_window = (sf.col("hour") >= sf.col("since")) & (sf.col("hour") < sf.col("until"))
     key = [*EDGE, "kind", "opened_at"]
@@ -94,13 +94,15 @@ def with_coverage(gaps: DataFrame, coverage: DataFrame, now_ms: int, quiet_ms: i
         .agg(
             total(sf.least("seen_records", "all_records")).alias("seen_records"),
             total("all_records").alias("all_records"),
+            sf.min("is_counted").alias("is_counted"),
         )
     )
+    seen = share(sf.col("seen_records"), sf.col("all_records"), sf.col("is_counted"), least=MIN_COVERAGE)
     state = sf.when(sf.coalesce(sf.col("coverage") < MIN_COVERAGE, sf.lit(True)), "unknown")
     state = state.when(sf.col("closed_at").isNull(), "open").otherwise("closed")
     return (
         windows.join(sums, key, "left")
-        .withColumn("coverage", share(sf.col("seen_records"), sf.col("all_records")))
+        .withColumn("coverage", seen)
         .withColumn("state", state)
         .withColumn("detail", sf.to_json(sf.struct("seen_records", "all_records")))
     )
