@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headgate.base.ids import ApiKey, ApiVersion, NodeId
+from headgate.base.ids import ApiKey, ApiVersion, CorrelationId, NodeId
 from headgate.config.model import GatewayConfig
 from headgate.proxy.interceptor import (
     Answer,
@@ -28,11 +28,12 @@ from headgate.proxy.interceptor import (
     Versions,
 )
 from headgate.proxy.routes import Routes
-from headgate.wire import splice
+from headgate.wire import frames, splice
 from headgate.wire.apis import APIS
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
+from headgate.wire.primitives import Buffer
 
 _HIGHEST_PORT = 65535
 _UNSERVED_PORT = 1  # tcpmux: no gateway and no broker listens there
@@ -109,7 +110,8 @@ class ApiVersionsInterceptor(Interceptor[int]):
     def __init__(self) -> None:
         self._routes: Routes | None = None
         self._answers: dict[tuple[bytes, int, int], tuple[Versions, bytes]] = {}
-        self._requests: dict[tuple[int, bytes], ApiVersionsRequest] = {}  # decoded, by version and body
+        # By version and body: decoded, and as what watches them sees requests that need no look.
+        self._requests: dict[tuple[int, bytes], tuple[ApiVersionsRequest, RequestFrame | None]] = {}
 
     def attach(self, routes: Routes) -> None:
         """The routes know all interceptors, this one too, so they come second."""
@@ -131,31 +133,51 @@ class ApiVersionsInterceptor(Interceptor[int]):
             return Forward(context=version)
         return Rewritten(encode(asked, sent), context=version, api_version=sent)
 
+    def known_request(self, frame: Buffer, session: Session) -> RequestFrame | None:
+        _, _, version, _, client_id_size = frames.REQUEST_START.unpack_from(frame, 0)
+        at = frames.REQUEST_START.size + max(0, client_id_size)
+        if _OURS.is_flexible(version):
+            if at >= len(frame) or frame[at]:
+                return None  # its header has tags, or is malformed
+            at += 1
+        known = self._requests.get((version, bytes(frame[at:])))
+        if known is None or client_id_size < -1 or at > len(frame):
+            return None
+        return known[1] if version <= session.broker_versions().get(ApiKey.API_VERSIONS, (0, 0))[1] else None
+
     def _decoded(self, version: ApiVersion, body: bytes) -> ApiVersionsRequest:
         """The clients of one library send the same bytes with each connection."""
-        asked = self._requests.get((version, body))
-        if asked is None:
-            asked = decode(ApiVersionsRequest, version, body)
-            if len(body) <= _LONGEST_KEPT:
-                if len(self._requests) >= _MOST_REQUESTS:
-                    self._requests.clear()
-                self._requests[version, body] = asked
+        known = self._requests.get((version, body))
+        if known is not None:
+            return known[0]
+        asked = decode(ApiVersionsRequest, version, body)
+        if len(body) <= _LONGEST_KEPT:
+            if len(self._requests) >= _MOST_REQUESTS:
+                self._requests.clear()
+            self._requests[version, body] = (asked, _as_known(version, body) if _names_no_node(asked) else None)
         return asked
 
     def on_response(self, response: ResponseFrame, context: int, session: Session) -> OnResponse:
         if int.from_bytes(response.body[:2], "big") == ErrorCode.UNSUPPORTED_VERSION:
             return Forward()  # in the form of version 0 whatever was asked, and the client knows what to do
-        # Every new connection brings this response, and the brokers of a cluster give few different ones.
         key = (bytes(response.body), response.api_version, context)
-        known = self._answers.get(key)
-        if known is None:
+        if key not in self._answers:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers.clear()
-            known = self._answers[key] = self._announce(*key)
+            self._answers[key] = self._announce(*key)
+        return Rewritten(self._respond(self._answers[key], session))
+
+    def known_response(self, body: bytes, api_version: ApiVersion, session: Session) -> bytes | None:
+        # Every new connection brings this response, and the brokers of a cluster give few different ones.
+        known = self._answers.get((body, api_version, api_version))
+        return None if known is None else self._respond(known, session)
+
+    @staticmethod
+    def _respond(known: tuple[Versions, bytes], session: Session) -> bytes:
         broker, body = known
         if broker:
             session.set_broker_versions(broker)
-        return Rewritten(body)
+        return body
 
     def _announce(self, body: bytes, version: int, asked: int) -> tuple[Versions, bytes]:
         """The versions of the broker, empty if it refused, and the response for its client."""
@@ -172,9 +194,26 @@ class ApiVersionsInterceptor(Interceptor[int]):
 
 def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:
     """True when the client asks for no certain node, or for the one whose port it dialled."""
-    if asked.cluster_id is None and asked.node_id < 0:
+    if _names_no_node(asked):
         return True
     return asked.cluster_id == session.cluster_id and asked.node_id == session.node_id
+
+
+def _names_no_node(asked: ApiVersionsRequest) -> bool:
+    return asked.cluster_id is None and asked.node_id < 0
+
+
+def _as_known(version: ApiVersion, body: bytes) -> RequestFrame:
+    """One for all connections, so that it has nothing in it that differs."""
+    return RequestFrame(
+        api_key=ApiKey.API_VERSIONS,
+        api_version=version,
+        correlation_id=CorrelationId(0),
+        client_id=None,
+        body=body,
+        size=len(body),
+        is_opened=True,
+    )
 
 
 def _refusal() -> bytes:

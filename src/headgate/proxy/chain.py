@@ -233,12 +233,13 @@ class ResponseChain:
 class Opened:
     """The response is gathered and shown to the interceptors; `asked` is the route that the client used.
 
-    `watchers` see its bytes as the broker sent them.
+    `watchers` see its bytes as the broker sent them. `is_known`: the request was recognized, and the response may be.
     """
 
     asked: Route
     contexts: Contexts
     watchers: Contexts
+    is_known: bool = False
 
 
 @dataclass(slots=True)

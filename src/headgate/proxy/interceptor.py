@@ -261,5 +261,17 @@ class Interceptor(Generic[C]):
     def on_response(self, response: ResponseFrame, context: C, session: Session) -> OnResponse:  # noqa: ARG002
         return Forward()
 
+    def known_request(self, frame: Buffer, session: Session) -> RequestFrame | None:  # noqa: ARG002
+        """A request for which `on_request` would return `Forward` with its version as context, without asking it.
+
+        For an interceptor that has its api for itself, and whose requests are byte for byte the same on many
+        connections. What watches the api sees the result, which has neither the client id nor the correlation id.
+        """
+        return None
+
+    def known_response(self, body: bytes, api_version: ApiVersion, session: Session) -> bytes | None:  # noqa: ARG002
+        """The body that the client gets instead of this one, the response to a known request, without `on_response`."""
+        return None
+
     def on_chunk(self, view: memoryview, context: C, session: Session) -> None:
         """Bytes of a passing response, header included, in order; read only, and valid only during this call."""

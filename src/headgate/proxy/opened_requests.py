@@ -42,6 +42,9 @@ class OpenedRequests:
             self._awaiting_proof = (route, frame)
             self._block()
             return
+        if route.knows is not None and (known := route.knows.known_request(frame, connection)) is not None:
+            self._forward_known(route, known, frame)
+            return
         header, body_at = frames.request_header(frame, flexible=route.flexible_request)
         length = int.from_bytes(frame[:4], "big")
         request = RequestFrame(
@@ -69,6 +72,21 @@ class OpenedRequests:
         self._block()
         awaited = hold.outcome if hold is not None else chain.answer and chain.answer.body
         connection.spawn(self._decide(chain, hold, opened), awaited)
+
+    def _forward_known(self, route: Route, known: RequestFrame, frame: bytes | bytearray) -> None:
+        """Send on a request that its interceptor recognizes: what `open` and `_forward` do, without asking it."""
+        connection = self._connection
+        route.calls += 1
+        route.opened_calls += 1
+        connection.requests.last_key = route.api_key
+        watchers: Contexts = []
+        if route.watchers:
+            watchers = watch(route.watchers, known, connection, connection.chain_meter)
+        assert route.knows is not None
+        purpose = Opened(route, [(route.knows, known.api_version)], watchers, is_known=not watchers)
+        (correlation_id,) = frames.CORRELATION_ID.unpack_from(frame, frames.CORRELATION_ID_AT)
+        connection.pending.append((route, correlation_id, purpose))
+        connection.upstream.write(frame)
 
     def await_proof(self, route: Route, before: memoryview) -> None:
         """Send what was received before the next request; that one stays with the link until the proof."""

@@ -308,7 +308,9 @@ class ResponseStream:
         route = self._route
         purpose = self._purpose
         assert route is not None
-        if isinstance(purpose, OwnRequest):
+        if type(purpose) is Opened and purpose.is_known and self._respond_known(route, frame):
+            self._purpose = None
+        elif isinstance(purpose, OwnRequest):
             if not purpose.body.done():
                 content = frame[4:]
                 purpose.body.set_result(
@@ -337,6 +339,16 @@ class ResponseStream:
             else:
                 self._emit(frame)
         self._finish()
+
+    def _respond_known(self, route: Route, frame: memoryview) -> bool:
+        """Send the response that replaces this one, if the interceptor recognizes it."""
+        assert route.knows is not None
+        body = route.knows.known_response(bytes(frame[_START_BYTES:]), route.api_version, self._connection)
+        if body is None:
+            return False
+        reserved, self._reserved = self._reserved, 0
+        self._output.emit_decided(frames.frame(frame[4:_START_BYTES], body), reserved)
+        return True
 
     def respond(self, route: Route, correlation_id: int, body: bytes, contexts: Contexts) -> None:
         """Send a response of an interceptor, behind those that the broker still owes."""

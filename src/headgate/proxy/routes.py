@@ -43,6 +43,7 @@ class Route:
         "flexible_request",
         "flexible_response",
         "interceptors",
+        "knows",
         "max_bytes",
         "max_response_bytes",
         "name",
@@ -65,6 +66,9 @@ class Route:
         self.flexible_response = has_flexible_response(api_key, api_version)
         self.interceptors = tuple(one for one in interceptors if api_key in one.api_keys)
         self.watchers = tuple(one for one in interceptors if api_key in one.stream_keys)
+        # The only interceptor, if it recognizes requests and responses (`Interceptor.known_request`).
+        knowing = [one for one in self.interceptors if type(one).known_request is not Interceptor.known_request]
+        self.knows = knowing[0] if knowing and len(self.interceptors) == 1 and not self.flexible_response else None
         self.max_bytes = min((one.max_bytes for one in self.interceptors), default=Interceptor.max_bytes)
         self.max_response_bytes = min(
             (one.max_bytes if one.max_response_bytes is None else one.max_response_bytes for one in self.interceptors),
