@@ -3,6 +3,7 @@
 Written from the rules in `docs/tables.md`, with lists and dictionaries, and without anything of the pipeline.
 """
 
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -128,13 +129,44 @@ def observed(uses: list[tuple[int, int]], now: int, quiet: int) -> list[tuple[in
     ]
 
 
-def edges(intervals: list[Row], descriptions: list[Row], now: int, quiet: int) -> dict[tuple[Any, ...], Row]:
+Letters = tuple[dict[Edge, list[Period]], dict[tuple[Any, ...], Row]]
+
+
+def dead_letters(events: list[Row], rates: list[Row]) -> Letters:
+    """The times in which groups had dead-letter topics, and the hours in which they wrote to them."""
+    name = "errors.deadletterqueue.topic.name"
+    declared: defaultdict[Edge, list[Period]] = defaultdict(list)
+    topics: defaultdict[str, list[tuple[int, int | None, str]]] = defaultdict(list)
+    for group in {row["group"] for row in events}:
+        own = [row for row in events if row["group"] == group and row["event"] == "config_changed"]
+        changed = sorted((row["at"], json.loads(row["detail"])["changes"]) for row in own if name in row["detail"])
+        for number, (at, changes) in enumerate(changed):
+            end = changed[number + 1][0] if number + 1 < len(changed) else None
+            if topic := (changes[name] or "").strip():
+                declared["c", "share_group", group, topic, "write"].append((at, end))
+                topics[group].append((at, end, topic))
+    written: dict[tuple[Any, ...], Row] = {}
+    for row in rates:
+        hour = row["hour"]
+        then = [one for one in topics[row["group"]] if overlap(one[:2], (hour, hour + HOUR))]
+        if then and row["dead_lettered"]:
+            start, _, topic = max(then)
+            seen = max(start, hour)
+            empty = {"first_seen": seen, "last_seen": seen, "bytes": 0, "records": 0, "topic_id": None}
+            use = written.setdefault(("c", hour, "share_group", row["group"], topic, "write"), empty)
+            use["records"] += row["dead_lettered"]
+    return dict(declared), written
+
+
+def edges(
+    intervals: list[Row], descriptions: list[Row], letters: Letters, now: int, quiet: int
+) -> dict[tuple[Any, ...], Row]:
     """Rows of `lineage_edges` by their keys.
 
     A description has the application, its kind, its time, the topics that it reads and writes as (name, is internal),
     and whether it reads by a pattern and writes to topics that it chooses.
     """
-    of_hours = hours(intervals)
+    of_hours = {**hours(intervals), **letters[1]}
     uses: defaultdict[Edge, list[tuple[int, int]]] = defaultdict(list)
     sums: defaultdict[Edge, list[int | None]] = defaultdict(lambda: [0, None])
     for (cluster, hour, *others), row in of_hours.items():
@@ -145,7 +177,7 @@ def edges(intervals: list[Row], descriptions: list[Row], now: int, quiet: int) -
             if row["records"] is not None:
                 sums[edge][1] = (sums[edge][1] or 0) + row["records"]
     seen = {edge: observed(times, now, quiet) for edge, times in uses.items()}
-    declared: defaultdict[Edge, list[Period]] = defaultdict(list)
+    declared: defaultdict[Edge, list[Period]] = defaultdict(list, letters[0])
     filled: defaultdict[Edge, list[Period]] = defaultdict(list)
     internal: set[Edge] = set()
     for one in descriptions:

@@ -12,6 +12,7 @@ from headgate.lineage.estate import Estate
 from headgate.pipeline.derived.gaps import LINEAGE_GAPS, mismatch_gaps
 from headgate.pipeline.derived.impact import IMPACT_OF_TOPICS
 from headgate.pipeline.derived.lineage import LINEAGE
+from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from tests.pipeline import lineage_oracle as oracle
 from tests.pipeline.lineage_scene import DAY, HOUR, NOW, LineageScene, Row
 
@@ -23,6 +24,7 @@ ACTORS = (
     ("spark", "free"),
     ("client", "shop"),
     ("connector", "src"),
+    ("share_group", "sg"),
 )
 TOPICS = ("orders", "totals", "other", "app-count-changelog", "free-x-repartition", None)
 DERIVATIONS = (LINEAGE, LINEAGE_GAPS, IMPACT_OF_TOPICS)
@@ -37,6 +39,8 @@ class History:
         self._random = random.Random(seed)
         self.intervals: list[Row] = []
         self.descriptions: list[Row] = []
+        self.events: list[Row] = []
+        self.rates: list[Row] = []
         self._seq = 0
 
     def _interval(self, until: int, length: int, **values: Any) -> Row:
@@ -96,6 +100,20 @@ class History:
         self.intervals += rows
         self._scene.append("activity_intervals", [*rows, *copies])
 
+    def configure(self, group: str, at: int, changes: dict[str, str | None], event: str = "config_changed") -> None:
+        self._seq += 1
+        row: Row = {"cluster_id": "c", "event_id": f"e{self._seq}", "group": group, "event": event, "at": at}
+        self.events.append(row | {"detail": json.dumps({"changes": changes})})
+        self._scene.upsert("breaker_events", self.events)
+
+    def dead_letters(self, group: str, at: int, *counts: int) -> None:
+        """So many dead letters of one topic each, in the hour of a time."""
+        hour = at - at % HOUR
+        known: Row = {"cluster_id": "c", "group": group, "hour": hour, "accepted": 7}
+        rows = [known | {"topic": f"t{number}", "dead_lettered": count} for number, count in enumerate(counts)]
+        self.rates += rows
+        self._scene.upsert("dlq_rates_hourly", rows)
+
     def describe(self, app: str, kind: str, at: int, ended_at: int | None, digest: str) -> None:
         """A version that reads orders and an internal topic; that of `free` reads by a pattern, and chooses topics."""
         is_open = app == "free"
@@ -148,7 +166,8 @@ def check(scene: LineageScene, history: History) -> None:
     assert covered == oracle.coverage(history.intervals)
     clients = {key[:-1]: (row["first_seen"], row["last_seen"]) for key, row in scene.rows("client_identities").items()}
     assert clients == oracle.identities(history.intervals)
-    expected = oracle.edges(history.intervals, history.descriptions, scene.clock.epoch, QUIET)
+    letters = oracle.dead_letters(history.events, history.rates)
+    expected = oracle.edges(history.intervals, history.descriptions, letters, scene.clock.epoch, QUIET)
     found = scene.rows("lineage_edges")
     columns = next(iter(expected.values())).keys()
     assert {key: {name: row[name] for name in columns} for key, row in found.items()} == expected
@@ -197,6 +216,16 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     history.use(0, 24 * 40, 150)
     history.batch_job(9, 5, topic="daily")
     history.batch_job(30, 3, topic="monthly")
+    history.configure("sg", NOW - 12 * DAY - 5, {DLQ_TOPIC: " dlq.a ", "other": "1"})
+    history.configure("sg", NOW - 11 * DAY, {"other": None})
+    history.configure("blank", NOW - DAY, {DLQ_TOPIC: ""})
+    history.configure("quiet", NOW - DAY, {DLQ_TOPIC: "dlq.quiet"})
+    history.configure("sg", NOW - DAY, {DLQ_TOPIC: "no"}, "paused")
+    history.dead_letters("sg", NOW - 13 * DAY, 4)  # before the topic was configured
+    history.dead_letters("sg", NOW - 12 * DAY, 4, 5)
+    history.dead_letters("sg", NOW - HOUR, 6)
+    history.dead_letters("quiet", NOW - HOUR, 0)
+    history.dead_letters("unknown", NOW - HOUR, 9)
     assert not scene.derive(kill_after=3)
     assert scene.derive()
     moments = len(scene.moments)
@@ -218,9 +247,16 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     history.describe("app", "streams", NOW - 20 * DAY, NOW + DAY, "1")
     history.describe("app", "streams", NOW + DAY, None, "2")
     history.describe("free", "spark", NOW - 35 * DAY, None, "2")
+    history.configure("sg", NOW + 2 * DAY + 9, {DLQ_TOPIC: "dlq.b"})
+    history.configure("quiet", NOW + 2 * DAY, {DLQ_TOPIC: None})
+    history.dead_letters("sg", NOW + 2 * DAY, 3)  # in the hour of the change
     history.use(0, 24 * 30, 30)  # late ones too
     assert scene.derive()
     check(scene, history)
+
+    to_dead_letters = {key[3]: row for key, row in scene.rows("lineage_edges").items() if key[3].startswith("dlq.")}
+    states = {topic: (row["declared"], row["observed"]) for topic, row in to_dead_letters.items()}
+    assert states == {"dlq.a": (False, True), "dlq.b": (True, True), "dlq.quiet": (True, False)}, "the last row of each"
 
     scene.clock.epoch += 8 * DAY  # no use, and edges close
     assert scene.derive()

@@ -97,7 +97,7 @@ LINEAGE_TABLES = (
                 DIRECTION,
                 time("valid_from", "the time from which the row is valid"),
                 time("valid_to", "the time from which it is no longer valid; null while it is valid", null=True),
-                flag("declared", "a description of the application has the edge"),
+                flag("declared", "a description of the application, or the config of the share group, has the edge"),
                 flag("observed", "the gateway saw the use"),
                 flag("filled", "declared only by a pattern or a sink without a topic; the topic comes from the use"),
                 flag("is_internal", "the topic is internal to the application: repartition or changelog"),

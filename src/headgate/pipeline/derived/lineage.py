@@ -21,6 +21,7 @@ from headgate.pipeline.derived.activity_hours import (
     write_hours,
     write_identities,
 )
+from headgate.pipeline.derived.dead_letter_edges import dead_letter_hours, dead_letter_periods
 from headgate.pipeline.derived.derivation import Derivation, DerivedRun
 from headgate.pipeline.derived.edge_frames import (
     application_periods,
@@ -35,6 +36,7 @@ from headgate.tables.definitions import table_named
 
 EDGES = "lineage_edges"
 TOPOLOGIES = ("applications", "topology_edges", "topology_nodes")
+EVENTS, RATES = "breaker_events", "dlq_rates_hourly"
 _APPLICATION = ("cluster_id", "app_id")
 # From this many rows on compiling the plans pays, as in the append query.
 _COMPILED_FROM = 200_000
@@ -65,17 +67,24 @@ def _write_edges(run: DerivedRun, new: DataFrame | None) -> None:
     hours = run.stored(HOURS)
     sums = day_sums(hours, run.now_ms)
     apps = None if new is None else _changed_applications(run)
+    # In memory, because there are few; None while there are no events at all.
+    configured = None
+    if run.row_count(EVENTS):
+        configured = run.session.createDataFrame(dead_letter_periods(run.rows(EVENTS)).toArrow())
     if new is None or apps is None:
-        run.replace(EDGES, _edges(run, hours, None))
+        run.replace(EDGES, _edges(run, hours, configured, None))
         return
     stored = run.stored(EDGES)
     current = stored.where(sf.col("observed") & sf.col("valid_to").isNull())
     parts = [_irregular_edges(run, current, new), *_edges_of_applications(run, apps, stored, hours)]
+    if configured is not None:  # few, and their hours are not among those of the last day's sums
+        to_dead_letters = stored.where((sf.col("actor_kind") == "share_group") & (sf.col("direction") == "write"))
+        parts += [edges.select(*EDGE) for edges in (to_dead_letters, configured)]
     touched = reduce(DataFrame.union, parts).distinct().persist()
     try:
         within = touched.toArrow()
         if within.num_rows:
-            run.replace(EDGES, _edges(run, hours, touched), within=within, is_last=False)
+            run.replace(EDGES, _edges(run, hours, configured, touched), within=within, is_last=False)
         others = _with_sums(current.join(touched, list(EDGE), "left_anti"), sums).toArrow()
     finally:
         touched.unpersist()
@@ -124,17 +133,20 @@ def _edges_of_applications(
     return tuple(edges.select(*EDGE) for edges in (declared, *of_apps))
 
 
-def _edges(run: DerivedRun, hours: DataFrame, touched: DataFrame | None) -> DataFrame:
-    """The rows of all edges, or of those that are touched."""
+def _edges(run: DerivedRun, hours: DataFrame, configured: DataFrame | None, touched: DataFrame | None) -> DataFrame:
+    """The rows of all edges, or of those that are touched; `configured` are the dead-letter topics of share groups."""
     applications = run.rows("applications")
     if touched is not None:
-        hours = hours.join(touched, list(EDGE), "left_semi")
         apps = touched.select(*_APPLICATION).distinct()
         applications = applications.join(apps, list(_APPLICATION), "left_semi")
     periods = application_periods(applications)
     edges = run.rows("topology_edges")
     declared = declared_periods(periods, edges)
+    if configured is not None:
+        hours = hours.unionByName(dead_letter_hours(configured, run.rows(RATES)))
+        declared = declared.unionByName(configured)
     if touched is not None:
+        hours = hours.join(touched, list(EDGE), "left_semi")
         declared = declared.join(touched, list(EDGE), "left_semi")
     open_ended = open_ended_periods(periods, run.rows("topology_nodes"), edges)
     return lineage_rows(hours, declared, open_ended, now_ms=run.now_ms, quiet_ms=run.config.activity.quiet_after_ms)
@@ -150,7 +162,7 @@ def _with_sums(current: DataFrame, sums: DataFrame) -> DataFrame:
 
 LINEAGE = Derivation(
     name="lineage",
-    sources=(INTERVALS, *TOPOLOGIES),
+    sources=(INTERVALS, *TOPOLOGIES, EVENTS, RATES),
     results=(IDENTITIES, COVERAGE, HOURS, EDGES),
     derive=derive_lineage,
     hourly=True,
