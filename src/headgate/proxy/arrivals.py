@@ -65,7 +65,7 @@ class ArrivalOwner(Protocol):
         """Where its broker may be dialled at once; empty if that takes a closer look."""
 
     def on_connected(self, arrival: Arrival, upstream: PeerSocket) -> None:
-        """Both sides are there."""
+        """Both sides are there; the client may still have the reader of its arrival."""
 
     def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
         """The broker has to be dialled by a task; `unreachable` did not answer in time."""
@@ -117,7 +117,6 @@ class Arrivals:
         if not arrival.received:
             self._refuse(arrival, CloseCause.CLIENT_CLOSED)
             return
-        self._loop.remove_reader(arrival.client.fileno())
         now = self._loop.time()
         arrival.silent_s = now - arrival.since
         arrival.deadline = now + self._ends.connect_s
@@ -141,8 +140,11 @@ class Arrivals:
         if problem not in _DIALLING:
             self._leave_to_task(arrival)
         elif not problem or upstream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _ESTABLISHED:
-            self._connected(arrival, upstream)  # a broker on this machine, or near it, has answered already
+            # A broker on this machine, or near it, has answered already. The reader is still there, and the link's
+            # takes its place: to remove it and to add another costs some microseconds.
+            self._connected(arrival, upstream)
         else:
+            self._loop.remove_reader(arrival.client.fileno())
             self._loop.add_writer(upstream.fileno(), self._on_writable, arrival)
 
     def _on_writable(self, arrival: Arrival) -> None:
@@ -160,6 +162,7 @@ class Arrivals:
         self._owner.on_connected(arrival, PeerSocket(upstream, arrival.address.host))
 
     def _leave_to_task(self, arrival: Arrival, unreachable: Address | None = None) -> None:
+        self._loop.remove_reader(arrival.client.fileno())
         self._forget(arrival)
         self._owner.on_unreached(arrival, unreachable)
 

@@ -37,7 +37,7 @@ class RefusalError(HeadgateError):
         self.cause = cause
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PeerSocket:
     """A connected socket, encrypted when it has a TLS session."""
 

@@ -3,8 +3,10 @@
 import asyncio
 import select
 from collections.abc import Callable
+from itertools import islice
 
 _EVENTS_A_WAKE_UP = 256
+_MOST_AT_ONCE = 4096  # registered: some milliseconds
 
 
 class HangupWatcher:
@@ -14,22 +16,32 @@ class HangupWatcher:
     may see only the bytes that the peer had sent before it reset the connection; the reset would then go unnoticed, and
     the connection would stay for ever. So the links' sockets are in a second epoll too, which asks only for hang-ups
     and also reports a peer whose link is not read at the moment.
+
+    Sockets get there at the next `register`, which the gateway calls every second: many connections end before it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll = select.epoll()
         self._callbacks: dict[int, Callable[[], None]] = {}
+        self._unregistered: dict[int, None] = {}  # in the order of `watch`
         loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
         self._callbacks[fd] = on_hangup
-        # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
-        self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
+        self._unregistered[fd] = None
+
+    def register(self) -> None:
+        """Let the kernel watch the sockets that are new; it reports at once what has happened before."""
+        for fd in list(islice(self._unregistered, _MOST_AT_ONCE)):
+            del self._unregistered[fd]
+            # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
+            self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
 
     def forget(self, fd: int) -> None:
         """Before the socket is closed, which takes it out of the epoll: its number may be another's at once."""
         del self._callbacks[fd]
+        self._unregistered.pop(fd, None)
 
     def close(self) -> None:
         self._loop.remove_reader(self._epoll.fileno())

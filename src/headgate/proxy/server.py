@@ -335,6 +335,7 @@ class Gateway:
             connection = Connection(self, client, upstream, node_id=node, versions=versions, silent_s=silent_s)
         except BaseException:
             upstream.sock.close()
+            self.loop.remove_reader(client.sock.fileno())
             self._close_refused(client.sock, place, CloseCause.INTERNAL, client.host)
             raise
         place.on_connection(connection)
@@ -378,6 +379,7 @@ class Gateway:
             self._ends.refresh()
             self.budgets.end_overdue()
             self._make_room()  # other workers may have taken their share
+            self.hangups.register()
             now = self.loop.time()
             self._arrivals.end_overdue(now)
             for connection in list(self.connections):

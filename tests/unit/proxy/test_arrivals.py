@@ -5,12 +5,14 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from structlog.typing import EventDict
 
 from headgate.base.ids import ApiKey, NodeId
 from headgate.config.addresses import Address
+from headgate.proxy import server
 from headgate.proxy.arrivals import Arrival, Arrivals
 from headgate.proxy.endpoints import PeerSocket, PeerSockets
 from headgate.proxy.interceptor import CloseCause
@@ -28,16 +30,22 @@ class Owner:
     connected: list[tuple[bytes, Address]] = field(default_factory=list)
     unreached: list[tuple[bytes, Address | None]] = field(default_factory=list)
     refused: list[CloseCause] = field(default_factory=list)
+    readers: set[int] = field(default_factory=set)  # see `track_readers`
+    has_reader: bool | None = None  # the client that was connected or left to a task
 
     def known_addresses(self, _: NodeId | None) -> tuple[Address, ...]:
         return self.addresses
 
     def on_connected(self, arrival: Arrival, upstream: PeerSocket) -> None:
+        self.has_reader = arrival.client.fileno() in self.readers
+        asyncio.get_running_loop().remove_reader(arrival.client.fileno())
         self.connected.append((arrival.received, Address(*upstream.sock.getpeername())))
         upstream.sock.close()
         arrival.client.close()
 
     def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
+        self.has_reader = arrival.client.fileno() in self.readers
+        asyncio.get_running_loop().remove_reader(arrival.client.fileno())
         self.unreached.append((arrival.received, unreachable))
         arrival.client.close()
 
@@ -48,6 +56,24 @@ class Owner:
     @property
     def outcomes(self) -> int:
         return len(self.connected) + len(self.unreached) + len(self.refused)
+
+
+def track_readers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The sockets that the event loop watches for bytes, from now on."""
+    loop, readers = asyncio.get_running_loop(), set[int]()
+    add, remove = loop.add_reader, loop.remove_reader
+
+    def add_reader(fd: int, *arguments: Any) -> None:
+        readers.add(fd)
+        add(fd, *arguments)
+
+    def remove_reader(fd: int) -> None:
+        readers.discard(fd)
+        remove(fd)
+
+    monkeypatch.setattr(loop, "add_reader", add_reader)
+    monkeypatch.setattr(loop, "remove_reader", remove_reader)
+    return readers
 
 
 @asynccontextmanager
@@ -94,11 +120,12 @@ async def test_a_broker_that_answers_at_once_is_not_waited_for(monkeypatch: pyte
         raise AssertionError("waits for a broker that is connected")
 
     with listening() as address:
-        owner = Owner((address,))
+        owner = Owner((address,), readers=track_readers(monkeypatch))
         async with arriving(owner, first=b"first"):
             monkeypatch.setattr(asyncio.get_running_loop(), "add_writer", add_writer)
             await until(lambda: owner.outcomes > 0)
         assert owner.connected == [(b"first", address)]
+        assert owner.has_reader  # the link's takes its place
 
 
 async def test_a_client_that_sends_nothing_in_time_is_refused_and_one_in_time_is_not() -> None:
@@ -119,9 +146,11 @@ async def test_a_client_that_closes_first_is_counted_as_such() -> None:
     assert owner.refused == [CloseCause.CLIENT_CLOSED]
 
 
-async def test_a_broker_that_does_not_answer_in_time_is_left_to_a_task_with_its_address() -> None:
+async def test_a_broker_that_does_not_answer_in_time_is_left_to_a_task_with_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with listening(is_full=True) as address:
-        owner = Owner((address,))
+        owner = Owner((address,), readers=track_readers(monkeypatch))
         async with arriving(owner) as (arrivals, _):
             await turns()
             now = asyncio.get_running_loop().time()
@@ -129,16 +158,20 @@ async def test_a_broker_that_does_not_answer_in_time_is_left_to_a_task_with_its_
             assert owner.outcomes == 0
             arrivals.end_overdue(now + 1.5)
             assert owner.unreached == [(b"x", address)]
+            assert owner.has_reader is False
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid", "127.0.0.1 "])
-async def test_a_broker_that_refuses_or_whose_name_is_unknown_is_left_to_a_task(host: str) -> None:
+async def test_a_broker_that_refuses_or_whose_name_is_unknown_is_left_to_a_task(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with listening() as address:
         pass  # nothing listens there any more
-    owner = Owner((Address(host, address.port),))
+    owner = Owner((Address(host, address.port),), readers=track_readers(monkeypatch))
     async with arriving(owner):
         await until(lambda: owner.outcomes > 0)
     assert owner.unreached == [(b"x", None)]
+    assert owner.has_reader is False
 
 
 async def test_what_still_arrives_when_the_gateway_ends_is_refused() -> None:
@@ -151,6 +184,32 @@ async def test_what_still_arrives_when_the_gateway_ends_is_refused() -> None:
 
 
 # With a gateway.
+
+
+async def test_a_client_whose_connection_cannot_be_made_is_closed_without_a_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers = track_readers(monkeypatch)
+    had_reader: list[bool] = []
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    async with stage() as on:
+        closing = on.gateway._close_refused
+
+        def close_refused(client: socket.socket, *others: Any) -> None:
+            had_reader.append(client.fileno() in readers)
+            closing(client, *others)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(server, "Connection", fail)
+            patched.setattr(on.gateway, "_close_refused", close_refused)
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            client = await on.client(0, first=SMALL)
+            assert await client.rest() == b""
+        assert had_reader == [False]
+        assert on.ended == {"internal": 1}
 
 
 async def test_clients_that_wait_have_no_tasks() -> None:

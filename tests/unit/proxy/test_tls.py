@@ -323,6 +323,7 @@ async def test_a_reset_behind_half_a_record_is_noticed(files: Files, reads_first
     hangups = HangupWatcher(asyncio.get_running_loop())
     async with linked(files, owner) as (link, peer):
         link.watch_for_hangup(hangups)
+        hangups.register()
         if reads_first:
             link.resume()
         peer.sock.send(peer.sealed(b"never whole")[:-3])

@@ -1,0 +1,65 @@
+"""A peer that has left is reported from the next sweep on; a socket that is closed before it is not registered."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from headgate.proxy import hangups
+from headgate.proxy.hangups import HangupWatcher
+from tests.unit.proxy.stage import until
+
+
+@contextmanager
+def watching() -> Iterator[HangupWatcher]:
+    watcher = HangupWatcher(asyncio.get_running_loop())
+    try:
+        yield watcher
+    finally:
+        watcher.close()
+
+
+async def test_a_peer_that_left_before_the_socket_was_registered_is_reported_once() -> None:
+    left: list[str] = []
+    near, far = socket.socketpair()
+    with near, watching() as watcher:
+        watcher.watch(near.fileno(), lambda: left.append("it"))
+        far.close()
+        watcher.register()
+        await until(lambda: bool(left))
+        watcher.register()
+        watcher.forget(near.fileno())
+    assert left == ["it"]
+
+
+async def test_a_socket_that_was_closed_before_the_sweep_is_not_registered() -> None:
+    near, far = socket.socketpair()
+    with far, watching() as watcher:
+        watcher.watch(near.fileno(), lambda: None)
+        watcher.forget(near.fileno())
+        near.close()
+        watcher.register()  # the kernel refuses a number that is closed
+
+
+async def test_many_new_sockets_are_registered_in_several_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hangups, "_MOST_AT_ONCE", 2)
+    left: list[int] = []
+    pairs = [socket.socketpair() for _ in range(5)]
+    with watching() as watcher:
+        for number, (near, _) in enumerate(pairs):
+            watcher.watch(near.fileno(), lambda number=number: left.append(number))  # type: ignore[misc]
+        for _, far in pairs:
+            far.close()
+        sizes = []
+        for _ in range(3):
+            watcher.register()
+            watcher._on_events()
+            sizes.append(len(left))
+        for near, _ in pairs:
+            watcher.forget(near.fileno())
+            near.close()
+    assert sizes == [2, 4, 5]
+    assert all(one < other for one, other in pairwise(left))
