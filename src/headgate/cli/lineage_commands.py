@@ -14,7 +14,7 @@ from headgate.cli.lineage import MAX_LIMIT
 from headgate.cli.row_text import parse_time, print_error
 from headgate.lineage import questions
 from headgate.lineage.estate import Estate, absent
-from headgate.lineage.graph import Closure, LineageNode
+from headgate.lineage.graph import LineageNode
 from headgate.lineage.questions import Document
 
 _MAX_HOURS: Final = 24 * 366
@@ -38,19 +38,10 @@ def _impact(args: argparse.Namespace, estate: Estate, _now_ms: int) -> int:
         raise absent("topic", args.topic, graph.topics)
     closure = graph.closure(args.topic, args.direction, limit=args.limit)
     if args.json:
-        print(json.dumps(impact_document(args.topic, args.direction, closure)))
+        print(json.dumps(questions.impact(args.topic, args.direction, closure)))
     else:
         lineage_text.print_impact(args.topic, args.direction, closure)
     return 0
-
-
-def impact_document(topic: str, direction: str, closure: Closure) -> Document:
-    """An application is one node, at its least depth, although it can have several in the closure."""
-    depths: dict[tuple[str, str], int] = {}
-    for one in closure.nodes[1:]:
-        depths.setdefault(one.node[:2], one.depth)
-    nodes = [{"kind": kind, "name": name, "depth": depth} for (kind, name), depth in depths.items()]
-    return {"root": topic, "direction": direction, "nodes": nodes, "truncated": closure.is_truncated}
 
 
 def _path(args: argparse.Namespace, estate: Estate, _now_ms: int) -> int:

@@ -40,6 +40,14 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
         "--scope", choices=list(TokenScope), default=TokenScope.READ, help="what the token allows (default: read)"
     )
     token.add_argument("--days", type=int, default=90, help="days until the token expires (default: 90)")
+    token.add_argument(
+        "--names",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="topics, applications and groups whose names the token may see, such as 'shop-*'; repeat for more "
+        "(default: all)",
+    )
     token.set_defaults(run=create_token)
 
 
@@ -47,7 +55,8 @@ def create_token(args: argparse.Namespace) -> int:
     if not 1 <= args.days <= _MAX_DAYS:
         raise UsageError(f"--days must be from 1 to {_MAX_DAYS}")
     expires = datetime.now(UTC) + timedelta(days=args.days)
-    print(add_token(args.file, name=args.name, scope=TokenScope(args.scope), expires=expires))
+    scope = TokenScope(args.scope)
+    print(add_token(args.file, name=args.name, scope=scope, expires=expires, names=args.names))
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import HeadgateError, UsageError
+from headgate.lineage.estate_map import MapRow, MapUse
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import VERSION_KEY, table_named
 from headgate.tables.reader import AtTime, Condition, Now, TableReader
@@ -19,25 +20,62 @@ from headgate.tables.reader import AtTime, Condition, Now, TableReader
 Row = dict[str, Any]
 
 SPARK, STREAMS = "spark", "streams"
+_USE_COLUMNS: Final = ("cluster_id", "actor_kind", "app_id", "topic", "direction")
 _SUGGESTIONS: Final = 3
 _MAX_COMPARED: Final = 5000  # names: comparing one takes some 20 microseconds
 
 
 class NotInEstateError(HeadgateError):
-    """The tables have nothing of this name, or do not exist yet; the text suggests similar names."""
+    """The tables have nothing of this name; the text suggests similar names."""
+
+
+class NoTableError(NotInEstateError):
+    """A table does not exist yet."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        super().__init__(f"there is no table {name} in {str(root)!r} yet; `headgate pipeline run` creates it")
+        self.table = name
+
+
+class SeveralClustersError(UsageError):
+    """The tables have several clusters, whose topics have the same names, and none was specified."""
+
+    def __init__(self, clusters: tuple[str, str]) -> None:
+        one, other = clusters
+        super().__init__(
+            f"the tables have several clusters, {one!r} and {other!r} among them: specify one with --cluster"
+        )
+        self.clusters = clusters
 
 
 class Estate:
-    """The tables in the folder `root`, as of a time; None is now. `cluster` is needed where there are several."""
+    """The tables in the folder `root`, as of a time; None is now. `cluster` is needed where there are several.
 
-    def __init__(self, root: Path, *, as_of_ms: int | None = None, cluster: str | None = None) -> None:
+    Without a `reader` that others share it has its own, which `close` closes.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        as_of_ms: int | None = None,
+        cluster: str | None = None,
+        reader: TableReader | None = None,
+    ) -> None:
         self._root = root
-        self._reader = TableReader(root)
+        self._reader = TableReader(root) if reader is None else reader
+        self._is_shared = reader is not None
         self._as_of = Now() if as_of_ms is None else AtTime(as_of_ms)
         self._cluster = cluster
 
     def close(self) -> None:
-        self._reader.close()
+        if not self._is_shared:
+            self._reader.close()
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster that was specified, or the one that rows were read of."""
+        return self._cluster
 
     def rows(self, name: str, *where: Condition, columns: Sequence[str] = (), is_valid: bool = False) -> Iterator[Row]:
         """Rows of a table in the order of their keys, few of them in memory; with `is_valid`, those of the time."""
@@ -47,14 +85,20 @@ class Estate:
             table, where=[*of_cluster, *where], as_of=self._as_of if is_valid else None, columns=columns
         )
         if found is None:
-            raise NotInEstateError(
-                f"there is no table {name} in {str(self._root)!r} yet; `headgate pipeline run` creates it"
-            )
+            raise NoTableError(name, self._root)
         return found
 
     def graph(self) -> LineageGraph:
         """The graph of the cluster; `UsageError` where there are several, and none was specified."""
-        flows = (
+        uses = (
+            LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"])
+            for row in self.of_one_cluster(self.rows("lineage_edges", columns=_USE_COLUMNS, is_valid=True))
+        )
+        return LineageGraph(uses, self.flows())
+
+    def flows(self) -> Iterator[LineageFlow]:
+        """The pairs of topics between which data flows through an application."""
+        return (
             LineageFlow(
                 SPARK if row["provenance"] == "spark" else STREAMS,
                 row["app_id"],
@@ -64,17 +108,21 @@ class Estate:
             )
             for row in self.of_one_cluster(self._pairs())
         )
-        uses = (
-            LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"])
-            for row in self.of_one_cluster(
-                self.rows(
-                    "lineage_edges",
-                    columns=("cluster_id", "actor_kind", "app_id", "topic", "direction"),
-                    is_valid=True,
-                )
+
+    def map_rows(self) -> Iterator[MapRow]:
+        """The uses of topics, with what is known of each."""
+        columns = ("declared", "observed", "filled", "is_internal", "bytes_day", "records_day", "last_seen")
+        rows = self.rows("lineage_edges", columns=(*_USE_COLUMNS, *columns), is_valid=True)
+        return (
+            MapRow(
+                row["actor_kind"],
+                row["app_id"],
+                row["topic"],
+                row["direction"],
+                MapUse(*(row[name] for name in columns)),
             )
+            for row in self.of_one_cluster(rows)
         )
-        return LineageGraph(uses, flows)
 
     def _pairs(self) -> Iterator[Row]:
         """The rows of `app_io` of the versions that were current.
@@ -94,10 +142,7 @@ class Estate:
             if self._cluster is None:
                 self._cluster = row["cluster_id"]
             elif row["cluster_id"] != self._cluster:
-                raise UsageError(
-                    f"the tables have several clusters, {self._cluster!r} and {row['cluster_id']!r} among them: "
-                    "specify one with --cluster"
-                )
+                raise SeveralClustersError((self._cluster, row["cluster_id"]))
             yield row
 
 

@@ -1,4 +1,4 @@
-"""The questions about an estate that tables answer without a graph: gaps, owners, coverage, idle, causes.
+"""The answers about an estate: the impact of a topic, and what needs no graph: gaps, owners, coverage, idle, causes.
 
 Each answer is a document with plain values, which is printed as JSON or as text. It has at most `limit` rows, and
 `truncated` says whether there are more; the counts beside the rows are those of all.
@@ -12,7 +12,7 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from headgate.lineage.estate import Estate, Row, absent
-from headgate.lineage.graph import READ, WRITE
+from headgate.lineage.graph import READ, WRITE, Closure, Direction
 from headgate.tables.reader import Condition
 
 Document = dict[str, Any]
@@ -25,6 +25,15 @@ _NO_APPLICATIONS: Final = frozenset({"client", UNATTRIBUTED})
 _MAX_CLIENTS: Final = 5  # of one actor
 # A use that lasts is reported every 15 minutes, and the pipeline needs some more: until then an hour is not complete.
 _SETTLED_MS: Final = HOUR_MS + 20 * 60_000
+
+
+def impact(topic: str, direction: Direction, closure: Closure) -> Document:
+    """An application is one node, at its least depth, although it can have several in the closure."""
+    depths: dict[tuple[str, str], int] = {}
+    for one in closure.nodes[1:]:
+        depths.setdefault(one.node[:2], one.depth)
+    nodes = [{"kind": kind, "name": name, "depth": depth} for (kind, name), depth in depths.items()]
+    return {"root": topic, "direction": direction, "nodes": nodes, "truncated": closure.is_truncated}
 
 
 def gaps(

@@ -19,6 +19,7 @@ from headgate.tables.storage import (
     MEMORY_MB,
     DataFile,
     StoredTable,
+    TableStamp,
     connect_duckdb,
     file_paths,
     quoted,
@@ -147,6 +148,11 @@ class TableReader:
         if version is None:
             return None
         return (row for batch in self._batches(table, query, files) for row in batch.to_pylist())
+
+    def stamp(self, table: Table) -> TableStamp | None:
+        """Identifies the newest version, also among those of a table that was made anew; None without a table."""
+        with self._lock:
+            return self._table(table).stamp()
 
     def summary(self, table: Table) -> Summary | None:
         """None when there is no table; works for a table of another schema version too."""

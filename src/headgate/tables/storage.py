@@ -27,6 +27,7 @@ _THREADS = 1
 # delta-rs parses a path as a URL, and DuckDB as a pattern.
 _ODD = frozenset("%*?#[]\\")
 _LOG = "_delta_log"
+TableStamp = tuple[int, int, int]  # the version, and the inode and the time of the file of its commit
 
 
 class TableError(HeadgateError):
@@ -77,7 +78,7 @@ class StoredTable:
         self.table = table
         self.folder = folder / table.name
         self._delta: DeltaTable | None = None
-        self._mark: tuple[int, int, int] | None = None
+        self._mark: TableStamp | None = None
         self._files: tuple[DataFile, ...] | None = None
 
     def newest(self) -> DeltaTable | None:
@@ -94,6 +95,13 @@ class StoredTable:
                 return self._delta
             self.refresh()
             return self._delta
+
+    def stamp(self) -> TableStamp | None:
+        """The newest version, and the commit file that made it; None when there is no table."""
+        delta = self.newest()
+        if delta is None:
+            return None
+        return (delta.version(), 0, 0) if self._mark is None else self._mark
 
     def checked(self) -> DeltaTable | None:
         """The newest version; `TableError` when its schema is not the definition's; None when there is no table."""
@@ -144,7 +152,7 @@ class StoredTable:
     def _commit(self, version: int) -> Path:
         return self.folder / _LOG / f"{version:020}.json"
 
-    def _mark_of(self, version: int) -> tuple[int, int, int] | None:
+    def _mark_of(self, version: int) -> TableStamp | None:
         """Identifies this commit among those of other tables in the same folder."""
         try:
             found = self._commit(version).stat()

@@ -2,7 +2,8 @@
 
 Changes need a bearer token with the scope `operate`; without a tokens file they are allowed for clients on this
 machine only. Reading needs no token if `web.listen` is a loopback address, and a token with the scope `read`
-otherwise. A request that a proxy forwarded does not count as local.
+otherwise. A request that a proxy forwarded does not count as local. A token that is limited to some names opens only
+resources that leave the others out, which take the names from `visible_names`.
 """
 
 import ipaddress
@@ -13,10 +14,12 @@ from pathlib import Path
 
 import structlog
 from fastapi import HTTPException, Request
+from starlette.concurrency import run_in_threadpool
 
 from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
-from headgate.web.tokens import TokenScope, find_token, read_tokens
+from headgate.web.tokens import Token, TokenScope, find_token, read_tokens
+from headgate.web.visible_names import ALL_NAMES, VisibleNames
 
 log = structlog.get_logger()
 
@@ -26,7 +29,7 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessControl:
-    """Its methods are dependencies of routes. They read a file, so they are not coroutines and run on a thread."""
+    """Its methods are dependencies of routes. They read a file, so they run on a thread."""
 
     tokens_file: Path | None
     is_read_open: bool  # reading needs no token
@@ -42,7 +45,18 @@ class AccessControl:
         elif not is_local(request.client.host if request.client else "", request.headers):
             raise HTTPException(HTTPStatus.FORBIDDEN, "Without web.tokens_file only local clients may change anything")
 
+    async def visible_names(self, request: Request) -> VisibleNames:
+        """The names that the caller may read. A token that is sent counts also where reading needs none."""
+        is_sent = "authorization" in request.headers and self.tokens_file is not None
+        if self.is_read_open and not is_sent:
+            return ALL_NAMES
+        return (await run_in_threadpool(self._token, request, TokenScope.READ)).names
+
     def _require(self, request: Request, scope: TokenScope) -> None:
+        if self._token(request, scope).names.are_limited:
+            raise HTTPException(HTTPStatus.FORBIDDEN, "The bearer token is limited to names, this resource is not")
+
+    def _token(self, request: Request, scope: TokenScope) -> Token:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not given.strip():
             raise HTTPException(
@@ -60,6 +74,7 @@ class AccessControl:
             raise HTTPException(HTTPStatus.UNAUTHORIZED, "Invalid or expired bearer token", _CHALLENGE)
         if not token.may(scope):
             raise HTTPException(HTTPStatus.FORBIDDEN, f"The bearer token does not have the scope {scope}")
+        return token
 
 
 def is_local(client: str, headers: Mapping[str, str]) -> bool:

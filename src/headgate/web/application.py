@@ -1,12 +1,13 @@
 """The ASGI application: all routes, the format of errors, and the check of the Host header.
 
 Errors have the form of Kafka Connect, `{"error_code": 404, "message": "..."}`. This is the only place that maps an
-exception to an HTTP status; the text of an unexpected exception goes to the log and not to the client.
+exception to an HTTP status, with `api/routers.py` for tables; the text of an unexpected exception goes to the log and
+not to the client. Resources that are read from tables need the libraries of `headgate[pipeline]`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,6 +23,12 @@ from headgate.config.addresses import parse_host
 from headgate.web import index_page
 from headgate.web.access import AccessControl
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
+from headgate.web.paths import NormalizedPaths
+
+if TYPE_CHECKING:
+    from headgate.web.api.estate_tables import EstateTables
+
+_NOT_INSTALLED: Final = "Tables cannot be read here: pip install 'headgate[pipeline]'"
 
 
 def make_application(
@@ -30,8 +37,12 @@ def make_application(
     wire: ObservedConnectors | None,
     access: AccessControl,
     allowed_hosts: Collection[str],
+    tables: "EstateTables | None",
 ) -> ASGIApp:
-    """`clusters` are in the order of the configuration; `wire` is None if activity is not watched."""
+    """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
+
+    `tables` is None where the libraries that read them are not installed.
+    """
     # The documentation pages of FastAPI load scripts from other sites.
     app = FastAPI(title="Headgate", version=headgate.__version__, openapi_url=None, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
@@ -46,12 +57,50 @@ def make_application(
     async def index() -> HTMLResponse:
         return HTMLResponse(index_page.HTML, headers=index_page.HEADERS)
 
-    @app.get("/api/v1/health", dependencies=[Depends(access.require_read)])
-    async def health() -> dict[str, Any]:
-        found = problems(clusters, wire)
-        return {"ready": not found, "problems": found}
+    @app.get("/api/v1/openapi.json", include_in_schema=False, dependencies=[Depends(access.visible_names)])
+    async def openapi() -> dict[str, Any]:
+        return openapi_document(app)
 
-    return AllowedHosts(app, allowed_hosts)
+    if tables is None:
+        _add_without_tables(app, access, lambda: problems(clusters, wire))
+    else:
+        _add_tables(app, tables, access, lambda: problems(clusters, wire))
+    return AllowedHosts(NormalizedPaths(app, _error), allowed_hosts)
+
+
+def _add_tables(
+    app: FastAPI, tables: "EstateTables", access: AccessControl, found: Callable[[], dict[str, str]]
+) -> None:
+    # Without these libraries everything else works.
+    from headgate.web.api.routers import ERROR_HANDLERS, estate_routers  # noqa: PLC0415
+
+    for error, handler in ERROR_HANDLERS.items():
+        app.add_exception_handler(error, handler)
+    for router in estate_routers(tables, access, found):
+        app.include_router(router)
+
+
+def _add_without_tables(app: FastAPI, access: AccessControl, found: Callable[[], dict[str, str]]) -> None:
+    can_read = [Depends(access.visible_names)]
+
+    @app.get("/api/v1/health", dependencies=can_read)
+    async def health() -> dict[str, Any]:
+        return {"ready": not found(), "problems": found(), "tables": [], "pipeline": []}
+
+    @app.get("/api/v1/{path:path}", dependencies=can_read, include_in_schema=False)
+    async def unavailable(path: str) -> None:  # noqa: ARG001
+        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_INSTALLED)
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document. Invalid parameters are 400 here, and not the 422 that FastAPI documents."""
+    document = app.openapi()
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document.get("components", {}).get("schemas", {}).pop(name, None)
+    return document
 
 
 class AllowedHosts:

@@ -49,7 +49,14 @@ computes, and it adds dead letters and a circuit breaker to share groups.</p>
 <dt><code>/connect/CLUSTER/connectors/NAME/topics</code></dt>
 <dd>The same for one of several Connect clusters.</dd>
 <dt><a href="/api/v1/health"><code>GET /api/v1/health</code></a></dt>
-<dd>Whether all topics that this process reads are available.</dd>
+<dd>Whether all topics that this process reads are available, the tables, and the last runs of the pipeline.</dd>
+<dt><a href="/api/v1/graph"><code>GET /api/v1/graph</code></a></dt>
+<dd>The map of topics and of everything that uses them. Parameters: <code>focus</code>, <code>hops</code>,
+<code>kinds</code>, <code>as_of</code>, <code>format</code> and more.</dd>
+<dt><a href="/api/v1/topics"><code>GET /api/v1/topics</code></a></dt>
+<dd>The topics; <code>/api/v1/topics/NAME</code> is one of them, and <code>/impact</code> what depends on it.</dd>
+<dt><a href="/api/v1/openapi.json"><code>GET /api/v1/openapi.json</code></a></dt>
+<dd>All resources as an OpenAPI document.</dd>
 </dl>
 <h2>Authorization</h2>
 <p>If a resource responds with 401, send <code>Authorization: Bearer TOKEN</code>. An operator creates a token with:</p>
@@ -58,8 +65,9 @@ computes, and it adds dead letters and a circuit breaker to share groups.</p>
 <pre><code>headgate connectors --url URL topics NAME
 headgate connectors --url URL compare NAME</code></pre>
 <h2>Documentation</h2>
-<p><code>docs/web.md</code> describes this interface, tokens and TLS; <code>docs/kip-558.md</code> the active topics of
-connectors; <code>docs/activity.md</code> how clients are identified; <code>docs/operate.md</code> operation.</p>
+<p><code>docs/web.md</code> describes this server, tokens and TLS; <code>docs/api.md</code> the resources of the
+estate; <code>docs/kip-558.md</code> the active topics of connectors; <code>docs/activity.md</code> how clients are
+identified; <code>docs/operate.md</code> operation.</p>
 </main>
 </body>
 </html>

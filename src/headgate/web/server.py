@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvicorn
@@ -24,6 +24,9 @@ from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.tokens import read_tokens
+
+if TYPE_CHECKING:
+    from headgate.web.api.estate_tables import EstateTables
 
 log = structlog.get_logger()
 
@@ -97,12 +100,19 @@ class WebServer:
         )
         if web.tokens_file is not None:
             await asyncio.to_thread(read_tokens, web.tokens_file)
+        tables = _open_tables(self._config)
         application = make_application(
-            clusters=self._clusters, wire=self._wire, access=access, allowed_hosts=web.allowed_hosts
+            clusters=self._clusters,
+            wire=self._wire,
+            access=access,
+            allowed_hosts=web.allowed_hosts,
+            tables=tables,
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._clients.close)
+            if tables is not None:
+                stack.push_async_callback(tables.close)
             for topic in self._status_topics.values():
                 await stack.enter_async_context(topic.running())
             if self._wire is not None:
@@ -115,6 +125,16 @@ class WebServer:
             finally:
                 server.should_exit = True
                 await serving
+
+
+def _open_tables(config: Config) -> "EstateTables | None":
+    """None where the libraries that read tables are not installed."""
+    try:
+        from headgate.web.api.estate_tables import EstateTables  # noqa: PLC0415 - optional libraries
+    except ModuleNotFoundError as missing:
+        log.warning("tables cannot be read: pip install 'headgate[pipeline]'", missing=missing.name)
+        return None
+    return EstateTables(config.tables.path, SystemClock())
 
 
 def _settings(config: Config, application: object) -> uvicorn.Config:

@@ -6,17 +6,19 @@
     expires = 2027-02-13T00:00:00Z
 
 The file contains only the SHA-256 of a token; a token is 32 random bytes, so a fast hash is enough. It is compared with
-every entry in constant time. The scope `operate` includes `read`. The file is read for each request that needs a token,
-so that removing an entry has effect immediately.
+every entry in constant time. The scope `operate` includes `read`. With `names = ["shop-*"]` a token is limited to the
+topics, applications and groups that one of the patterns matches (`visible_names.py`). The file is read for each request
+that needs a token, so that removing an entry has effect immediately.
 """
 
 import hashlib
 import hmac
+import json
 import os
 import re
 import secrets
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,12 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from headgate.base.errors import UsageError
+from headgate.web.visible_names import ALL_NAMES, VisibleNames
 
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_TOKEN = 200
 _PREFIX = "headgate_"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
+_MOST_PATTERNS, _LONGEST_PATTERN = 100, 255
 
 
 class TokenScope(StrEnum):
@@ -45,6 +49,7 @@ class Token:
     sha256: str
     scopes: frozenset[TokenScope]
     expires_ms: int
+    names: VisibleNames = ALL_NAMES
 
     def may(self, scope: TokenScope) -> bool:
         return scope in self.scopes or (scope is TokenScope.READ and TokenScope.OPERATE in self.scopes)
@@ -71,9 +76,11 @@ def read_tokens(file: Path) -> tuple[Token, ...]:
 
 def _token(name: str, table: Any) -> Token:
     where = f"tokens.{name if _NAME.fullmatch(name) else '?'}"
-    if not isinstance(table, dict) or table.keys() != {"sha256", "scopes", "expires"} or where == "tokens.?":
+    keys = set(table) if isinstance(table, dict) else set()
+    if keys - {"names"} != {"sha256", "scopes", "expires"} or where == "tokens.?":
         raise UsageError(
-            f"{where} must have a name of letters, digits, _ and -, and the keys sha256, scopes and expires"
+            f"{where} must have a name of letters, digits, _ and -, and the keys sha256, scopes and expires; "
+            "names is the only other key"
         )
     digest, scopes, expires = table["sha256"], table["scopes"], table["expires"]
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
@@ -87,7 +94,22 @@ def _token(name: str, table: Any) -> Token:
         sha256=digest,
         scopes=frozenset(map(TokenScope, scopes)),
         expires_ms=int(expires.timestamp() * 1000),
+        names=VisibleNames(_patterns(table["names"], where)) if "names" in table else ALL_NAMES,
     )
+
+
+def _patterns(names: Any, where: str) -> tuple[str, ...]:
+    """An empty list would be a token that sees nothing, which is rather an error of the one who wrote it."""
+    if (
+        not isinstance(names, list)
+        or not 1 <= len(names) <= _MOST_PATTERNS
+        or not all(isinstance(one, str) and 1 <= len(one) <= _LONGEST_PATTERN and one.isprintable() for one in names)
+    ):
+        raise UsageError(
+            f"{where}.names must be a list of 1 to {_MOST_PATTERNS} patterns such as shop-*, of at most "
+            f"{_LONGEST_PATTERN} characters"
+        )
+    return tuple(names)
 
 
 def find_token(tokens: Iterable[Token], given: str, *, now_ms: int) -> Token | None:
@@ -100,10 +122,11 @@ def find_token(tokens: Iterable[Token], given: str, *, now_ms: int) -> Token | N
     return found
 
 
-def add_token(file: Path, *, name: str, scope: TokenScope, expires: datetime) -> str:
+def add_token(file: Path, *, name: str, scope: TokenScope, expires: datetime, names: Sequence[str] = ()) -> str:
     """Append an entry to the file, which is created with mode 0600, and return the new token."""
     if not _NAME.fullmatch(name):
         raise UsageError("the name of a token must have 1 to 64 letters, digits, _ and -")
+    limit = f"names = {json.dumps(_patterns(list(names), 'the token'))}\n" if names else ""
     known = read_tokens(file) if file.exists() else ()
     if any(token.name == name for token in known):
         raise UsageError(f"token {name} exists already: remove its table from {file}, or choose another name")
@@ -111,7 +134,7 @@ def add_token(file: Path, *, name: str, scope: TokenScope, expires: datetime) ->
     digest = hashlib.sha256(given.encode()).hexdigest()
     entry = (
         f'\n[tokens.{name}]\nsha256 = "{digest}"\nscopes = ["{scope}"]\n'
-        f"expires = {expires.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')}\n"
+        f"expires = {expires.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')}\n{limit}"
     )
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -72,6 +72,7 @@ class Stage:
     tokens_file: Path | None = None
     is_read_open: bool = True
     clock: FakeClock = field(default_factory=FakeClock)
+    tables: Any = None
 
     def application(self) -> ASGIApp:
         clusters = {
@@ -84,6 +85,7 @@ class Stage:
             wire=self.wire,
             access=access,
             allowed_hosts=("localhost", "127.0.0.1", "::1"),
+            tables=self.tables,
         )
 
     async def call(

@@ -23,8 +23,8 @@ def port() -> int:
 
 
 def configured(port: int, **web: Any) -> Config:
-    """Nobody listens at the upstream's address."""
-    keys = {"web.listen": f"127.0.0.1:{port}", "upstream.bootstrap": ["127.0.0.1:1"]}
+    """There is no cluster, and there are no tables."""
+    keys = {"web.listen": f"127.0.0.1:{port}", "upstream.bootstrap": ["127.0.0.1:1"], "tables.path": "/nonexistent"}
     return load(None, {}, {**keys, "connect.main.status_topic": "s", **{f"web.{key}": to for key, to in web.items()}})
 
 

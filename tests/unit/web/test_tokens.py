@@ -86,3 +86,27 @@ def test_the_command_prints_a_token_once(tmp_path: Path, capsys: pytest.CaptureF
     assert find_token([token], given, now_ms=int((in_two_days + timedelta(days=2)).timestamp() * 1000)) is None
     assert main(["web", "token", str(file), "--name", "more", "--days", "0"]) == 2
     assert main(["web"]) == 2
+
+
+def test_names_limit_a_token_to_patterns(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    names = ["shop-*", 'a"b\\c', "ünïcode", "[x]"]
+    add_token(file, name="team", scope=TokenScope.READ, expires=EXPIRES, names=names)
+    add_token(file, name="all", scope=TokenScope.READ, expires=EXPIRES)
+    team, whole = read_tokens(file)
+    assert team.names.patterns == tuple(names)
+    assert team.names.are_limited
+    assert [team.names.has(name) for name in ("shop-app", "shop", "Shop-app", "[x]", "x")] == [
+        *(True, False, False, True, False),
+    ]
+    assert not whole.names.are_limited
+    assert whole.names.has("anything")
+
+
+@pytest.mark.parametrize("names", ["[]", '"shop"', "[1]", '[""]', '["a\\nb"]', f'["{"x" * 256}"]'])
+def test_names_that_are_not_a_list_of_patterns_are_refused(tmp_path: Path, names: str) -> None:
+    file = tmp_path / "tokens.toml"
+    add_token(file, name="team", scope=TokenScope.READ, expires=EXPIRES)
+    file.write_text(file.read_text() + f"names = {names}\n")
+    with pytest.raises(UsageError, match=r"tokens\.team\.names must be a list"):
+        read_tokens(file)

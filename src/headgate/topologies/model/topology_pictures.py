@@ -20,6 +20,8 @@ _COLOURS: Final = {
     "renamed": "#1565c0",
     "moved": "#6a1b9a",
 }
+# Edges of a map that are not both declared and observed.
+_DOT_STYLES: Final = {"declared": "style=dashed", "observed": "style=dotted"}
 _DOT_SHAPES: Final = {"topic": "ellipse", "store": "cylinder"}
 _MERMAID_SHAPES: Final = {"topic": ("([", "])"), "store": ("[(", ")]")}
 
@@ -136,8 +138,8 @@ def to_dot(picture: Picture) -> str:
         if title is not None:
             lines.append("  }")
     for (one, other), mark in picture.edges.items():
-        colour = _dot_colour(mark)
-        lines.append(f"  n{one} -> n{other}{f' [{colour[2:]}]' if colour else ''};")
+        style = _DOT_STYLES.get(mark, _dot_colour(mark)[2:])
+        lines.append(f"  n{one} -> n{other}{f' [{style}]' if style else ''};")
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -166,7 +168,7 @@ def to_mermaid(picture: Picture) -> str:
             lines.append(f"{indent}n{number}{left}{_mermaid_text(label)}{right}{style}")
         if title is not None:
             lines.append("  end")
-    arrows = {"removed": "-.->", "added": "==>"}
+    arrows = {"removed": "-.->", "added": "==>"} | {mark: f"-.->|{mark}|" for mark in _DOT_STYLES}
     lines += [f"  n{one} {arrows.get(mark, '-->')} n{other}" for (one, other), mark in picture.edges.items()]
     lines += [f"  classDef {mark} stroke:{_COLOURS[mark]},color:{_COLOURS[mark]}" for mark in sorted(used)]
     return "\n".join(lines) + "\n"

@@ -1,0 +1,191 @@
+"""The tables as the resources read them: off the event loop, on a bounded pool, and a graph once for each version.
+
+- Versions are looked up at most once in `_LOOK_S`, so a request that finds its answer in memory touches no file.
+- The graph and the map of an estate are loaded when they are first asked for. When the tables have changed they are
+  loaded again, and until that is done requests get the former ones, with the versions of these.
+- What waits for a thread is bounded: above it a request is refused, and can be repeated.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from headgate.base.clock import Clock
+from headgate.base.errors import HeadgateError
+from headgate.base.threads import off_loop
+from headgate.lineage.estate import Estate
+from headgate.lineage.estate_map import EstateMap
+from headgate.lineage.graph import LineageGraph, LineageUse
+from headgate.tables.definitions import TABLES
+from headgate.tables.reader import TableReader
+from headgate.tables.storage import TableStamp
+from headgate.web.visible_names import VisibleNames
+
+log = structlog.get_logger()
+
+GRAPH_TABLES: Final = ("app_io", "applications", "lineage_edges")
+MAX_GRAPH_EDGES: Final = 1_000_000
+_THREADS: Final = 4
+_MOST_WAITING: Final = 128
+_LOOK_S: Final = 0.2
+_RETRY_S: Final = 5.0
+_MOST_ESTATES: Final = 3  # each of another time or cluster; 100,000 edges take some 100 MiB
+_MOST_LIMITS: Final = 16
+
+Stamps = tuple[TableStamp | None, ...]
+T = TypeVar("T")
+
+
+class TooBusyError(HeadgateError):
+    """More requests wait for a thread than is allowed; they can be repeated."""
+
+
+class GraphTooLargeError(HeadgateError):
+    """The graph of the estate does not fit into memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedEstate:
+    """The graph and the map of one cluster at one time; `stamps` are those of the tables that they were made of."""
+
+    stamps: Stamps
+    cluster: str | None
+    graph: LineageGraph
+    map: EstateMap
+    _visible: dict[VisibleNames, Sequence[bool]] = field(default_factory=dict)
+
+    def visible(self, names: VisibleNames) -> Sequence[bool] | None:
+        """Which nodes of the map the caller may see; None for all."""
+        if not names.are_limited:
+            return None
+        found = self._visible.get(names)
+        if found is None:
+            found = [names.has(name) for _, name in self.map.nodes]
+            if len(self._visible) < _MOST_LIMITS:
+                self._visible[names] = found
+        return found
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An estate of one cluster and time: what is loaded, and the last load, of the versions that it `tried`."""
+
+    loaded: LoadedEstate | None = None
+    loading: "Future[LoadedEstate] | None" = None
+    tried: Stamps = ()
+    failure: HeadgateError | None = None
+    retry_at: float = 0.0
+
+
+class EstateTables:
+    """Reads the tables in the folder `root`. Its coroutines run on the event loop, all else on the pool."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._reader = TableReader(root)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="headgate-tables")
+        self._waiting = 0
+        self._stamps: dict[str, TableStamp | None] = {}
+        self._looked_at = 0.0
+        self._slots: OrderedDict[tuple[str | None, int | None], _Slot] = OrderedDict()
+
+    async def close(self) -> None:
+        await off_loop(lambda: self._pool.shutdown(wait=True, cancel_futures=True))
+        self._reader.close()
+
+    def now_ms(self) -> int:
+        """The time in whole minutes, so that answers that depend on it are equal for a minute."""
+        return self._clock.epoch_ms() // 60_000 * 60_000
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of blocking work; `TooBusyError` if too much of it waits already."""
+        if self._waiting >= _MOST_WAITING:
+            raise TooBusyError("Too many requests wait for the tables: repeat the request in a second")
+        self._waiting += 1
+        try:
+            return await asyncio.shield(asyncio.wrap_future(self._pool.submit(work)))
+        finally:
+            self._waiting -= 1
+
+    async def stamps(self, tables: Iterable[str]) -> Stamps:
+        """The versions of these tables."""
+        now = self._clock.monotonic()
+        if not self._stamps or now - self._looked_at >= _LOOK_S:
+            self._looked_at = now
+            self._stamps = await self.run(self._look)
+        return tuple(self._stamps.get(name) for name in tables)
+
+    async def estate(self, *, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
+        """The estate of a cluster at a time, None for now; it may be one version old while a newer one is loaded."""
+        stamps = await self.stamps(GRAPH_TABLES)
+        slot = self._slot(cluster, as_of_ms)
+        if slot.loaded is not None and slot.loaded.stamps == stamps:
+            return slot.loaded
+        if slot.loading is None or slot.loading.done():
+            if slot.failure is not None and slot.tried == stamps and self._clock.monotonic() < slot.retry_at:
+                if slot.loaded is None:
+                    raise slot.failure
+                return slot.loaded
+            slot.tried = stamps
+            slot.loading = self._pool.submit(self._load, slot, stamps, cluster, as_of_ms)
+        if slot.loaded is not None:
+            return slot.loaded
+        return await asyncio.shield(asyncio.wrap_future(slot.loading))
+
+    def open_estate(self, *, cluster: str | None, as_of_ms: int | None) -> Estate:
+        """For questions that are answered from rows; used on the pool."""
+        return Estate(self._root, as_of_ms=as_of_ms, cluster=cluster, reader=self._reader)
+
+    @property
+    def reader(self) -> TableReader:
+        return self._reader
+
+    def _slot(self, cluster: str | None, as_of_ms: int | None) -> _Slot:
+        key = (cluster, as_of_ms)
+        slot = self._slots.setdefault(key, _Slot())
+        self._slots.move_to_end(key)
+        while len(self._slots) > _MOST_ESTATES:
+            self._slots.popitem(last=False)
+        return slot
+
+    # --- on the pool
+
+    def _look(self) -> dict[str, TableStamp | None]:
+        return {name: self._reader.stamp(table) for name, table in TABLES.items()}
+
+    def _load(self, slot: _Slot, stamps: Stamps, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
+        try:
+            slot.loaded = self._loaded(stamps, cluster, as_of_ms)
+        except HeadgateError as failure:
+            slot.failure, slot.retry_at = failure, self._clock.monotonic() + _RETRY_S
+            if slot.loaded is not None:
+                log.warning("the graph could not be loaded, the former one is served", error=str(failure))
+            raise
+        slot.failure = None
+        return slot.loaded
+
+    def _loaded(self, stamps: Stamps, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
+        estate = self.open_estate(cluster=cluster, as_of_ms=as_of_ms)
+        # Both are begun before one of them is read, which decides on the cluster: so several clusters are noticed.
+        pairs, found = estate.flows(), estate.map_rows()
+        flows, rows = list(_bounded(pairs)), list(_bounded(found))
+        uses = (LineageUse(*row[:4]) for row in rows)
+        graph = LineageGraph(uses, flows)
+        return LoadedEstate(stamps=stamps, cluster=estate.cluster, graph=graph, map=EstateMap(rows, flows))
+
+
+def _bounded(rows: Iterator[T]) -> Iterator[T]:
+    for number, row in enumerate(rows):
+        if number >= MAX_GRAPH_EDGES:
+            raise GraphTooLargeError(
+                f"The tables have more than {MAX_GRAPH_EDGES:,} uses of topics in one cluster, which do not fit into "
+                "memory: use `headgate lineage`, which reads five times as many"
+            )
+        yield row

@@ -1,0 +1,40 @@
+"""Parameters that several resources have, with their bounds."""
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import HTTPException, Query
+
+MAX_NAME: Final = 32_767  # the longest string of Kafka's protocol
+MAX_LIMIT: Final = 1_000
+_MAX_TIME_MS: Final = 253_402_300_799_000  # the end of the year 9999
+_TIME_HELP: Final = "such as 2026-11-15T12:00:00Z, or epoch milliseconds"
+
+Cluster = Annotated[
+    str | None, Query(max_length=255, description="the id of the Kafka cluster; needed where the tables have several")
+]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="at most so many rows")]
+AsOf = Annotated[str | None, Query(max_length=64, description=f"a time {_TIME_HELP}; without it, now")]
+
+
+def parse_as_of(as_of: str | None) -> int | None:
+    """None is now."""
+    return None if as_of is None or as_of == "now" else parse_api_time("as_of", as_of)
+
+
+def parse_api_time(parameter: str, text: str) -> int:
+    """A time in epoch milliseconds; one without a zone is UTC."""
+    if text.isascii() and text.isdecimal() and len(text) < 16:
+        found = int(text)
+    else:
+        try:
+            # In a query string a plus sign is a space.
+            time = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
+        except ValueError:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"{parameter}: must be a time {_TIME_HELP}") from None
+        zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        found = int((zoned - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+    if not 0 <= found <= _MAX_TIME_MS:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{parameter}: must be a time from 1970 to 9999")
+    return found

@@ -1,0 +1,90 @@
+"""All resources that are read from tables, and how their errors are answered.
+
+Paths of files, which the texts of some errors have, are for the log and not for clients.
+"""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from headgate.base.errors import PlatformError, UsageError
+from headgate.lineage.estate import NoTableError, NotInEstateError, SeveralClustersError
+from headgate.tables.storage import TableError
+from headgate.web.access import AccessControl
+from headgate.web.api.answers import Answers
+from headgate.web.api.estate_tables import EstateTables, GraphTooLargeError, TooBusyError
+from headgate.web.api.graph import graph_router
+from headgate.web.api.health import health_router
+from headgate.web.api.topics import topics_router
+
+log = structlog.get_logger()
+
+
+def estate_routers(
+    tables: EstateTables, access: AccessControl, problems: Callable[[], dict[str, str]]
+) -> list[APIRouter]:
+    answers = Answers(tables)
+    return [
+        health_router(tables, answers, access, problems),
+        graph_router(tables, answers, access),
+        topics_router(tables, answers, access),
+    ]
+
+
+def _respond(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error_code": status, "message": message}, status, headers)
+
+
+async def _on_absent(_: Request, error: Exception) -> JSONResponse:
+    return _respond(HTTPStatus.NOT_FOUND, _sentence(str(error)))
+
+
+async def _on_no_table(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, NoTableError)
+    text = f"There is no table {error.table} yet: `headgate pipeline run` creates it"
+    return _respond(HTTPStatus.SERVICE_UNAVAILABLE, text)
+
+
+async def _on_several_clusters(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SeveralClustersError)
+    one, other = error.clusters
+    text = f"The tables have several clusters, {one!r} and {other!r} among them: specify one with cluster=ID"
+    return _respond(HTTPStatus.BAD_REQUEST, text)
+
+
+async def _on_usage_error(_: Request, error: Exception) -> JSONResponse:
+    return _respond(HTTPStatus.BAD_REQUEST, _sentence(str(error)))
+
+
+async def _on_too_busy(_: Request, error: Exception) -> JSONResponse:
+    return _respond(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "1"})
+
+
+async def _on_too_large(_: Request, error: Exception) -> JSONResponse:
+    return _respond(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+
+async def _on_unusable(_: Request, error: Exception) -> JSONResponse:
+    log.warning("tables cannot be read", error=str(error))
+    text = "The tables cannot be read: see the log of headgate web"
+    return _respond(HTTPStatus.SERVICE_UNAVAILABLE, text)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+ERROR_HANDLERS: Final = {
+    NotInEstateError: _on_absent,
+    NoTableError: _on_no_table,
+    SeveralClustersError: _on_several_clusters,
+    UsageError: _on_usage_error,
+    TooBusyError: _on_too_busy,
+    GraphTooLargeError: _on_too_large,
+    PlatformError: _on_unusable,
+    TableError: _on_unusable,
+}

@@ -1,0 +1,117 @@
+"""`/api/v1/topics`: the topics of the estate, who uses one, and what depends on it."""
+
+from bisect import bisect_right
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from headgate.lineage import questions
+from headgate.lineage.estate import absent
+from headgate.lineage.graph import TOPIC
+from headgate.web.access import AccessControl
+from headgate.web.api.answers import Answers, Rendered, json_answer
+from headgate.web.api.estate_tables import EstateTables, LoadedEstate
+from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel, errors
+from headgate.web.api.parameters import MAX_NAME, AsOf, Cluster, Limit, parse_as_of
+from headgate.web.paths import NameInPath
+from headgate.web.visible_names import VisibleNames
+
+_TOPIC_TABLES = ("client_identities", "lineage_edges", "topic_coverage")
+
+
+def topics_router(tables: EstateTables, answers: Answers, access: AccessControl) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/topics", tags=["topics"])
+    names_of = Depends(access.visible_names)
+
+    @router.get("", response_class=Response, responses={200: {"model": TopicsModel}, 304: {}, **errors()})
+    async def topics(
+        request: Request,
+        names: Annotated[VisibleNames, names_of],
+        contains: Annotated[str, Query(max_length=MAX_NAME, description="a part of the name")] = "",
+        after: Annotated[str, Query(max_length=MAX_NAME, description="names after this one")] = "",
+        internal: Annotated[bool, Query(description="with topics that are internal to an application")] = True,
+        limit: Limit = 100,
+        as_of: AsOf = None,
+        cluster: Cluster = None,
+    ) -> Response:
+        """The topics by name, with the numbers of their writers and readers."""
+        estate = await tables.estate(cluster=cluster, as_of_ms=parse_as_of(as_of))
+
+        def make() -> Rendered:
+            low = contains.lower()
+            rows = [
+                {"name": name, "internal": is_internal, "writers": writers, "readers": readers}
+                for _, name, writers, readers, is_internal in estate.map.degrees(frozenset({TOPIC}))
+                if low in name.lower() and (internal or not is_internal) and names.has(name)
+            ]
+            first = bisect_right(rows, after, key=lambda row: str(row["name"])) if after else 0
+            page = rows[first : first + limit]
+            more = first + limit < len(rows)
+            return json_answer({"topics": page, "count": len(rows), "next": page[-1]["name"] if more else None})
+
+        return await answers.of_versions(request, names, estate.stamps, make)
+
+    @router.get("/{name}", response_class=Response, responses={200: {"model": TopicModel}, 304: {}, **errors(404)})
+    async def topic(
+        request: Request,
+        name: NameInPath,
+        names: Annotated[VisibleNames, names_of],
+        limit: Limit = 20,
+        as_of: AsOf = None,
+        cluster: Cluster = None,
+    ) -> Response:
+        """Who writes and reads a topic, and how much of it passes the gateway."""
+        at = parse_as_of(as_of)
+        loaded = await tables.estate(cluster=cluster, as_of_ms=at)
+
+        def make() -> Rendered:
+            _require_topic(loaded, name, names)
+            estate = tables.open_estate(cluster=loaded.cluster, as_of_ms=at)
+            found = questions.owners(estate, name, now_ms=tables.now_ms() if at is None else at, limit=limit)
+            return json_answer(found | {side: _masked(found[side], names) for side in ("writers", "readers")})
+
+        return await answers.of_tables(request, names, _TOPIC_TABLES, make)
+
+    @router.get(
+        "/{name}/impact", response_class=Response, responses={200: {"model": ImpactModel}, 304: {}, **errors(404)}
+    )
+    async def impact(
+        request: Request,
+        name: NameInPath,
+        names: Annotated[VisibleNames, names_of],
+        direction: Annotated[Literal["down", "up"], Query(description="down: what depends on the topic")] = "down",
+        limit: Limit = 1_000,
+        as_of: AsOf = None,
+        cluster: Cluster = None,
+    ) -> Response:
+        """What depends on a topic, or on what it depends, through all applications."""
+        estate = await tables.estate(cluster=cluster, as_of_ms=parse_as_of(as_of))
+
+        def make() -> Rendered:
+            _require_topic(estate, name, names)
+            found = estate.graph.closure(name, direction, limit=limit)
+            document = questions.impact(name, direction, found)
+            counts = {"topics": found.topics, "actors": found.actors, "depth": found.depth}
+            return json_answer(document | counts | {"nodes": _masked(document["nodes"], names)})
+
+        return await answers.of_versions(request, names, estate.stamps, make)
+
+    return router
+
+
+def _require_topic(estate: LoadedEstate, name: str, names: VisibleNames) -> None:
+    if not names.has(name) or not estate.graph.has_topic(name):
+        raise absent("topic", name, names.among(estate.graph.topics))
+
+
+def _masked(rows: list[dict[str, Any]], names: VisibleNames) -> list[dict[str, Any]]:
+    """The rows without the names, and the clients, that the caller may not see; such rows come last."""
+    if not names.are_limited:
+        return rows
+    shown = [row for row in rows if names.has(row["name"])]
+    hidden = [
+        row | {"name": None} | ({"clients": []} if "clients" in row else {})
+        for row in rows
+        if not names.has(row["name"])
+    ]
+    return shown + hidden

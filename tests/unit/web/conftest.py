@@ -1,0 +1,28 @@
+"""The shop of `tests/unit/lineage/shop.py` in tables, written once. Tests only read them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.web.api.estate_tables import EstateTables
+from tests.unit.lineage.shop import TWO, write_shop
+from tests.unit.web.api_stage import ApiStage
+from tests.unit.web.stage import FakeClock
+
+
+@pytest.fixture(scope="session")
+def shop_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EstateTables, FakeClock]]:
+    root: Path = tmp_path_factory.mktemp("shop")
+    write_shop(root)
+    clock = FakeClock(TWO)
+    tables = EstateTables(root, clock)
+    yield tables, clock
+    asyncio.run(tables.close())
+
+
+@pytest.fixture(scope="session")
+def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
+    """Made once: making an application takes longer than most tests."""
+    return ApiStage(*shop_tables)
