@@ -64,7 +64,8 @@ def _path(args: argparse.Namespace, estate: Estate, _now_ms: int) -> int:
 
 
 def _path_node(node: LineageNode) -> dict[str, Any]:
-    return {"kind": node.kind, "name": node.name} | ({"component": node.component} if node.component else {})
+    more = {"component": node.component, "filled": node.filled}
+    return {"kind": node.kind, "name": node.name} | {name: value for name, value in more.items() if value}
 
 
 def _gaps(args: argparse.Namespace, estate: Estate, now_ms: int) -> int:

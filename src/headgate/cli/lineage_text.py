@@ -148,10 +148,10 @@ def _client_text(clients: Sequence[Document]) -> str | None:
 
 
 def _node_text(node: LineageNode) -> str:
-    if node.kind == TOPIC:
-        return escaped(node.name)
-    component = f", component {escaped(node.component)}" if node.component else ""
-    return f"{escaped(node.name)} ({escaped(node.kind.replace('_', ' '))}{component})"
+    kind = [] if node.kind == TOPIC else [escaped(node.kind.replace("_", " "))]
+    component = [f"component {escaped(node.component)}"] if node.component else []
+    words = kind + component + (["filled"] if node.filled else [])
+    return f"{escaped(node.name)} ({', '.join(words)})" if words else escaped(node.name)
 
 
 def _number(count: int, noun: str) -> str:

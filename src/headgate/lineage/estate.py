@@ -91,8 +91,8 @@ class Estate:
     def graph(self) -> LineageGraph:
         """The graph of the cluster; `UsageError` where there are several, and none was specified."""
         uses = (
-            LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"])
-            for row in self.of_one_cluster(self.rows("lineage_edges", columns=_USE_COLUMNS, is_valid=True))
+            LineageUse(row["actor_kind"], row["app_id"], row["topic"], row["direction"], row["filled"])
+            for row in self.of_one_cluster(self.rows("lineage_edges", columns=(*_USE_COLUMNS, "filled"), is_valid=True))
         )
         return LineageGraph(uses, self.flows())
 

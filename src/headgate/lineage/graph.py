@@ -4,12 +4,16 @@ Data flows through an application only where `app_io` has a pair of an input and
 not one node: it has a node for each connected component, and where inputs of a component flow into different outputs,
 one for each set of outputs. Other actors have a node for what they read and another for what they write, so that no
 path runs through them; a share group is one node, because what it writes is its dead letters.
+
+A use that is filled is of a topic that the description does not name: of a pattern, or of a sink that chooses its
+topic. It belongs to all components of the application with such an open end, because nothing says to which; so paths
+along it are possible ones, and its end is marked.
 """
 
 from array import array
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import Final, Literal, NamedTuple
 
 import rustworkx as rx
@@ -21,7 +25,9 @@ TOPIC: Final = "topic"
 SHARE_GROUP: Final = "share_group"
 READ, WRITE = "read", "write"
 MAX_EDGES: Final = 5_000_000
+GLOBAL: Final = "global"  # the component of a global store
 _AT_ONCE: Final = 100_000  # edges that are tuples at a time
+_OPEN_END: Final = -1  # among the outputs of an input: topics that the description does not name
 
 _Graph = rx.PyDiGraph[None, None]
 
@@ -33,10 +39,11 @@ class LineageUse(NamedTuple):
     actor: str
     topic: str
     direction: str
+    filled: bool = False
 
 
 class LineageFlow(NamedTuple):
-    """A row of `app_io`: `in_topic` or `out_topic` is empty where no topic is known."""
+    """A row of `app_io`: `in_topic` or `out_topic` is empty where no topic is known, which may be an open end."""
 
     actor_kind: str
     actor: str
@@ -46,11 +53,15 @@ class LineageFlow(NamedTuple):
 
 
 class LineageNode(NamedTuple):
-    """A topic, or an actor; `component` only of an application with pairs in `app_io`."""
+    """A topic, or an actor; `component` only of an application with pairs in `app_io`.
+
+    `filled` in an answer says that a filled use leads to it.
+    """
 
     kind: str
     name: str
     component: str = ""
+    filled: bool = False
 
 
 class ReachedNode(NamedTuple):
@@ -94,6 +105,7 @@ class LineageGraph:
         self._names = tuple(made.names)  # kind and name, of which an application's nodes share one
         self._name_of = made.name_of
         self._component_of = made.component_of
+        self._filled = made.filled
         self._reversed: _Graph | None = None
 
     @property
@@ -138,12 +150,17 @@ class LineageGraph:
             for path in self._backwards(place, steps) if nearest is not None and steps.get(place) == nearest else ():
                 if len(found) == limit:
                     return found, True
-                found.append([self._node(one) for one in reversed(path)])
+                found.append(list(self._nodes(path[::-1])))
         return found, False
 
-    def _node(self, place: int) -> LineageNode:
+    def _nodes(self, path: list[int]) -> Iterator[LineageNode]:
+        yield self._node(path[0])
+        for start, end in pairwise(path):
+            yield self._node(end, filled=_pair(start, end) in self._filled)
+
+    def _node(self, place: int, *, filled: bool = False) -> LineageNode:
         kind, name = self._names[self._name_of[place]]
-        return LineageNode(kind, name, self._component_of.get(place, ""))
+        return LineageNode(kind, name, self._component_of.get(place, ""), filled)
 
     def _places(self, name: str) -> list[int]:
         if name in self._topics:
@@ -192,14 +209,18 @@ class LineageGraph:
         for number, layer in enumerate(layers[1:], start=1):
             chosen = nsmallest(limit + 1 - len(found), layer, key=lambda place: self._names[self._name_of[place]])
             wanted = set(chosen)
-            parents: dict[int, int] = {}
+            parents: dict[int, tuple[int, bool]] = {}
             for place, position in above.items():
                 for child in wanted.intersection(graph.successor_indices(place)):
-                    parents.setdefault(child, position)
+                    edge = _pair(place, child) if graph is self._graph else _pair(child, place)
+                    is_filled = edge in self._filled
+                    if child not in parents or (parents[child][1] and not is_filled):
+                        parents[child] = position, is_filled
             above = {}
             for place in chosen:
                 above[place] = len(found)
-                found.append(ReachedNode(self._node(place), (number + 1) // 2, parents[place]))
+                parent, is_filled = parents[place]
+                found.append(ReachedNode(self._node(place, filled=is_filled), (number + 1) // 2, parent))
             if len(chosen) < len(layer):
                 break
         return tuple(found)
@@ -224,22 +245,32 @@ class _Builder:
         self._actors: dict[tuple[int, str], int] = {}
         # What applications read and write by their pairs, which needs no further edge.
         self._by_pairs: dict[str, set[int]] = {READ: set(), WRITE: set()}
+        # The nodes of applications that read by a pattern or choose what they write, by the number of the name.
+        self._open: dict[str, dict[int, list[int]]] = {READ: {}, WRITE: {}}
+        self.filled: set[int] = set()
 
     def add_component(self, node: LineageNode, flows: Iterable[LineageFlow]) -> None:
         outputs: dict[str, set[int]] = {}
         for flow in flows:
-            outputs.setdefault(flow.in_topic, set()).update([self._topic(flow.out_topic)] if flow.out_topic else [])
+            # A global store has no output. Elsewhere the description may leave an output open.
+            open_end = [] if node.component == GLOBAL else [_OPEN_END]
+            outputs.setdefault(flow.in_topic, set()).update(
+                [self._topic(flow.out_topic)] if flow.out_topic else open_end
+            )
         inputs: dict[frozenset[int], list[str]] = {}
         for name, topics in outputs.items():
             inputs.setdefault(frozenset(topics), []).append(name)
         for written, names in inputs.items():
             place = self._add_node(node.kind, node.name)
             self.component_of[place] = node.component
+            for direction, is_open in ((READ, "" in names), (WRITE, _OPEN_END in written)):
+                if is_open:
+                    self._open[direction].setdefault(self.name_of[place], []).append(place)
             for name in filter(None, names):
                 topic = self._topic(name)
                 self._connect(topic, place)
                 self._by_pairs[READ].add(_pair(self.name_of[place], topic))
-            for topic in written:
+            for topic in written - {_OPEN_END}:
                 self._connect(place, topic)
                 self._by_pairs[WRITE].add(_pair(self.name_of[place], topic))
 
@@ -247,6 +278,13 @@ class _Builder:
         topic = self._topic(use.topic)
         name = self._name(use.actor_kind, use.actor)
         if _pair(name, topic) in self._by_pairs[use.direction]:
+            return
+        open_ends = self._open[use.direction].get(name, ()) if use.filled else ()
+        for place in open_ends:
+            start, end = (topic, place) if use.direction == READ else (place, topic)
+            self._connect(start, end)
+            self.filled.add(_pair(start, end))
+        if open_ends:
             return
         key = (name, "" if use.actor_kind == SHARE_GROUP else use.direction)
         actor = self._actors.get(key)
@@ -288,5 +326,5 @@ class _Builder:
         self._ends.append(end)
 
 
-def _pair(name: int, topic: int) -> int:
-    return name << 32 | topic
+def _pair(first: int, second: int) -> int:
+    return first << 32 | second

@@ -29,11 +29,11 @@ _SETTLED_MS: Final = HOUR_MS + 20 * 60_000
 
 def impact(topic: str, direction: Direction, closure: Closure) -> Document:
     """An application is one node, at its least depth, although it can have several in the closure."""
-    depths: dict[tuple[str, str], int] = {}
-    for one in closure.nodes[1:]:
-        depths.setdefault(one.node[:2], one.depth)
-    nodes = [{"kind": kind, "name": name, "depth": depth} for (kind, name), depth in depths.items()]
-    return {"root": topic, "direction": direction, "nodes": nodes, "truncated": closure.is_truncated}
+    nodes: dict[tuple[str, str], Document] = {}
+    for node, depth, _ in closure.nodes[1:]:
+        found = {"kind": node.kind, "name": node.name, "depth": depth} | ({"filled": True} if node.filled else {})
+        nodes.setdefault(node[:2], found)
+    return {"root": topic, "direction": direction, "nodes": list(nodes.values()), "truncated": closure.is_truncated}
 
 
 def gaps(

@@ -115,6 +115,25 @@ def test_the_pairs_of_a_spark_query_are_followed(tmp_path: Path, capsys: Capture
     assert [(one["kind"], one["name"]) for one in nodes] == [("spark", "job"), ("topic", "b")]
 
 
+def test_filled_topics_are_followed_and_marked(tmp_path: Path, capsys: Capture) -> None:
+    write(tmp_path, "app_io", [pair("a", "")])
+    write(tmp_path, "lineage_edges", [use("shop-app", "chosen", "write", declared=True, filled=True)])
+    assert ask(capsys, tmp_path, "impact", "a")["nodes"] == [
+        {"kind": "streams", "name": "shop-app", "depth": 1},
+        {"kind": "topic", "name": "chosen", "depth": 1, "filled": True},
+    ]
+    assert ask(capsys, tmp_path, "path", "a", "chosen")["paths"][0][1:] == [
+        {"kind": "streams", "name": "shop-app", "component": "0"},
+        {"kind": "topic", "name": "chosen", "filled": True},
+    ]
+    lines, _ = show(capsys, tmp_path, "impact", "chosen", "--direction", "up")
+    assert lines[1:4] == [
+        "    0  chosen",
+        "    1  └─ shop-app (streams, component 0, filled)",
+        "    1     └─ a",
+    ]
+
+
 def test_impact_is_a_tree_for_people(root: Path, capsys: Capture) -> None:
     lines, errors = show(capsys, root, "impact", "orders")
     assert errors == ""

@@ -104,6 +104,58 @@ def test_empty_topics_of_pairs_are_no_nodes() -> None:
     assert up(graph, "b") == {("streams", "app"): 1}
 
 
+def filled(topic: str, direction: str = "read") -> LineageUse:
+    return LineageUse("streams", "app", topic, direction, filled=True)
+
+
+def test_filled_uses_are_followed_at_the_open_ends_of_an_application() -> None:
+    uses = [filled("p1"), filled("p2"), filled("w", "write")]
+    flows = [flow("app", "", "x", "0"), flow("app", "a", "", "1"), flow("app", "b", "y", "2")]
+    graph = LineageGraph(uses, flows)
+    assert down(graph, "p1") == {("streams", "app"): 1, ("topic", "x"): 1}
+    assert down(graph, "a") == {("streams", "app"): 1, ("topic", "w"): 1}
+    assert down(graph, "b") == {("streams", "app"): 1, ("topic", "y"): 1}
+    assert {name for kind, name in up(graph, "x") if kind == "topic"} == {"p1", "p2"}
+    assert graph.paths("p1", "w", limit=5) == ([], False)
+
+
+def test_a_pattern_flows_into_chosen_topics_where_a_pair_says_so() -> None:
+    graph = LineageGraph([filled("p"), filled("w", "write")], [flow("app", "", "")])
+    assert down(graph, "p") == {("streams", "app"): 1, ("topic", "w"): 1}
+
+
+def test_a_global_store_has_no_open_end() -> None:
+    graph = LineageGraph([filled("w", "write")], [flow("app", "a", "", "global"), flow("app", "b", "", "0")])
+    assert down(graph, "a") == {("streams", "app"): 1}
+    assert down(graph, "b") == {("streams", "app"): 1, ("topic", "w"): 1}
+
+
+def test_what_a_filled_use_leads_to_is_marked_unless_another_use_does_too() -> None:
+    uses = [filled("p"), filled("w", "write"), use("app", "z", "write", "streams")]
+    graph = LineageGraph(uses, [flow("app", "", ""), flow("app", "", "z"), flow("app", "", "w", "1")])
+    closure = graph.closure("p", "down", limit=10)
+    assert {one.node.name: one.node.filled for one in closure.nodes} == {
+        "p": False,
+        "app": True,
+        "w": False,
+        "z": False,
+    }
+    graph = LineageGraph(uses, [flow("app", "", "")])
+    assert {one.node.name: one.node.filled for one in graph.closure("w", "up", limit=10).nodes} == {
+        "w": False,
+        "app": True,
+        "p": True,
+    }
+    [[*path]], _ = graph.paths("p", "w", limit=10)
+    assert [(node.name, node.filled) for node in path] == [("p", False), ("app", True), ("w", True)]
+
+
+def test_a_filled_use_without_an_open_end_ends_a_path() -> None:
+    graph = LineageGraph([filled("p"), filled("w", "write")], [flow("app", "a", "x")])
+    assert down(graph, "p") == {("streams", "app"): 1}
+    assert up(graph, "w") == {("streams", "app"): 1}
+
+
 def test_cycles_and_loops_end() -> None:
     graph = LineageGraph([], [flow("one", "a", "b"), flow("two", "b", "a"), flow("self", "a", "a")])
     assert down(graph, "a") == {("streams", "one"): 1, ("streams", "self"): 1, ("topic", "b"): 1, ("streams", "two"): 2}

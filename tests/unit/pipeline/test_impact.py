@@ -8,13 +8,15 @@ from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.pipeline.derived import impact
 from headgate.pipeline.derived.impact import Reach, reach, topic_graph
 
-Uses = list[tuple[str, str, str, str, str]]
-Pairs = list[tuple[str, str, str, str, str]]
+Uses = list[tuple[str, str, str, str, str, bool]]
+Pairs = list[tuple[str, str, str, str, str, str]]
 
 
 def test_an_application_with_two_unrelated_subtopologies_has_no_cross_path() -> None:
-    uses = [("c", "streams", "app", topic, way) for topic, way in zip("axby", ["read", "write"] * 2, strict=True)]
-    pairs = [("c", "streams", "app", "a", "x"), ("c", "streams", "app", "b", "y")]
+    uses = [
+        ("c", "streams", "app", topic, way, False) for topic, way in zip("axby", ["read", "write"] * 2, strict=True)
+    ]
+    pairs = [("c", "streams", "app", "0", "a", "x"), ("c", "streams", "app", "1", "b", "y")]
     graph, numbers = topic_graph(uses, pairs)
     assert reach(numbers["c", "a"], graph.down, graph.readers) == Reach(topics=1, actors=1, depth=1)
     assert reach(numbers["c", "y"], graph.up, graph.writers) == Reach(topics=1, actors=1, depth=1)
@@ -22,7 +24,7 @@ def test_an_application_with_two_unrelated_subtopologies_has_no_cross_path() -> 
 
 def test_only_a_share_group_leads_from_what_it_reads_to_what_it_writes() -> None:
     uses = [
-        (cluster, kind, "g", topic, way)
+        (cluster, kind, "g", topic, way, False)
         for cluster, kind in (("c", "share_group"), ("d", "consumer_group"))
         for topic, way in (("a", "read"), ("dlq.a", "write"))
     ]
@@ -40,7 +42,7 @@ def test_a_walk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reach(0, chain, {}).topics == 3
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(60))
 def test_random_graphs_are_what_rustworkx_says(seed: int) -> None:
     draw = random.Random(seed)
     topics = [f"t{number}" for number in range(draw.randrange(1, 12))]
@@ -49,13 +51,21 @@ def test_random_graphs_are_what_rustworkx_says(seed: int) -> None:
     for number in range(draw.randrange(12)):
         kind = draw.choice(("consumer_group", "client", "share_group", "streams"))
         for _ in range(draw.randrange(3)):
-            uses.append(("c", kind, f"a{number}", draw.choice(topics), draw.choice(("read", "write"))))
+            way, is_filled = draw.choice(("read", "write")), draw.choice((False, True))
+            uses.append(("c", kind, f"a{number}", draw.choice(topics), way, is_filled))
         if kind == "streams":
             pairs += [
-                ("c", kind, f"a{number}", draw.choice(["", *topics]), draw.choice(topics))
+                (
+                    "c",
+                    kind,
+                    f"a{number}",
+                    draw.choice(("0", "1", "global")),
+                    draw.choice(["", *topics]),
+                    draw.choice(["", *topics]),
+                )
                 for _ in range(draw.randrange(4))
             ]
-    flows = [LineageFlow(kind, app, str(number), *ends) for number, (_, kind, app, *ends) in enumerate(pairs)]
+    flows = [LineageFlow(*one[1:]) for one in pairs]
     expected = LineageGraph([LineageUse(*one[1:]) for one in uses], flows)
     graph, numbers = topic_graph(uses, pairs)
     assert {name for _, name in numbers} == set(expected.topics)

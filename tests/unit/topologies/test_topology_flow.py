@@ -50,6 +50,13 @@ def test_what_flows_nowhere_and_what_comes_from_nowhere_have_an_empty_other_side
     assert app_io(description, APP).pairs == (TopicPair("0", "in", ""), TopicPair("1", "", "out"))
 
 
+def test_a_pattern_that_flows_into_chosen_topics_has_two_empty_sides() -> None:
+    source, sink = SourceNode(name="R", pattern=".*", successors=("K",)), SinkNode(name="K", topic=None)
+    for nodes, pairs in (((source, sink), {("0", "", "")}), ((source,), set()), ((sink,), set())):
+        description = Description(subtopologies=(Subtopology(id="0", nodes=nodes),))
+        assert set(app_io(description, APP).pairs) == pairs
+
+
 def test_sub_topologies_that_share_a_repartition_topic_are_one_component_named_by_the_first() -> None:
     description = Description(
         subtopologies=(
@@ -173,9 +180,12 @@ def oracle(description: Description) -> set[TopicPair]:
         outs = {topic for sink, topic in outside if (here, sink) in reach}
         if topics:
             fed |= {(other, topic) for topic in outs for one, other in together if one == here}
-        found |= {TopicPair(component(here), topic, out) for topic in topics for out in outs or {""}}
-    found |= {TopicPair(component(sink), "", topic) for sink, topic in outside if (sink, topic) not in fed}
-    return {pair for pair in found if pair.in_topic or pair.out_topic}
+        found |= {TopicPair(component(here), topic, out) for topic in topics for out in outs}
+        if not outs:
+            found |= {TopicPair(component(here), topic, "") for topic in topics - {""}}
+    return found | {
+        TopicPair(component(sink), "", topic) for sink, topic in outside if topic and (sink, topic) not in fed
+    }
 
 
 def closed(relation: set[tuple[Thing, Thing]], things: Iterable[Thing]) -> set[tuple[Thing, Thing]]:

@@ -1,13 +1,14 @@
 """Derives `impact_summary`: for each topic, how much depends on it and on how much it depends, by what is valid now.
 
 The graph is that of `headgate lineage impact`: data flows through an application only along the pairs of `app_io`, and
-through a share group to its dead-letter topic; all other actors end a path. The closures of all topics are independent
-of each other, so the graph goes to the workers as numbers, and each worker walks it for its topics. A walk stops at
-`MAX_TOPICS` topics and a depth of `MAX_DEPTH`: then the figures are those of the nearest topics.
+through a share group to its dead-letter topic; all other actors end a path. A filled topic counts at every open end of
+its application: an input without a known topic, and outside of global stores an output without one. The closures of all
+topics are independent of each other, so the graph goes to the workers as numbers, and each worker walks it for its
+topics. A walk stops at `MAX_TOPICS` topics and a depth of `MAX_DEPTH`: then the figures are those of the nearest ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,7 +22,9 @@ IMPACT, EDGES, PAIRS = "impact_summary", "lineage_edges", "app_io"
 MAX_TOPICS, MAX_DEPTH = 100_000, 1000
 _TOPICS_AT_ONCE = 1000
 _KEY = ("cluster_id", "topic")
-_READ, _WRITE, _SHARE_GROUP = "read", "write", "share_group"
+_READ, _WRITE, _SHARE_GROUP, _GLOBAL = "read", "write", "share_group", "global"
+_Use = tuple[str, str, str, str, str, bool]
+_Flow = tuple[str, str, str, str, str, str]
 
 Adjacency = Mapping[int, Sequence[int]]
 
@@ -69,32 +72,49 @@ class _Numbers:
         return self.of.setdefault(name, len(self.of))
 
 
-def topic_graph(
-    uses: Iterable[tuple[str, str, str, str, str]], pairs: Iterable[tuple[str, str, str, str, str]]
-) -> tuple[TopicGraph, dict[tuple[str, ...], int]]:
+def topic_graph(uses: Iterable[_Use], pairs: Iterable[_Flow]) -> tuple[TopicGraph, dict[tuple[str, ...], int]]:
     """The graph, and the numbers of its topics by cluster and name.
 
-    A use is a cluster, the kind and name of an actor, a topic and the direction; a pair a cluster, the kind and name of
-    an application, and its input and output, which are empty where they are unknown.
+    A use is a cluster, the kind and name of an actor, a topic, the direction and whether it is filled; a pair a
+    cluster, the kind and name of an application, a component, and its input and output, which are empty where they are
+    unknown.
     """
     topics, actors = _Numbers(), _Numbers()
     readers: dict[int, set[int]] = {}
     writers: dict[int, set[int]] = {}
     down: dict[int, set[int]] = {}
     of_share_groups: dict[int, tuple[set[int], set[int]]] = {}
-    for cluster, kind, name, topic, direction in uses:
+    filled: dict[int, tuple[set[int], set[int]]] = {}
+    for cluster, kind, name, topic, direction, is_filled in uses:
         used, actor = topics(cluster, topic), actors(cluster, kind, name)
         (readers if direction == _READ else writers).setdefault(used, set()).add(actor)
         if kind == _SHARE_GROUP:
             of_share_groups.setdefault(actor, (set(), set()))[direction == _WRITE].add(used)
-    for cluster, kind, name, source, target in pairs:
+        if is_filled:
+            filled.setdefault(actor, (set(), set()))[direction == _WRITE].add(used)
+    open_ends: dict[int, list[tuple[int | None, int | None]]] = {}
+    named: set[tuple[int, str, int]] = set()
+    for cluster, kind, name, component, source, target in pairs:
         actor = actors(cluster, kind, name)
+        if actor in filled:
+            ends = topics(cluster, source) if source else None, topics(cluster, target) if target else None
+            named |= {(actor, way, end) for way, end in zip((_READ, _WRITE), ends, strict=True) if end is not None}
+            if None in ends and (target or component != _GLOBAL):
+                open_ends.setdefault(actor, []).append(ends)
         if source:
             readers.setdefault(topics(cluster, source), set()).add(actor)
         if target:
             writers.setdefault(topics(cluster, target), set()).add(actor)
         if source and target:
             down.setdefault(topics(cluster, source), set()).add(topics(cluster, target))
+    for actor, flows in open_ends.items():
+        read, written = (
+            {one for one in found if (actor, way, one) not in named}
+            for way, found in zip((_READ, _WRITE), filled[actor], strict=True)
+        )
+        for start, end in flows:
+            for one in read if start is None else (start,):
+                down.setdefault(one, set()).update(written if end is None else (end,))
     for read, written in of_share_groups.values():
         for one in read:
             down.setdefault(one, set()).update(written)
@@ -108,16 +128,16 @@ def topic_graph(
 
 def derive_impact(run: DerivedRun) -> None:
     edges = run.rows(EDGES).where(sf.col("valid_to").isNull())
-    uses = edges.select("cluster_id", "actor_kind", "app_id", "topic", "direction").toArrow()
+    uses = edges.select("cluster_id", "actor_kind", "app_id", "topic", "direction", "filled").toArrow()
     kind = sf.when(sf.col("provenance") == "spark", "spark").otherwise("streams")
     current = run.rows(PAIRS).where(sf.col("valid_to").isNull())
-    pairs = current.select("cluster_id", kind, "app_id", "in_topic", "out_topic").distinct().toArrow()
+    pairs = current.select("cluster_id", kind, "app_id", "component", "in_topic", "out_topic").distinct().toArrow()
     graph, numbers = topic_graph(_tuples(uses), _tuples(pairs))
     ids = edges.groupBy(*_KEY).agg(sf.max("topic_id").alias("topic_id"))
     run.replace(IMPACT, _keep_times(_figures(run, graph, numbers).join(ids, list(_KEY), "left"), run))
 
 
-def _tuples(table: pa.Table) -> Iterator[tuple[str, str, str, str, str]]:
+def _tuples(table: pa.Table) -> Iterator[Any]:
     for batch in table.to_batches():
         yield from zip(*map(pa.Array.to_pylist, batch.columns), strict=True)
 

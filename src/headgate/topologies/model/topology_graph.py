@@ -183,7 +183,8 @@ def _topics(nodes: Iterable[Node]) -> set[str]:
 class TopicPair(NamedTuple):
     """`in_topic` is empty for what no known topic feeds, `out_topic` for what flows into no known topic.
 
-    `component` is the first of its sub-topologies' ids, `global` when it has none.
+    Both are empty where a source with a pattern flows into a sink that chooses its topic. `component` is the first of
+    its sub-topologies' ids, `global` when it has none.
     """
 
     component: str
@@ -238,13 +239,13 @@ def app_io(
             outputs, steps = _reach(graph, vertex, max_steps)
             max_steps -= steps
             fed |= outputs
-            pairs |= {TopicPair(name, topic, output) for topic in topics for output in outputs or (NO_TOPIC,)}
+            ends = outputs or {NO_TOPIC}
+            pairs |= {TopicPair(name, topic, output) for topic in topics for output in ends if topic or outputs}
             is_complete = max_steps > 0 and len(pairs) <= max_pairs
             if not is_complete:
                 break
         written = {output for vertex in component for output in graph.outputs.get(vertex, ())}
-        pairs |= {TopicPair(name, NO_TOPIC, output) for output in written - fed}
-        pairs.discard(TopicPair(name, NO_TOPIC, NO_TOPIC))
+        pairs |= {TopicPair(name, NO_TOPIC, output) for output in written - fed - {NO_TOPIC}}
         if not is_complete:
             break
     return TopicFlow(pairs=tuple(sorted(pairs)[:max_pairs]), is_complete=is_complete and len(pairs) <= max_pairs)

@@ -176,7 +176,7 @@ class EstateTables:
         # Both are begun before one of them is read, which decides on the cluster: so several clusters are noticed.
         pairs, found = estate.flows(), estate.map_rows()
         flows, rows = list(_bounded(pairs)), list(_bounded(found))
-        uses = (LineageUse(*row[:4]) for row in rows)
+        uses = (LineageUse(*row[:4], row.use.filled) for row in rows)
         graph = LineageGraph(uses, flows)
         return LoadedEstate(stamps=stamps, cluster=estate.cluster, graph=graph, map=EstateMap(rows, flows))
 

@@ -116,9 +116,12 @@ class TopicModel(ApiModel):
 
 
 class ImpactNodeModel(ApiModel):
+    """`filled` is there, and true, where a use leads to the node whose topic the description leaves open."""
+
     kind: Kind
     name: Name
     depth: int
+    filled: bool = False
 
 
 class ImpactModel(ApiModel):
