@@ -56,6 +56,7 @@ class RandomEstate:
         self._add_applications()
         self._add_members()
         self._add_activity()
+        self._add_lags()
 
     def _at(self) -> int:
         return BEGIN + self._chance.randrange(self._length_ms)
@@ -129,6 +130,23 @@ class RandomEstate:
                 self.steps[step][table].pop()
             into = self.steps[min(step + 1, len(self.steps) - 1)].setdefault(table, [])
             into.append({**row, "valid_to": row["valid_from"] + 1})
+
+    def _add_lags(self) -> None:
+        """In the first step, because they alone do not make causes again; some of them twice."""
+        chance = self._chance
+        for _ in range(300):
+            lag = chance.choice([None, 0, 40, 100, 150, 400, 5000])
+            row = whole_row(
+                "group_lags",
+                group=chance.choice([*GROUPS, "app0", "app1", "app2", "app3", "other"]),
+                kind="share",
+                topic=chance.choice(["t0", "x", "y"]),
+                topic_id=chance.choice([None, "id0"]),
+                partition=chance.randrange(2),
+                lag=lag,
+                at=self._at(),
+            )
+            self.steps[0].setdefault("group_lags", []).extend([row] * chance.choice([1, 1, 2]))
 
     def _add_activity(self) -> None:
         chance = self._chance

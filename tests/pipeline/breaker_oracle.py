@@ -60,6 +60,7 @@ def of_trip(trip: Row, tables: Tables) -> list[Row]:
         *of_members(disposed, start, end),
         *of_applications(own, topics, start, end),
         *of_clients(trip, own("activity_intervals"), topics, start),
+        *of_lags(trip, own, topics, start),
     ]
     found.sort(
         key=lambda one: (RANKS[one[1]], -one[7], one[0], *one[2:5], one[5] is not None, one[5] or "", str(one[8]))
@@ -105,26 +106,31 @@ def of_members(disposed: list[Row], start: int, end: int) -> Iterable[Cause]:
             yield ("member", "low", *shared, "silent", None, None, max(times), {})
 
 
+def of_lags(trip: Row, own: Any, topics: Mapping[str, str | None], start: int) -> Iterable[Cause]:
+    readers = {trip["group"]: (0, None)} | dict(writers_of(own, topics, start, trip["at"]))
+    read: dict[tuple[str, str], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in own("group_lags"):
+        if row["group"] in readers and row["lag"] is not None and start - 65 * MINUTE <= row["at"] <= trip["at"]:
+            read[row["group"], row["topic"]][row["partition"]].append(row)
+    for (group, topic), partitions in read.items():
+        before = after = 0
+        for rows in partitions.values():
+            rows.sort(key=lambda one: (one["at"], one["lag"]))
+            early = [row for row in rows if row["at"] <= start]
+            before += early[-1]["lag"] if early else rows[0]["lag"]
+            after += rows[-1]["lag"]
+        if after - before >= max(100, before):
+            depth, through = readers[group]
+            every = [row for rows in partitions.values() for row in rows]
+            topic_id = max((row["topic_id"] for row in every if row["topic_id"]), default=None)
+            where = (topic, topic_id) if depth == 0 else (through, topics[str(through)])
+            kind = ("lag", "low", "application") if depth else ("lag", "medium", "share_group")
+            detail = {"lag_before": before, "lag": after, "depth": depth, "read_topic": topic}
+            yield (*kind, group, "grew", *where, max(row["at"] for row in every), detail)
+
+
 def of_applications(own: Any, topics: Mapping[str, str | None], start: int, end: int) -> Iterable[Cause]:
-    version = ("app_id", "incarnation", "epoch", "hash", "provenance")
-    current = {
-        tuple(row[name] for name in version)
-        for row in own("applications")
-        if row["at"] <= end and (row["ended_at"] is None or row["ended_at"] >= start)
-    }
-    flows = {
-        (row["app_id"], row["in_topic"], row["out_topic"])
-        for row in own("app_io")
-        if tuple(row[name] for name in version) in current and row["out_topic"]
-    }
-    nearest: dict[str, tuple[int, str]] = {}
-    for topic in topics:
-        reached = {topic}
-        for depth in (1, 2, 3):
-            writers = [(app, source) for app, source, target in flows if target in reached]
-            for app, _ in writers:
-                nearest[app] = min(nearest.get(app, (depth, topic)), (depth, topic))
-            reached = {source for _, source in writers if source}
+    nearest = writers_of(own, topics, start, end)
     for row in own("changes"):
         if row["subject"] in nearest and row["event"].startswith("topology_") and start <= row["at"] <= end:
             depth, topic = nearest[row["subject"]]
@@ -146,6 +152,30 @@ def of_applications(own: Any, topics: Mapping[str, str | None], start: int, end:
         ends = [row["ended_at"] for row in rows]
         if all(one is not None and one <= end for one in ends) and max(ends) >= start:
             yield (*shared, "left", topic, topics[topic], max(ends), detail)
+
+
+def writers_of(own: Any, topics: Mapping[str, str | None], start: int, end: int) -> dict[str, tuple[int, str]]:
+    """The applications that feed these topics, with their least depth and the topic."""
+    version = ("app_id", "incarnation", "epoch", "hash", "provenance")
+    current = {
+        tuple(row[name] for name in version)
+        for row in own("applications")
+        if row["at"] <= end and (row["ended_at"] is None or row["ended_at"] >= start)
+    }
+    flows = {
+        (row["app_id"], row["in_topic"], row["out_topic"])
+        for row in own("app_io")
+        if tuple(row[name] for name in version) in current and row["out_topic"]
+    }
+    nearest: dict[str, tuple[int, str]] = {}
+    for topic in topics:
+        reached = {topic}
+        for depth in (1, 2, 3):
+            writers = [(app, source) for app, source, target in flows if target in reached]
+            for app, _ in writers:
+                nearest[app] = min(nearest.get(app, (depth, topic)), (depth, topic))
+            reached = {source for _, source in writers if source}
+    return nearest
 
 
 def of_clients(trip: Row, activity: list[Row], topics: Mapping[str, str | None], start: int) -> Iterable[Cause]:

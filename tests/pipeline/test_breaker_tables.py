@@ -35,7 +35,7 @@ class Estate:
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.root = root
         self.spark = spark.newSession()
-        self.sources: dict[str, list[Row]] = {name: [] for name in CAUSES.sources}
+        self.sources: dict[str, list[Row]] = {name: [] for name in (*CAUSES.sources, "group_lags")}
         self.killed_at: tuple[Moment, str] | None = None
         self.batch = 0
         self.writers: TableWriters | None = None
@@ -138,7 +138,9 @@ def test_rates_and_causes_of_random_histories_are_those_of_the_oracle(tables: Es
     assert tables.run(RATES, CAUSES)
     assert_all_are_right(tables)
     kinds = {row["cause_kind"] for row in tables.rows("breaker_causes").values()}
-    assert kinds >= {"config", "connector", "member", "new_producer", "resumed", "topology"}
+    assert kinds >= {"config", "connector", "member", "new_producer", "resumed", "topology", "lag"}
+    behind = {row["subject_kind"] for row in tables.rows("breaker_causes").values() if row["cause_kind"] == "lag"}
+    assert behind == {"share_group", "application"}
 
 
 def test_only_minutes_and_trips_of_new_facts_are_made_again(tables: Estate) -> None:

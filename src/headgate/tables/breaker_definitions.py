@@ -40,7 +40,7 @@ BREAKER_TABLES = (
                 time("tripped_at", "when the breaker tripped"),
                 text(
                     "cause_kind",
-                    "topology, config, member, connector, new_producer or resumed; none where nothing had changed",
+                    "topology, config, member, connector, new_producer, resumed or lag; none where nothing had changed",
                 ),
                 text("likelihood", "high, medium or low"),
                 text("subject_kind", "the kind of the subject: application, share_group, connector and so on"),

@@ -3,6 +3,9 @@
 A trip gets its causes once it is known, and again when facts come that were written by an hour after it: the queries of
 the pipeline read topics at different speeds, and an interval of activity is written when it has ended. A trip without
 any cause has a row too, so that every trip is known to be explained.
+
+New lags alone are no reason to look at a trip again: they come every minute, and those before a trip are there when its
+dispositions are. Their table keeps two days, so a rebuild finds no lags of older trips.
 """
 
 from functools import reduce
@@ -14,7 +17,9 @@ from pyspark.sql import functions as sf
 from headgate.pipeline.derived.derivation import Derivation, DerivedRun
 from headgate.pipeline.derived.source_tables import net_changes
 from headgate.pipeline.derived.trip_causes import (
+    LAG_KNOWN_MS,
     MEMBER_SEEN_MS,
+    WINDOW_MS,
     WRITTEN_WITHIN_MS,
     CauseSources,
     source_topics,
@@ -24,7 +29,7 @@ from headgate.pipeline.derived.trip_causes import (
 )
 from headgate.tables.definitions import table_named
 
-_RESULT, _EVENTS = "breaker_causes", "breaker_events"
+_RESULT, _EVENTS, _LAGS = "breaker_causes", "breaker_events", "group_lags"
 _SOURCES = (
     "activity_intervals",
     "app_io",
@@ -108,6 +113,7 @@ def _causes(run: DerivedRun, trips: pa.Table) -> DataFrame:
         breaker_events=run.rows(_EVENTS),
         changes=run.rows("changes"),
         dispositions=dispositions,
+        group_lags=_recent_lags(run, trips),
         members_tasks=run.rows("members_tasks"),
     )
     return trip_causes(of_trips, of_topics, _small(run, writers), sources)
@@ -118,6 +124,12 @@ def _recent_dispositions(run: DerivedRun, trips: pa.Table) -> DataFrame:
     tripped = trips["tripped_at"].to_pylist()
     first, last = (min(tripped) - MEMBER_SEEN_MS) // 1000, max(tripped) // 1000
     return run.rows("dispositions").where(sf.col("second").between(first, last))
+
+
+def _recent_lags(run: DerivedRun, trips: pa.Table) -> DataFrame:
+    """Those of the time before a trip, as they are stored now."""
+    tripped = trips["tripped_at"].to_pylist()
+    return run.stored(_LAGS).where(sf.col("at").between(min(tripped) - WINDOW_MS - LAG_KNOWN_MS, max(tripped)))
 
 
 def _small(run: DerivedRun, rows: pa.Table) -> DataFrame:

@@ -11,6 +11,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from headgate.pipeline.derived.activity_hours import total
+
 MINUTE_MS = 60_000
 WINDOW_MS = 30 * MINUTE_MS
 WRITTEN_WITHIN_MS = 60 * MINUTE_MS
@@ -23,6 +25,10 @@ SILENT_MS = 5 * MINUTE_MS
 _LAST_MS = 253_402_300_799_000
 # Applications that feed the topic through this many others are still related.
 MAX_DEPTH = 3
+# A lag that does not change is written again after at most an hour, and the poll may be late.
+LAG_KNOWN_MS = 65 * MINUTE_MS
+# A lag that has doubled, by so many records at least, is one that grew: that of a batch in progress is less.
+LAG_GROWTH = 100
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 _TRIP = ("cluster_id", "event_id", "group", "tripped_at")
@@ -37,6 +43,7 @@ class CauseSources:
     breaker_events: DataFrame
     changes: DataFrame
     dispositions: DataFrame
+    group_lags: DataFrame
     members_tasks: DataFrame
 
 
@@ -57,6 +64,7 @@ def trip_causes(trips: DataFrame, topics: DataFrame, writers: DataFrame, sources
         _topologies(writers, sources.changes),
         _streams_members(writers, sources.members_tasks),
         _new_users(topics, sources.activity),
+        _grown_lags(trips, writers, sources.group_lags),
     ]
     return _numbered(trips, reduce(DataFrame.unionByName, candidates))
 
@@ -202,6 +210,58 @@ def _streams_members(writers: DataFrame, members_tasks: DataFrame) -> DataFrame:
         sf.col("member").alias("subject"),
         *("what", "topic", "topic_id", "at"),
         sf.to_json(sf.struct("app_id", "host")).alias("detail"),
+    )
+
+
+# --- lags of the group and of what feeds it ---------------------------------------------------------------------------
+
+
+def _grown_lags(trips: DataFrame, writers: DataFrame, group_lags: DataFrame) -> DataFrame:
+    """Lags of the group, and of applications that feed its topics, that doubled in the window.
+
+    A partition's row holds until its next one. A partition that the window begins without counts from its first row.
+    """
+    nothing = sf.lit(None).cast("string")
+    own = trips.withColumns(
+        {"reader": sf.col("group"), "subject_kind": sf.lit("share_group"), "topic": nothing, "topic_id": nothing}
+    ).withColumn("depth", sf.lit(0))
+    feeding = writers.withColumns({"reader": sf.col("app_id"), "subject_kind": sf.lit("application")}).drop("app_id")
+    known = group_lags.where(sf.col("lag").isNotNull()).select(
+        "cluster_id",
+        sf.col("group").alias("reader"),
+        sf.col("topic").alias("read_topic"),
+        sf.col("topic_id").alias("read_topic_id"),
+        *("partition", "lag", "at"),
+    )
+    in_time = sf.col("at").between(_start() - LAG_KNOWN_MS, sf.col("tripped_at"))
+    seen = own.unionByName(feeding).join(known, ["cluster_id", "reader"]).where(in_time)
+    subject = [*_TRIP, "reader", "subject_kind", "depth", "topic", "topic_id", "read_topic"]
+    reading, is_before = sf.struct("at", "lag"), sf.col("at") <= _start()
+    partitions = seen.groupBy(*subject, "partition").agg(
+        sf.coalesce(sf.max(sf.when(is_before, reading)), sf.min(reading))["lag"].alias("before"),
+        sf.max(reading).alias("last"),
+        sf.max("read_topic_id").alias("read_topic_id"),
+    )
+    lags = partitions.groupBy(*subject).agg(
+        total("before").alias("lag_before"),
+        total("last.lag").alias("lag"),
+        sf.max("last.at").alias("at"),
+        sf.max("read_topic_id").alias("read_topic_id"),
+    )
+    growth = sf.col("lag") - sf.col("lag_before")
+    grown = lags.where((growth >= LAG_GROWTH) & (growth >= sf.col("lag_before")))
+    is_own = sf.col("depth") == 0
+    return grown.select(
+        *_TRIP,
+        sf.lit("lag").alias("cause_kind"),
+        sf.when(is_own, MEDIUM).otherwise(LOW).alias("likelihood"),
+        "subject_kind",
+        sf.col("reader").alias("subject"),
+        sf.lit("grew").alias("what"),
+        sf.when(is_own, sf.col("read_topic")).otherwise(sf.col("topic")).alias("topic"),
+        sf.when(is_own, sf.col("read_topic_id")).otherwise(sf.col("topic_id")).alias("topic_id"),
+        "at",
+        sf.to_json(sf.struct("lag_before", "lag", "depth", "read_topic")).alias("detail"),
     )
 
 
