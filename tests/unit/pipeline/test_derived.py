@@ -16,6 +16,7 @@ from headgate.config import load
 from headgate.pipeline.batches import Moment, TableWriters
 from headgate.pipeline.derived.derivation import Derivation, DerivedContext, DerivedRun
 from headgate.pipeline.derived.derived_runner import DerivedTables
+from headgate.pipeline.derived.lineage import irregular_edges
 from headgate.pipeline.derived.registry import check_order
 from headgate.pipeline.derived.source_tables import SourceTables, changed_files
 from headgate.pipeline.run_log import PipelineHealth, RunLog
@@ -307,3 +308,28 @@ def test_each_derivation_looks_at_its_sources_once_in_its_minutes(
     tables.run("c", cast("Event", PassingTime(scene.clock, 660)))
     assert [minute for name, minute in looks if name == often.name] == list(range(1, 12))
     assert [minute for name, minute in looks if name == seldom.name] == [1, 6, 11]
+
+
+_QUIET = 7 * 24 * HOUR
+_NOW = 1000 * HOUR
+_SEEN = _NOW - 2 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("last_seen", "first", "last", "expected"),
+    [
+        pytest.param(_SEEN, None, None, False, id="only an hour has left its day"),
+        pytest.param(_SEEN, _SEEN - 5, _NOW, False, id="it continues"),
+        pytest.param(_SEEN, _NOW - 24 * HOUR, _NOW, True, id="a use before the day whose sums are known"),
+        pytest.param(_NOW - HOUR, _NOW - 11 * HOUR, _NOW, True, id="a use before it was valid"),
+        pytest.param(_NOW - _QUIET, None, None, False, id="it is silent, but not for long"),
+        pytest.param(_NOW - _QUIET - 1, None, None, True, id="it is silent for long"),
+        pytest.param(_NOW - _QUIET - 1, _NOW, _NOW, True, id="a use after a long pause"),
+    ],
+)
+def test_the_history_of_an_edge_is_read_again_unless_it_just_continues(
+    last_seen: int, first: int | None, last: int | None, *, expected: bool
+) -> None:
+    row = {"valid_from": min(last_seen, _NOW - 10 * HOUR), "last_seen": last_seen, "first": first, "last": last}
+    current = pa.Table.from_pylist([row], pa.schema([(name, pa.int64()) for name in row]))
+    assert irregular_edges(current, now_ms=_NOW, quiet_ms=_QUIET).to_pylist() == [expected]

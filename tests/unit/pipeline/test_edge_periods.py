@@ -63,12 +63,18 @@ def test_an_unnamed_topic_is_declared_while_it_is_used_and_marked() -> None:
     assert not any(row.filled for row in named)
 
 
-def test_sums_are_of_the_last_24_hours_and_of_edges_that_are_in_use() -> None:
+def test_sums_are_those_of_edges_that_are_in_use() -> None:
     now = 10 * DAY_MS + 5
-    uses = [use(9, size=100, records=7), use(9 + 1 / 24, size=10), use(10, size=2**63, records=3)]
+    uses = [use(9, size=0), use(9 + 1 / 24, size=10), use(10, size=2**63, records=3)]
     (row,) = rows(uses, now_ms=now)
     assert (row.bytes_day, row.records_day) == (2**63 - 1, 3)
     assert [(one.bytes_day, one.last_seen) for one in rows(uses)] == [(None, 10 * DAY_MS + HOUR_MS)]
+
+
+def test_uses_by_topic_id_that_overlap_are_one_period() -> None:
+    first, other = Use(0, 9 * DAY_MS, 1, None), Use(DAY_MS, 2 * DAY_MS, 2, 5)
+    (row,) = rows([other, first], now_ms=10 * DAY_MS)
+    assert (row.valid_from, row.last_seen, row.bytes_day, row.records_day) == (0, 9 * DAY_MS, 3, 5)
 
 
 def test_internal_topics_are_known_by_their_names() -> None:

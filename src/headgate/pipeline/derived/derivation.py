@@ -112,6 +112,11 @@ class DerivedRun:
         """Whether everything is made anew."""
         return self._since is None
 
+    @property
+    def made_in_hour_ms(self) -> int:
+        """The beginning of the hour in which an hourly derivation ran last; 0 where everything is made anew."""
+        return 0 if self._since is None else self._since.hour * HOUR_MS
+
     def has_changed(self, source: str) -> bool:
         """Whether the source has another version than the results were made from."""
         version = self._versions.get(source)

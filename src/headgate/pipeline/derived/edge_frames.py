@@ -1,5 +1,6 @@
 """`lineage_edges` on Spark: brings the hours and descriptions of each edge together, and makes its rows on the workers.
 
+Hours without a long pause between them are one use, which Spark's own functions find, so that few rows reach Python.
 The rows of an edge lie one after another in a sorted partition, so that a worker holds one edge at a time.
 """
 
@@ -8,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -25,7 +26,7 @@ from headgate.tables.definitions import table_named
 
 VERSION = ("cluster_id", "app_id", "incarnation", "epoch", "hash", "provenance")
 _OPEN = ("cluster_id", "actor_kind", "app_id", "direction")
-_COLUMNS = ("is_use", "start", "end", "bytes", "records", "topic_id", "is_internal")
+_COLUMNS = ("is_use", "start", "end", "bytes", "records", "order", "topic_id", "is_internal")
 _NAMES = table_named("lineage_edges").columns.names
 _ROWS_AT_ONCE = 10_000
 OpenEnded = Mapping[tuple[str, ...], Sequence[Period]]
@@ -90,17 +91,37 @@ def _directed(nodes: DataFrame, direction: str) -> DataFrame:
     return nodes.select(*VERSION, sf.lit(direction).alias("direction"))
 
 
+def long_uses(hours: DataFrame, *, now_ms: int, quiet_ms: int) -> DataFrame:
+    """Uses without a pause of more than `quiet_ms`, by topic id, with the bytes and records of the last day."""
+    by_time = Window.partitionBy(*EDGE).orderBy("first_seen", "last_seen")
+    before = sf.max("last_seen").over(by_time.rowsBetween(Window.unboundedPreceding, -1))
+    begins = sf.coalesce(sf.col("first_seen") - before > quiet_ms, sf.lit(False))
+    numbered = hours.withColumn("begins", begins.cast("int"))
+    numbered = numbered.withColumn("number", sf.sum("begins").over(by_time.rowsBetween(Window.unboundedPreceding, 0)))
+    is_of_day = sf.col("hour") >= first_hour_of_day(now_ms)
+    # Of two hours that end at the same time, the use of the second has no length.
+    order = sf.col("last_seen") * 2 + (sf.col("first_seen") == sf.col("last_seen")).cast("int")
+    # Spark adds up numbers by a hash, and sorts for texts: so the topic id is of the key.
+    return numbered.groupBy(*EDGE, "number", "topic_id").agg(
+        sf.min("first_seen").alias("start"),
+        sf.max("last_seen").alias("end"),
+        sf.max(order).alias("order"),
+        sf.coalesce(total(sf.when(is_of_day, sf.col("bytes"))), sf.lit(0)).alias("bytes"),
+        total(sf.when(is_of_day, sf.col("records"))).alias("records"),
+    )
+
+
 def lineage_rows(
     hours: DataFrame, declared: DataFrame, open_ended: OpenEnded, *, now_ms: int, quiet_ms: int
 ) -> DataFrame:
     """All rows of the edges in these hours and descriptions."""
-    of_use = {"is_use": sf.lit(True), "start": sf.col("first_seen"), "end": sf.col("last_seen")}
-    of_use |= {"is_internal": sf.lit(False)}
-    nothing: dict[str, Column] = {name: sf.lit(None).cast("long") for name in ("bytes", "records")}
-    together = hours.withColumns(of_use).select(*EDGE, *_COLUMNS)
+    of_use = {"is_use": sf.lit(True), "is_internal": sf.lit(False)}
+    nothing: dict[str, Column] = {name: sf.lit(None).cast("long") for name in ("bytes", "records", "order")}
+    uses = long_uses(hours, now_ms=now_ms, quiet_ms=quiet_ms)
+    together = uses.withColumns(of_use).select(*EDGE, *_COLUMNS)
     together = together.union(declared.withColumns({"is_use": sf.lit(False), **nothing}).select(*EDGE, *_COLUMNS))
     # Uses first, by time: the last topic id that a use had is known then.
-    ordered = together.repartition(*EDGE).sortWithinPartitions(*EDGE, sf.desc("is_use"), "end", "start")
+    ordered = together.repartition(*EDGE).sortWithinPartitions(*EDGE, sf.desc("is_use"), "order", "end", "start")
     schema = from_arrow_schema(pa.schema([one.remove_metadata() for one in table_named("lineage_edges").columns]))
     return ordered.mapInArrow(_make_rows(open_ended, now_ms, quiet_ms), schema)
 
@@ -131,7 +152,7 @@ def _make_rows(
 def _rows_of(
     edge: Edge, parts: Sequence[tuple[Any, ...]], open_ended: OpenEnded, now_ms: int, quiet_ms: int
 ) -> Iterator[dict[str, Any]]:
-    uses = [Use(start, end, size, records) for is_use, start, end, size, records, _, _ in parts if is_use]
+    uses = [Use(start, end, size, records) for is_use, start, end, size, records, *_ in parts if is_use]
     declared = [Period(start, end) for is_use, start, end, *_ in parts if not is_use]
     is_internal = is_internal_name(edge) or any(part[-1] for part in parts)
     unnamed = open_ended.get((edge.cluster_id, edge.actor_kind, edge.app_id, edge.direction), ())

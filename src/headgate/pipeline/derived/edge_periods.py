@@ -33,7 +33,7 @@ class Period(NamedTuple):
 
 
 class Use(NamedTuple):
-    """The uses of an edge in one hour."""
+    """Uses of an edge without a long pause, and the bytes and records of those in the last day."""
 
     first_seen: int
     last_seen: int
@@ -93,7 +93,7 @@ def edge_rows(
             rows.append(LineagePeriod(time, None, *state, None, None, last_use if is_observed else None))
         before = state
     if rows and rows[-1].observed and rows[-1].valid_to is None:
-        size, records = _day_sums(uses, now_ms)
+        size, records = _day_sums(uses)
         rows[-1] = rows[-1]._replace(bytes_day=size, records_day=records)
     return rows
 
@@ -141,8 +141,6 @@ def _ended(row: LineagePeriod, time: int) -> LineagePeriod:
     return row._replace(valid_to=time, last_seen=None if row.last_seen is None else min(row.last_seen, time))
 
 
-def _day_sums(uses: Iterable[Use], now_ms: int) -> tuple[int, int | None]:
-    first = first_hour_of_day(now_ms)
-    recent = [use for use in uses if use.first_seen >= first]
-    counted = [use.records for use in recent if use.records is not None]
-    return min(sum(use.bytes for use in recent), _HIGHEST), min(sum(counted), _HIGHEST) if counted else None
+def _day_sums(uses: Sequence[Use]) -> tuple[int, int | None]:
+    counted = [use.records for use in uses if use.records is not None]
+    return min(sum(use.bytes for use in uses), _HIGHEST), min(sum(counted), _HIGHEST) if counted else None
