@@ -22,7 +22,8 @@ DAY_MS: Final = 24 * HOUR_MS
 UNATTRIBUTED: Final = "unattributed"
 # Actors that are clients rather than applications: they come and go, and no one expects them to run.
 _NO_APPLICATIONS: Final = frozenset({"client", UNATTRIBUTED})
-_MAX_CLIENTS: Final = 5  # of one actor
+CLIENT_COLUMNS: Final = ("principal", "client_id", "host", "software", "software_version", "last_seen")
+MAX_CLIENTS: Final = 5  # of one actor
 # A use that lasts is reported every 15 minutes, and the pipeline needs some more: until then an hour is not complete.
 _SETTLED_MS: Final = HOUR_MS + 20 * 60_000
 
@@ -85,7 +86,7 @@ def owners(estate: Estate, topic: str, *, now_ms: int, limit: int) -> Document:
     if not counts:
         names = (row["topic"] for row in estate.rows("lineage_edges", columns=("topic",), is_valid=True))
         raise absent("topic", topic, names)
-    by_topic, is_complete = _coverage(estate, now_ms=now_ms, hours=24, topic=topic)
+    by_topic, is_complete = coverage_by_topic(estate, now_ms=now_ms, hours=24, topic=topic)
     return {
         "topic": topic,
         "writers": listed[WRITE],
@@ -111,9 +112,10 @@ def _by_size(row: Row) -> tuple[int, str, str]:
 
 def _owner(estate: Estate, row: Row) -> Document:
     of_actor = (Condition("actor_kind", "=", row["actor_kind"]), Condition("actor", "=", row["app_id"]))
-    names = ("principal", "client_id", "host", "software", "software_version", "last_seen")
     clients = nsmallest(
-        _MAX_CLIENTS, estate.rows("client_identities", *of_actor, columns=names), key=lambda one: -one["last_seen"]
+        MAX_CLIENTS,
+        estate.rows("client_identities", *of_actor, columns=CLIENT_COLUMNS),
+        key=lambda one: -one["last_seen"],
     )
     columns = ("declared", "observed", "filled", "bytes_day", "records_day", "last_seen")
     return {"kind": row["actor_kind"], "name": row["app_id"], **{name: row[name] for name in columns}} | {
@@ -161,7 +163,7 @@ def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document
     An hour counts when all of its uses have been reported. `complete_hours` is false where there is no such hour yet:
     then the coverage is that of the hours so far, and too low.
     """
-    by_topic, is_complete = _coverage(estate, now_ms=now_ms, hours=hours)
+    by_topic, is_complete = coverage_by_topic(estate, now_ms=now_ms, hours=hours)
     first = nsmallest(limit, by_topic.items(), key=lambda one: (one[1].seen - one[1].all, one[0]))
     total = Seen()
     for one in by_topic.values():
@@ -181,8 +183,18 @@ def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document
     }
 
 
-def _coverage(estate: Estate, *, now_ms: int, hours: int, topic: str | None = None) -> tuple[dict[str, Seen], bool]:
+def coverage_by_topic(
+    estate: Estate, *, now_ms: int, hours: int, topic: str | None = None
+) -> tuple[dict[str, Seen], bool]:
     """By topic, of the hours within this time that are complete; where none is, of the others, and False."""
+    complete, others = coverage_hours(estate, now_ms=now_ms, hours=hours, topic=topic)
+    return (complete, True) if complete else (others, not others)
+
+
+def coverage_hours(
+    estate: Estate, *, now_ms: int, hours: int, topic: str | None = None
+) -> tuple[dict[str, Seen], dict[str, Seen]]:
+    """By topic, of the hours within this time that are complete, and of the others."""
     complete: dict[str, Seen] = {}
     others: dict[str, Seen] = {}
     where = [Condition("hour", ">=", _first_hour(now_ms, hours)), Condition("hour", "<=", now_ms)]
@@ -192,7 +204,7 @@ def _coverage(estate: Estate, *, now_ms: int, hours: int, topic: str | None = No
     for row in estate.of_one_cluster(estate.rows("topic_coverage", *where, columns=columns)):
         found = complete if row["hour"] + _SETTLED_MS <= now_ms else others
         found.setdefault(row["topic"], Seen()).add(row)
-    return (complete, True) if complete else (others, not others)
+    return complete, others
 
 
 def _first_hour(now_ms: int, hours: int) -> int:
@@ -230,7 +242,7 @@ def idle(estate: Estate, *, now_ms: int, days: int, limit: int) -> Document:
             actor.topics.add(row["topic"])
     silent = [(key, one) for key, one in actors.items() if one.last_seen is None or one.last_seen < since]
     silent.sort(key=lambda item: (item[1].last_seen or 0, item[0]))
-    seen = _coverage(estate, now_ms=now_ms, hours=24)[0] if silent else {}
+    seen = coverage_by_topic(estate, now_ms=now_ms, hours=24)[0] if silent else {}
     return {
         "since": since,
         "applications": [

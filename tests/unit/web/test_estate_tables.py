@@ -34,14 +34,14 @@ class Stage(ApiStage):
         self.loads = 0
         self.gate = threading.Event()
         self.gate.set()
-        load = self.tables._loaded
+        load = self.tables._estate
 
         def counted(*given: Any) -> LoadedEstate:
             self.loads += 1
             assert self.gate.wait(60)
             return load(*given)
 
-        self.tables._loaded = counted  # type: ignore[method-assign, assignment]
+        self.tables._estate = counted  # type: ignore[method-assign, assignment]
 
     async def topics(self) -> list[str]:
         return [row["name"] for row in (await self.json("topics"))["topics"]]
@@ -152,9 +152,9 @@ async def test_above_a_bound_waiting_requests_are_refused(tmp_path: Path, monkey
 async def test_estates_of_other_times_are_kept_in_a_bounded_number(tmp_path: Path) -> None:
     write_graph(tmp_path)
     stage = Stage(tmp_path)
-    for number in range(estate_tables._MOST_ESTATES + 1):
+    for number in range(estate_tables._MOST_KEPT + 1):
         assert (await stage.get("topics", as_of=TWO + number)).status == 200
-    assert len(stage.tables._slots) == estate_tables._MOST_ESTATES
+    assert len(stage.tables._slots["estate"]) == estate_tables._MOST_KEPT
     loads = stage.loads
     await stage.json("topics", as_of=TWO + 1, limit=2)
     assert stage.loads == loads, "it is still there"

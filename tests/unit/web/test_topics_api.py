@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from headgate.lineage import questions
+from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel
 from headgate.web.tokens import TokenScope, add_token
-from tests.unit.lineage.shop import TWO
+from tests.unit.lineage.shop import NOON, TWO
 from tests.unit.web.api_stage import ApiStage
+from tests.unit.web.stage import FakeClock
 
 LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
 ALL = ["clicks", "dlq.orders", "large", "orders", "sessions", "totals"]
@@ -85,13 +88,23 @@ async def test_etags_of_topics(shop: ApiStage) -> None:
         assert (await shop.get(path, headers={"If-None-Match": etag})).status == 304
 
 
-async def test_an_answer_that_depends_on_the_time_gets_another_etag_in_another_minute(shop: ApiStage) -> None:
-    etag = (await shop.get("topics/orders")).headers["etag"]
-    shop.clock.now_ms += 60_000
-    try:
-        assert (await shop.get("topics/orders", headers={"If-None-Match": etag})).status == 200
-    finally:
-        shop.clock.now_ms -= 60_000
+async def test_the_owners_of_every_topic_are_those_of_the_command(shop: ApiStage) -> None:
+    estate = shop.tables.open_estate(cluster=None, as_of_ms=None)
+    for topic in ALL:
+        assert await shop.json(f"topics/{topic}") == questions.owners(estate, topic, now_ms=TWO, limit=20)
+
+
+async def test_coverage_is_that_of_the_hours_that_are_complete_when_it_is_asked_for(shop: ApiStage) -> None:
+    clock = FakeClock(NOON + 30 * 60_000)
+    stage = ApiStage(EstateTables(shop.tables._root, clock), clock)
+    before = await stage.get("topics/orders")
+    assert (before.json["seen_records"], before.json["hours"]) == (100, 1)
+    clock.now_ms = TWO
+    until = [await stage.get("topics/orders")]
+    while until[-1].headers["etag"] == before.headers["etag"]:  # while the newer one is loaded
+        until.append(await stage.get("topics/orders"))
+    assert (until[-1].json["seen_records"], until[-1].json["hours"]) == (190, 2)
+    await stage.tables.close()
 
 
 async def test_a_limited_token_sees_its_topics_and_no_other_names(shop: ApiStage, tmp_path: Path) -> None:

@@ -50,18 +50,11 @@ class Answers:
         self._kept: OrderedDict[str, Rendered] = OrderedDict()
         self._kept_bytes = 0
 
-    async def of_tables(
-        self, request: Request, names: VisibleNames, tables: tuple[str, ...], make: Callable[[], Rendered]
-    ) -> Response:
-        """The answer of these tables; one that depends on the time is made anew in each minute."""
-        stamps = await self._tables.stamps(tables)
-        return await self.of_versions(request, names, (stamps, self._tables.now_ms()), make)
-
     async def of_versions(
         self,
         request: Request,
         names: VisibleNames,
-        versions: Stamps | tuple[Stamps, int],
+        versions: Stamps,
         make: Callable[[], Rendered],
         *,
         variant: str = "",
@@ -89,7 +82,7 @@ class Answers:
             self._kept_bytes -= len(dropped.body)
 
 
-def _etag(request: Request, names: VisibleNames, versions: object, variant: str) -> str:
+def _etag(request: Request, names: VisibleNames, versions: Stamps, variant: str) -> str:
     asked = sorted(QueryParams(request.scope["query_string"]).multi_items())
     known = repr((request.scope["path"], asked, names.patterns, versions, variant))
     return f'"{hashlib.sha256(known.encode("utf-8", "backslashreplace")).hexdigest()[:32]}"'

@@ -1,18 +1,18 @@
 """The tables as the resources read them: off the event loop, on a bounded pool, and a graph once for each version.
 
 - Versions are looked up at most once in `_LOOK_S`, so a request that finds its answer in memory touches no file.
-- The graph and the map of an estate are loaded when they are first asked for. When the tables have changed they are
-  loaded again, and until that is done requests get the former ones, with the versions of these.
+- What many answers are made of, such as the graph of an estate, is loaded when it is first asked for. When its tables
+  have changed it is loaded again, and until that is done requests get the former one, with the versions of that.
 - What waits for a thread is bounded: above it a request is refused, and can be repeated.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -35,10 +35,10 @@ _THREADS: Final = 4
 _MOST_WAITING: Final = 128
 _LOOK_S: Final = 0.2
 _RETRY_S: Final = 5.0
-_MOST_ESTATES: Final = 3  # each of another time or cluster; 100,000 edges take some 100 MiB
+_MOST_KEPT: Final = 3  # each of another time or cluster; a graph of 100,000 edges takes some 100 MiB
 _MOST_LIMITS: Final = 16
 
-Stamps = tuple[TableStamp | None, ...]
+Stamps = tuple[TableStamp | int | None, ...]
 T = TypeVar("T")
 
 
@@ -72,12 +72,22 @@ class LoadedEstate:
         return found
 
 
-@dataclass(slots=True)
-class _Slot:
-    """An estate of one cluster and time: what is loaded, and the last load, of the versions that it `tried`."""
+class Versioned(Protocol):
+    """What is loaded from tables, with the versions of these."""
 
-    loaded: LoadedEstate | None = None
-    loading: "Future[LoadedEstate] | None" = None
+    @property
+    def stamps(self) -> Stamps: ...
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+@dataclass(slots=True)
+class _Slot(Generic[V]):
+    """What is loaded for one cluster and time, and the last load, of the versions that it `tried`."""
+
+    loaded: V | None = None
+    loading: "Future[V] | None" = None
     tried: Stamps = ()
     failure: HeadgateError | None = None
     retry_at: float = 0.0
@@ -94,14 +104,14 @@ class EstateTables:
         self._waiting = 0
         self._stamps: dict[str, TableStamp | None] = {}
         self._looked_at = 0.0
-        self._slots: OrderedDict[tuple[str | None, int | None], _Slot] = OrderedDict()
+        self._slots: dict[str, OrderedDict[Hashable, _Slot[Any]]] = {}
 
     async def close(self) -> None:
         await off_loop(lambda: self._pool.shutdown(wait=True, cancel_futures=True))
         self._reader.close()
 
     def now_ms(self) -> int:
-        """The time in whole minutes, so that answers that depend on it are equal for a minute."""
+        """The time in whole minutes: answers that depend on it are equal for a minute."""
         return self._clock.epoch_ms() // 60_000 * 60_000
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -123,9 +133,26 @@ class EstateTables:
         return tuple(self._stamps.get(name) for name in tables)
 
     async def estate(self, *, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
-        """The estate of a cluster at a time, None for now; it may be one version old while a newer one is loaded."""
-        stamps = await self.stamps(GRAPH_TABLES)
-        slot = self._slot(cluster, as_of_ms)
+        """The estate of a cluster at a time, None for now."""
+        return await self.loaded(
+            "estate", (cluster, as_of_ms), GRAPH_TABLES, lambda stamps: self._estate(stamps, cluster, as_of_ms)
+        )
+
+    async def loaded(
+        self,
+        what: str,
+        key: Hashable,
+        tables: Iterable[str],
+        load: Callable[[Stamps], V],
+        *,
+        moment: int | None = None,
+    ) -> V:
+        """The result of `load`, made once for each version of the tables; it may be one version old meanwhile.
+
+        Of each `what`, the results of the last few keys are kept. A `moment` is a part of the version.
+        """
+        stamps = (*await self.stamps(tables), *(() if moment is None else (moment,)))
+        slot: _Slot[V] = self._slot(what, key)
         if slot.loaded is not None and slot.loaded.stamps == stamps:
             return slot.loaded
         if slot.loading is None or slot.loading.done():
@@ -134,7 +161,7 @@ class EstateTables:
                     raise slot.failure
                 return slot.loaded
             slot.tried = stamps
-            slot.loading = self._pool.submit(self._load, slot, stamps, cluster, as_of_ms)
+            slot.loading = self._pool.submit(self._load, slot, lambda: load(stamps))
         if slot.loaded is not None:
             return slot.loaded
         return await asyncio.shield(asyncio.wrap_future(slot.loading))
@@ -147,12 +174,12 @@ class EstateTables:
     def reader(self) -> TableReader:
         return self._reader
 
-    def _slot(self, cluster: str | None, as_of_ms: int | None) -> _Slot:
-        key = (cluster, as_of_ms)
-        slot = self._slots.setdefault(key, _Slot())
-        self._slots.move_to_end(key)
-        while len(self._slots) > _MOST_ESTATES:
-            self._slots.popitem(last=False)
+    def _slot(self, what: str, key: Hashable) -> _Slot[Any]:
+        slots = self._slots.setdefault(what, OrderedDict())
+        slot = slots.setdefault(key, _Slot())
+        slots.move_to_end(key)
+        while len(slots) > _MOST_KEPT:
+            slots.popitem(last=False)
         return slot
 
     # --- on the pool
@@ -160,28 +187,28 @@ class EstateTables:
     def _look(self) -> dict[str, TableStamp | None]:
         return {name: self._reader.stamp(table) for name, table in TABLES.items()}
 
-    def _load(self, slot: _Slot, stamps: Stamps, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
+    def _load(self, slot: _Slot[V], load: Callable[[], V]) -> V:
         try:
-            slot.loaded = self._loaded(stamps, cluster, as_of_ms)
+            loaded = load()
         except HeadgateError as failure:
             slot.failure, slot.retry_at = failure, self._clock.monotonic() + _RETRY_S
             if slot.loaded is not None:
-                log.warning("the graph could not be loaded, the former one is served", error=str(failure))
+                log.warning("tables could not be loaded, their former version is served", error=str(failure))
             raise
-        slot.failure = None
-        return slot.loaded
+        slot.loaded, slot.failure = loaded, None
+        return loaded
 
-    def _loaded(self, stamps: Stamps, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
+    def _estate(self, stamps: Stamps, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
         estate = self.open_estate(cluster=cluster, as_of_ms=as_of_ms)
         # Both are begun before one of them is read, which decides on the cluster: so several clusters are noticed.
         pairs, found = estate.flows(), estate.map_rows()
-        flows, rows = list(_bounded(pairs)), list(_bounded(found))
+        flows, rows = list(bounded(pairs)), list(bounded(found))
         uses = (LineageUse(*row[:4], row.use.filled) for row in rows)
         graph = LineageGraph(uses, flows)
         return LoadedEstate(stamps=stamps, cluster=estate.cluster, graph=graph, map=EstateMap(rows, flows))
 
 
-def _bounded(rows: Iterator[T]) -> Iterator[T]:
+def bounded(rows: Iterator[T]) -> Iterator[T]:
     for number, row in enumerate(rows):
         if number >= MAX_GRAPH_EDGES:
             raise GraphTooLargeError(

@@ -13,10 +13,9 @@ from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel, errors
 from headgate.web.api.parameters import MAX_NAME, AsOf, Cluster, Limit, parse_as_of
+from headgate.web.api.topic_owners import owners_document, topic_facts
 from headgate.web.paths import NameInPath
 from headgate.web.visible_names import VisibleNames
-
-_TOPIC_TABLES = ("client_identities", "lineage_edges", "topic_coverage")
 
 
 def topics_router(tables: EstateTables, answers: Answers, access: AccessControl) -> APIRouter:
@@ -62,15 +61,14 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
     ) -> Response:
         """Who writes and reads a topic, and how much of it passes the gateway."""
         at = parse_as_of(as_of)
-        loaded = await tables.estate(cluster=cluster, as_of_ms=at)
+        estate = await tables.estate(cluster=cluster, as_of_ms=at)
+        facts = await topic_facts(tables, cluster=estate.cluster, as_of_ms=at)
 
         def make() -> Rendered:
-            _require_topic(loaded, name, names)
-            estate = tables.open_estate(cluster=loaded.cluster, as_of_ms=at)
-            found = questions.owners(estate, name, now_ms=tables.now_ms() if at is None else at, limit=limit)
-            return json_answer(found | {side: _masked(found[side], names) for side in ("writers", "readers")})
+            _require_topic(estate, name, names)
+            return json_answer(owners_document(estate, facts, name, names, limit))
 
-        return await answers.of_tables(request, names, _TOPIC_TABLES, make)
+        return await answers.of_versions(request, names, (*estate.stamps, *facts.stamps), make)
 
     @router.get(
         "/{name}/impact", response_class=Response, responses={200: {"model": ImpactModel}, 304: {}, **errors(404)}
@@ -105,13 +103,8 @@ def _require_topic(estate: LoadedEstate, name: str, names: VisibleNames) -> None
 
 
 def _masked(rows: list[dict[str, Any]], names: VisibleNames) -> list[dict[str, Any]]:
-    """The rows without the names, and the clients, that the caller may not see; such rows come last."""
+    """The rows without the names that the caller may not see; such rows come last."""
     if not names.are_limited:
         return rows
-    shown = [row for row in rows if names.has(row["name"])]
-    hidden = [
-        row | {"name": None} | ({"clients": []} if "clients" in row else {})
-        for row in rows
-        if not names.has(row["name"])
-    ]
-    return shown + hidden
+    hidden = [row | {"name": None} for row in rows if not names.has(row["name"])]
+    return [row for row in rows if names.has(row["name"])] + hidden
