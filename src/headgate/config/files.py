@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headgate.base.errors import UsageError
 from headgate.config.model import Config
-from headgate.config.rules import Violation
+from headgate.config.problems import Violation
 
 MAX_SECRET_BYTES = 4096
 _OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IRWXO

@@ -24,6 +24,14 @@ class Problem:
         return f"{self.path}: {self.text}"
 
 
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A problem of the first of `paths` that depends on all of them."""
+
+    paths: tuple[str, ...]
+    text: str
+
+
 class ConfigError(UsageError):
     """The configuration cannot be used; `problems` has everything that is wrong with it."""
 

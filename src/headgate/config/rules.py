@@ -6,23 +6,14 @@ dropped when one of them is itself invalid, so that one mistake is reported once
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from headgate.base.ids import ApiKey
 from headgate.config.addresses import MAX_PORT, Address, is_loopback, is_wildcard, may_collide
 from headgate.config.environment import variable_name
 from headgate.config.model import Config
-from headgate.config.problems import path_text, shown
+from headgate.config.problems import Violation, path_text, shown
 
 _CONNECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A problem of the first of `paths` that depends on all of them."""
-
-    paths: tuple[str, ...]
-    text: str
 
 
 Rule = Callable[[Config], Iterator[Violation]]

@@ -9,8 +9,8 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-
-import cramjam
+from functools import cache
+from typing import Any
 
 from headgate.base.errors import WireError
 
@@ -34,6 +34,14 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+@cache
+def _cramjam() -> Any:
+    """The library of snappy, LZ4 and zstd, with the first batch that needs it: it takes 1.6 MB of a worker."""
+    import cramjam  # noqa: PLC0415
+
+    return cramjam
+
+
 def compress(kind: Compression, data: bytes) -> bytes:
     match kind:
         case Compression.NONE:
@@ -46,7 +54,7 @@ def compress(kind: Compression, data: bytes) -> bytes:
         case Compression.LZ4:
             return _lz4_frame(data)
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(_cramjam().zstd.compress(data))
 
 
 def decompress(kind: Compression, data: bytes, max_bytes: int) -> bytes:
@@ -60,10 +68,10 @@ def decompress(kind: Compression, data: bytes, max_bytes: int) -> bytes:
             case Compression.SNAPPY:
                 return _unsnappy(data, max_bytes)
             case Compression.LZ4:
-                return _fill(cramjam.lz4.decompress_into, data, max_bytes)
+                return _fill(_cramjam().lz4.decompress_into, data, max_bytes)
             case Compression.ZSTD:
-                return _fill(cramjam.zstd.decompress_into, data, max_bytes)
-    except (zlib.error, struct.error, cramjam.DecompressionError) as error:
+                return _fill(_cramjam().zstd.decompress_into, data, max_bytes)
+    except (zlib.error, struct.error, _cramjam().DecompressionError) as error:
         raise WireError(f"records that {kind.name.lower()} cannot unpack into {max_bytes} bytes: {error}") from None
 
 
@@ -84,7 +92,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
 def _xerial(data: bytes) -> bytes:
     pieces = [XERIAL_MAGIC, struct.pack(">ii", 1, 1)]  # version, and the oldest one that can read it
     for start in range(0, len(data), XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + XERIAL_BLOCK]))
+        block = bytes(_cramjam().snappy.compress_raw(data[start : start + XERIAL_BLOCK]))
         pieces += (struct.pack(">i", len(block)), block)
     return b"".join(pieces)
 
@@ -92,10 +100,10 @@ def _xerial(data: bytes) -> bytes:
 def _unsnappy(data: bytes, max_bytes: int) -> bytes:
     """Blocks in xerial's framing, or one bare block, which Java accepts too."""
     blocks = _xerial_blocks(data) if data.startswith(XERIAL_MAGIC) else [data]
-    total = sum(cramjam.snappy.decompress_raw_len(block) for block in blocks)
+    total = sum(_cramjam().snappy.decompress_raw_len(block) for block in blocks)
     if total > max_bytes:
         raise WireError(f"records of {total} bytes, {max_bytes} is the limit")
-    return b"".join(bytes(cramjam.snappy.decompress_raw(block)) for block in blocks)
+    return b"".join(bytes(_cramjam().snappy.decompress_raw(block)) for block in blocks)
 
 
 def _xerial_blocks(data: bytes) -> list[bytes]:
@@ -114,7 +122,7 @@ def _lz4_frame(data: bytes) -> bytes:
     pieces = [LZ4_FRAME]
     for start in range(0, len(data), LZ4_BLOCK):
         plain = data[start : start + LZ4_BLOCK]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = bytes(_cramjam().lz4.compress_block(plain, store_size=False))
         if len(block) < len(plain):
             pieces += (struct.pack("<I", len(block)), block)
         else:
@@ -130,7 +138,7 @@ def _fill(unpack_into: Callable[[bytes, bytearray], int], data: bytes, max_bytes
         buffer = bytearray(size)
         try:
             return bytes(memoryview(buffer)[: unpack_into(data, buffer)])
-        except cramjam.DecompressionError:
+        except _cramjam().DecompressionError:
             if size == max_bytes:
                 raise
             size = min(max_bytes, size * FIRST_GUESS)

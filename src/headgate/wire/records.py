@@ -11,11 +11,10 @@ deltas to its first record; here they are whole.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import google_crc32c
+from functools import cache
+from typing import NamedTuple, cast
 
 from headgate.base.errors import WireError
 from headgate.wire.compression import Compression, decompress
@@ -32,6 +31,14 @@ _COMPRESSION_BITS = 0x07
 _APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+
+
+@cache
+def _crc32c() -> Callable[[bytes], int]:
+    """The checksum, with the first batch that is checked: the library takes 1 MB of a worker."""
+    import google_crc32c  # noqa: PLC0415
+
+    return cast("Callable[[bytes], int]", google_crc32c.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +96,7 @@ class Batch:
 
     def check_crc(self) -> None:
         """A `WireError` unless the bytes have the checksum that the header says."""
-        found = google_crc32c.value(bytes(self.raw[_CRC_FROM:]))
+        found = _crc32c()(bytes(self.raw[_CRC_FROM:]))
         if found != self.crc:
             raise WireError(f"record batch at offset {self.base_offset}: checksum {found:#x} instead of {self.crc:#x}")
 

@@ -14,13 +14,34 @@ from headgate.cli.main import COMMANDS, main
 
 HEAVY: Final = frozenset(
     {
-        *("asyncio", "confluent_kafka", "cramjam", "cryptography", "deltalake", "duckdb", "fastapi", "h11", "numpy"),
-        *("pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich", "scramp", "starlette", "structlog"),
+        *("asyncio", "confluent_kafka", "cramjam", "cryptography", "deltalake", "duckdb", "fastapi", "google_crc32c"),
+        *(
+            "h11",
+            "numpy",
+            "pandas",
+            "prometheus_client",
+            "pyarrow",
+            "pydantic",
+            "pyspark",
+            "rich",
+            "scramp",
+            "starlette",
+            "structlog",
+        ),
         *("importlib.metadata", "rustworkx", "uvicorn", "uvloop"),
     }
 )
 TABLES: Final = {"deltalake", "duckdb", "numpy", "pyarrow"}
-GATEWAY: Final = {"asyncio", "confluent_kafka", "cramjam", "structlog", "uvloop"}
+GATEWAY: Final = {"asyncio", "confluent_kafka", "structlog", "uvloop"}
+
+# Packages that no worker uses; how texts of topologies are read, compared and drawn is for commands.
+ELSEWHERE: Final = (
+    *("headgate.client", "headgate.doctor", "headgate.embedded", "headgate.lineage", "headgate.pipeline"),
+    *("headgate.sample", "headgate.spark", "headgate.tables", "headgate.web", "headgate.proxy.supervisor"),
+    *("headgate.proxy.status", "headgate.proxy.exposition", "headgate.topologies.admin", "headgate.share_groups.admin"),
+    *("headgate.topologies.model.topology_diff", "headgate.topologies.model.topology_parser"),
+    *("headgate.topologies.model.topology_pictures", "headgate.topologies.model.topology_text"),
+)
 
 COMMAND: Final = """
 from headgate.cli.main import main
@@ -34,9 +55,14 @@ except SystemExit:
 def imported(program: str, *arguments: str) -> set[str]:
     """The heavy packages that a program has imported at its end."""
     report = f"\nprint(json.dumps([name for name in {sorted(HEAVY)} if sys.modules.get(name)]))"
-    command = [sys.executable, "-c", f"import json, sys\n{program}{report}", *arguments]
+    return set(json.loads(run(f"{program}{report}", *arguments)))
+
+
+def run(program: str, *arguments: str) -> str:
+    """The last line that a program prints."""
+    command = [sys.executable, "-c", f"import json, sys\n{program}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +100,16 @@ def test_a_command_imports_only_what_it_uses(arguments: tuple[str, ...], allowed
 
 def test_a_worker_imports_only_what_it_uses() -> None:
     assert imported("import headgate.cli.worker") == GATEWAY
+
+
+def test_a_worker_does_not_import_how_a_configuration_is_read() -> None:
+    loaded = "print(json.dumps([name for name in sys.modules if name.startswith(('headgate.', 'tomllib', 'ctypes'))]))"
+    done = run(f"import headgate.cli.worker\n{loaded}")
+    names = set(json.loads(done))
+    assert "headgate.config.model" in names
+    absent = {"headgate.config.loading", "headgate.config.rules", "headgate.config.environment", "tomllib", "ctypes"}
+    assert names.isdisjoint(absent)
+    assert not {name for name in names if name.startswith(ELSEWHERE)}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
