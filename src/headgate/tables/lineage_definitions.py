@@ -107,6 +107,9 @@ LINEAGE_TABLES = (
             ]
         ),
         key=(*EDGE_KEY, "valid_from"),
+        version=2,  # the first had no buckets
+        buckets=16,
+        bucket_by=("topic",),
     ),
     Table(
         name="lineage_gaps",

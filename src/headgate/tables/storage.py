@@ -34,6 +34,10 @@ class TableError(HeadgateError):
     """The folder of a table holds something that this release does not read or write; the text says how to fix it."""
 
 
+class TableVersionError(TableError):
+    """The table has the schema of another release."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """One file of a version; `bucket` is None in a table without buckets."""
@@ -110,10 +114,12 @@ class StoredTable:
             return None
         schema = pa.schema(delta.schema().to_arrow())
         fix = f"run `headgate pipeline rebuild {self.table.name} --config FILE`"
-        if stored_version(schema) != str(self.table.version):
-            found = stored_version(schema) or "unknown"
-            raise TableError(
-                f"{self.folder}: its schema version is {found}, and this release needs {self.table.version}: {fix}"
+        found = stored_version(schema)
+        if found != str(self.table.version):
+            error = TableError if found is None else TableVersionError
+            raise error(
+                f"{self.folder}: its schema version is {found or 'unknown'}, and this release needs "
+                f"{self.table.version}: {fix}"
             )
         same = schema.equals(self.table.stored_schema, check_metadata=False)
         if not same or delta.metadata().partition_columns != self.table.partition_columns:

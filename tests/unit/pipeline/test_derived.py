@@ -22,6 +22,7 @@ from headgate.pipeline.derived.source_tables import SourceTables, changed_files
 from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.reader import TableReader
+from headgate.tables.writer import TableWriter
 
 HOUR = 3_600_000
 SOURCE, RESULTS = "applications", ("impact_summary", "topic_coverage")
@@ -195,6 +196,29 @@ def test_a_table_that_was_deleted_is_made_anew(scene: Scene, gone: str) -> None:
     assert scene.topics() == dict.fromkeys(RESULTS, expected)
     assert scene.runs[1].is_full == (gone != SOURCE)
     assert scene.runs[1].changed_rows(SOURCE) is None
+
+
+def test_tables_of_another_release_are_made_anew(scene: Scene) -> None:
+    scene.add_app("a")
+    scene.run()
+    older = replace(TABLES[RESULTS[0]], version=7, buckets=2, bucket_by=("topic",))
+    TableWriter(scene.root, older).replace_all(pa.Table.from_pylist([], older.columns))
+    scene.start()
+    assert scene.run()
+    assert scene.runs[-1].is_full
+    assert scene.topics() == {name: ["a"] for name in RESULTS}
+    scene.add_app("b")
+    assert scene.run()
+    assert not scene.runs[-1].is_full
+
+
+def test_a_folder_that_is_no_table_is_left_alone(scene: Scene) -> None:
+    folder = scene.root / RESULTS[0]
+    folder.mkdir(parents=True)
+    (folder / "notes").write_text("mine")
+    scene.add_app("a")
+    assert not scene.run()
+    assert (folder / "notes").read_text() == "mine"
 
 
 def test_a_rebuild_replaces_a_table_of_another_schema(scene: Scene) -> None:

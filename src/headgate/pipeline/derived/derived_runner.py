@@ -15,7 +15,7 @@ from headgate.pipeline.derived.derivation import Derivation, DerivedContext, Der
 from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion
 from headgate.pipeline.run_log import PipelineRun, RunLog, print_message
 from headgate.tables.definitions import table_named
-from headgate.tables.storage import StoredTable, TableError
+from headgate.tables.storage import StoredTable, TableError, TableVersionError
 
 QUERY = "derived"
 EVERY_S = 60.0
@@ -81,6 +81,12 @@ class DerivedTables:
     def _derive_if_changed(self, derivation: Derivation) -> None:
         versions = self._sources.versions(derivation.sources)
         if not versions:
+            return
+        try:
+            self._sources.versions(derivation.results)
+        except TableVersionError:  # all of their rows follow from other tables
+            print_message(f"{QUERY}: {derivation.name}: tables of another release are made anew")
+            self.make_anew(derivation)
             return
         ids, done = self._done.get(derivation.name, ([], None))
         since = done if ids == _ids(versions) else derivation.made_from(versions, self._context.writers)
