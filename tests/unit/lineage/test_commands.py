@@ -373,6 +373,16 @@ def test_idle_lists_what_was_not_seen_for_a_time(root: Path, capsys: Capture) ->
     assert (later["idle"], later["truncated"]) == (5, True)
 
 
+def test_the_coverage_of_an_idle_application_is_unknown_when_that_of_one_topic_is(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    write(tmp_path, "lineage_edges", [use("job", topic, "read", "spark", last_seen=None) for topic in ("a", "b")])
+    for hours, coverage in (([hour("a", 0, 90, 100)], None), ([hour("a", 0, 90, 100), hour("b", 0, 3, 4)], 0.75)):
+        write(tmp_path, "topic_coverage", hours)
+        (found,) = ask(capsys, tmp_path, "idle", "--as-of", AT_TWO)["applications"]
+        assert found["coverage"] == coverage
+
+
 @pytest.mark.usefixtures("utc")
 def test_causes_are_those_of_the_last_trip(root: Path, capsys: Capture) -> None:
     found = ask(capsys, root, "causes", "billing", "--as-of", AT_TWO)

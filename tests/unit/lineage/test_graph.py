@@ -150,6 +150,14 @@ def test_what_a_filled_use_leads_to_is_marked_unless_another_use_does_too() -> N
     assert [(node.name, node.filled) for node in path] == [("p", False), ("app", True), ("w", True)]
 
 
+def test_a_node_that_a_named_use_leads_to_as_well_is_not_marked() -> None:
+    uses = [filled("w", "write")]
+    for other in ("a-first", "z-last"):
+        graph = LineageGraph(uses, [flow("app", "a", ""), flow(other, "a", "w")])
+        (reached_w,) = (one for one in graph.closure("a", "down", limit=10).nodes if one.node.name == "w")
+        assert not reached_w.node.filled
+
+
 def test_a_filled_use_without_an_open_end_ends_a_path() -> None:
     graph = LineageGraph([filled("p"), filled("w", "write")], [flow("app", "a", "x")])
     assert down(graph, "p") == {("streams", "app"): 1}

@@ -36,6 +36,12 @@ def test_an_edge_is_observed_until_its_last_use_when_it_has_been_silent_for_long
     assert rows(uses, now_ms=last + QUIET + 1)[-1].valid_to == last
 
 
+def test_a_pause_of_exactly_the_quiet_time_does_not_end_an_edge() -> None:
+    uses = [Use(0, HOUR_MS, 1, None), Use(HOUR_MS + QUIET, 2 * HOUR_MS + QUIET, 1, None)]
+    assert len(rows(uses)) == 1
+    assert len(rows([uses[0], uses[1]._replace(first_seen=HOUR_MS + QUIET + 1)])) == 2
+
+
 def test_a_batch_job_that_comes_back_regularly_may_be_silent_for_longer() -> None:
     monthly = [use(day) for day in (0, 30, 61, 91)]
     last = 91 * DAY_MS + HOUR_MS

@@ -33,6 +33,17 @@ def test_only_a_share_group_leads_from_what_it_reads_to_what_it_writes() -> None
     assert reach(numbers["d", "a"], graph.down, graph.readers) == Reach(topics=0, actors=1, depth=0)
 
 
+def test_filled_topics_are_at_the_open_ends_of_their_application() -> None:
+    uses = [("c", "streams", "app", topic, way, True) for topic, way in (("p", "read"), ("w", "write"))]
+    pairs = [("0", "a", ""), ("1", "", "x"), ("2", "b", "y"), ("global", "g", "")]
+    graph, numbers = topic_graph(uses, [("c", "streams", "app", *pair) for pair in pairs])
+    names = {number: name for (_, name), number in numbers.items()}
+    flows = {(names[start], names[end]) for start, ends in graph.down.items() for end in ends}
+    assert flows == {("a", "w"), ("p", "x"), ("b", "y")}
+    graph, numbers = topic_graph(uses, [("c", "streams", "app", "0", "", "")])
+    assert reach(numbers["c", "p"], graph.down, graph.readers) == Reach(topics=1, actors=1, depth=1)
+
+
 def test_a_walk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = {number: (number + 1,) for number in range(50)}
     assert reach(0, chain, {}) == Reach(topics=50, actors=0, depth=50)
