@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headgate.base.errors import UsageError
 from headgate.cli.escaping import escaped
@@ -20,7 +19,7 @@ from headgate.cli.topology_versions import add_formats, print_format, version_of
 from headgate.config import load
 from headgate.facts.topology import Description
 from headgate.kafka.topics import client_settings, list_topics
-from headgate.topologies.model.compatibility import Compatibility, Verdict, judge_compatibility
+from headgate.topologies.model.compatibility import Compatibility, Verdict, diff_document, judge_compatibility
 from headgate.topologies.model.topology_diff import TopologyDiff, diff
 from headgate.topologies.model.topology_pictures import picture_of_diff
 
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     print_format(
         args,
         lambda: diff_text(found, compatibility),
-        lambda: diff_json(found, compatibility),
+        lambda: diff_document(found, compatibility),
         lambda: picture_of_diff(found),
     )
     return 0 if found.is_empty else 1
@@ -102,28 +101,6 @@ def _partition_count(words: str) -> tuple[str, int]:
     if not topic or not (count.isascii() and count.isdecimal() and 0 < len(count) < 8 and int(count)):
         raise UsageError(f"--partitions {escaped(words)}: write TOPIC=N with a number from 1")
     return topic, int(count)
-
-
-def diff_json(found: TopologyDiff, compatibility: Compatibility) -> dict[str, Any]:
-    return {
-        "added": [one._asdict() for one in found.added],
-        "removed": [one._asdict() for one in found.removed],
-        "renamed": [{"kind": one.kind, "from": one.before, "to": one.after} for one in found.renamed],
-        "moved": [{"kind": one.kind, "name": one.name, "from": one.before, "to": one.after} for one in found.moved],
-        "changed": [
-            {
-                "kind": one.kind,
-                "name": one.name,
-                "field": one.field,
-                "from": list(one.before),
-                "to": list(one.after),
-            }
-            for one in found.changed
-        ],
-        "renumbered": found.renumbered,
-        "verdict": compatibility.verdict.value,
-        "reasons": [reason.text for reason in compatibility.reasons],
-    }
 
 
 def diff_text(found: TopologyDiff, compatibility: Compatibility) -> str:

@@ -42,6 +42,17 @@ class MapRow(NamedTuple):
     use: MapUse
 
 
+class NodeSummary(NamedTuple):
+    """A node and the numbers of its edges; `lower` is its name in lower case."""
+
+    kind: str
+    name: str
+    lower: str
+    edges_in: int
+    edges_out: int
+    internal: bool
+
+
 class ShownNode(NamedTuple):
     """A node of a selection. `name` is None where the caller may not see it; `component` only of a part."""
 
@@ -126,6 +137,8 @@ class EstateMap:
             if row.use.internal:
                 self._internal.add(topic)
         self._number = number
+        self._counts = Counter(kind for kind, _ in self.nodes)
+        self._summaries: dict[frozenset[str], Sequence[NodeSummary]] = {}  # of the few sets that resources ask for
         for edges in self._out:
             edges.sort(key=lambda edge: edge.end)
         for edges in self._in:
@@ -142,11 +155,18 @@ class EstateMap:
             [(*self.nodes[edge.end], edge.use) for edge in self._out[place]],
         )
 
-    def degrees(self, kinds: frozenset[str]) -> Iterator[tuple[str, str, int, int, bool]]:
-        """Each node of these kinds in order: kind, name, edges in, edges out, and whether the topic is internal."""
-        for place, (kind, name) in enumerate(self.nodes):
-            if kind in kinds:
-                yield kind, name, len(self._in[place]), len(self._out[place]), place in self._internal
+    def summaries(self, kinds: frozenset[str]) -> Sequence[NodeSummary]:
+        """The nodes of these kinds, in order."""
+        found = self._summaries.get(kinds)
+        if found is None:
+            found = self._summaries[kinds] = [
+                NodeSummary(
+                    kind, name, name.lower(), len(self._in[place]), len(self._out[place]), place in self._internal
+                )
+                for place, (kind, name) in enumerate(self.nodes)
+                if kind in kinds
+            ]
+        return found
 
     def select(self, asked: MapQuestion, visible: Sequence[bool] | None = None) -> MapSelection | TooLarge:
         """The nodes and edges; `KeyError` when there is no visible node of the focus' name.
@@ -158,6 +178,10 @@ class EstateMap:
         has_topics = TOPIC in kinds
         if not has_topics and not asked.collapsed:  # components are connected by topics
             asked = replace(asked, collapsed=True)
+        if asked.focus is None and visible is None and asked.internal:
+            counts = {kind: self._counts[kind] for kind in kinds if self._counts[kind]}
+            if sum(counts.values()) > MAX_NODES:  # without a look at each of them
+                return TooLarge(sum(counts.values()), 0, counts)
         found = self._reached(asked, visible) if asked.focus is not None else range(len(self.nodes))
         chosen = [place for place in found if self.nodes[place][0] in kinds and self._is_shown(place, asked)]
         if visible is not None:

@@ -24,6 +24,7 @@ from headgate.web import index_page
 from headgate.web.access import AccessControl
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
 from headgate.web.paths import NormalizedPaths
+from headgate.web.share_states import SharePort
 
 if TYPE_CHECKING:
     from headgate.web.api.estate_tables import EstateTables
@@ -38,9 +39,11 @@ def make_application(
     access: AccessControl,
     allowed_hosts: Collection[str],
     tables: "EstateTables | None",
+    share_port: SharePort | None,
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
 
+    `share_port` is None if share groups are not enabled.
     `tables` is None where the libraries that read them are not installed.
     """
     # The documentation pages of FastAPI load scripts from other sites.
@@ -61,22 +64,29 @@ def make_application(
     async def openapi() -> dict[str, Any]:
         return openapi_document(app)
 
+    def found() -> dict[str, str]:
+        return problems(clusters, wire, share_port)
+
     if tables is None:
-        _add_without_tables(app, access, lambda: problems(clusters, wire))
+        _add_without_tables(app, access, found)
     else:
-        _add_tables(app, tables, access, lambda: problems(clusters, wire))
+        _add_tables(app, tables, access, found, share_port)
     return AllowedHosts(NormalizedPaths(app, _error), allowed_hosts)
 
 
 def _add_tables(
-    app: FastAPI, tables: "EstateTables", access: AccessControl, found: Callable[[], dict[str, str]]
+    app: FastAPI,
+    tables: "EstateTables",
+    access: AccessControl,
+    found: Callable[[], dict[str, str]],
+    share_port: SharePort | None,
 ) -> None:
     # Without these libraries everything else works.
     from headgate.web.api.routers import ERROR_HANDLERS, estate_routers  # noqa: PLC0415
 
     for error, handler in ERROR_HANDLERS.items():
         app.add_exception_handler(error, handler)
-    for router in estate_routers(tables, access, found):
+    for router in estate_routers(tables, access, found, share_port):
         app.include_router(router)
 
 

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Response
 from headgate.activity.connect_status_topic import ConnectStatusTopic
 from headgate.activity.observed_connectors import ObservedConnectors
 from headgate.web.access import AccessControl
+from headgate.web.share_states import SharePort
 
 _MOST_ROWS: Final = 10_000
 _TOPICS: Final = "/connectors/{name:path}/topics"
@@ -96,7 +97,9 @@ def api_router(
     return router
 
 
-def problems(clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None) -> dict[str, str]:
+def problems(
+    clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, share_port: SharePort | None = None
+) -> dict[str, str]:
     """The topics that cannot be read, by config section."""
     found = {
         f"connect.{name}": problem
@@ -105,6 +108,8 @@ def problems(clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | 
     }
     if wire is not None and wire.problem is not None:
         found["activity"] = wire.problem
+    if share_port is not None and share_port.problem is not None:
+        found["share_groups"] = share_port.problem
     return found
 
 

@@ -23,6 +23,7 @@ from headgate.kafka.shared_clients import clients_of
 from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster, problems
+from headgate.web.share_states import ShareStateTopics
 from headgate.web.tokens import read_tokens
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class WebServer:
         self._wire = None
         if config.activity.enable:
             self._wire = ObservedConnectors(self._clients.bulk_consumer, prefix=config.facts.prefix)
+        self._shares = None
+        if config.share_groups.enable:
+            self._shares = ShareStateTopics(self._clients.consumer, prefix=config.facts.prefix)
         self._clusters = {
             name: ConnectCluster(status=self._status_topics.get(name), allow_reset=connect.tracking_allow_reset)
             for name, connect in config.connect.items()
@@ -75,7 +79,7 @@ class WebServer:
 
     def problems(self) -> dict[str, str]:
         """The topics that cannot be read, by config section."""
-        return problems(self._clusters, self._wire)
+        return problems(self._clusters, self._wire, self._shares)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -107,6 +111,7 @@ class WebServer:
             access=access,
             allowed_hosts=web.allowed_hosts,
             tables=tables,
+            share_port=self._shares,
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
@@ -118,6 +123,9 @@ class WebServer:
             if self._wire is not None:
                 self._wire.start()
                 stack.push_async_callback(self._wire.close)
+            if self._shares is not None:
+                self._shares.start()
+                stack.push_async_callback(self._shares.close)
             serving = asyncio.create_task(server.serve(sockets=[self._listener]))
             try:
                 await _wait_started(server, serving)

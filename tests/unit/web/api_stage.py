@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message
 from headgate.web.access import AccessControl
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.application import make_application
+from headgate.web.share_states import SharePort
 from tests.unit.web.stage import Answer, FakeClock
 
 
@@ -22,6 +23,7 @@ class ApiStage:
     clock: FakeClock
     tokens_file: Path | None = None
     is_read_open: bool = True
+    share_port: SharePort | None = None
     app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
@@ -31,6 +33,7 @@ class ApiStage:
             access=AccessControl(tokens_file=self.tokens_file, is_read_open=self.is_read_open, clock=self.clock),
             allowed_hosts=("localhost",),
             tables=self.tables,
+            share_port=self.share_port,
         )
 
     async def get(self, path: str, *, token: str = "", headers: dict[str, str] | None = None, **query: Any) -> Answer:

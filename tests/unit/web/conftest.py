@@ -9,6 +9,8 @@ import pytest
 from headgate.web.api.estate_tables import EstateTables
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
+from tests.unit.web.share_port import FakeShares
+from tests.unit.web.shop_rows import write_extra
 from tests.unit.web.stage import FakeClock
 
 
@@ -16,6 +18,7 @@ from tests.unit.web.stage import FakeClock
 def shop_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EstateTables, FakeClock]]:
     root: Path = tmp_path_factory.mktemp("shop")
     write_shop(root)
+    write_extra(root)
     clock = FakeClock(TWO)
     tables = EstateTables(root, clock)
     yield tables, clock
@@ -25,4 +28,4 @@ def shop_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Esta
 @pytest.fixture(scope="session")
 def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
     """Made once: making an application takes longer than most tests."""
-    return ApiStage(*shop_tables)
+    return ApiStage(*shop_tables, share_port=FakeShares.of_the_shop())

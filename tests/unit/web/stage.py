@@ -73,6 +73,7 @@ class Stage:
     is_read_open: bool = True
     clock: FakeClock = field(default_factory=FakeClock)
     tables: Any = None
+    share_port: Any = None
 
     def application(self) -> ASGIApp:
         clusters = {
@@ -86,6 +87,7 @@ class Stage:
             access=access,
             allowed_hosts=("localhost", "127.0.0.1", "::1"),
             tables=self.tables,
+            share_port=self.share_port,
         )
 
     async def call(

@@ -48,7 +48,7 @@ async def test_it_responds_while_the_cluster_is_down_and_names_the_problems(port
             status, health = await asyncio.to_thread(ask, port, "GET", "/api/v1/health")
             assert status == 200
             assert health["ready"] is False
-            assert set(health["problems"]) == {"activity", "connect.main"}
+            assert set(health["problems"]) == {"activity", "connect.main", "share_groups"}
             status, error = await asyncio.to_thread(ask, port, "GET", "/connectors/x/topics")
             assert (status, error["error_code"]) == (503, 503)
             status, error = await asyncio.to_thread(ask, port, "PUT", "/connectors/x/topics/reset")

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headgate.topologies.model.node_matching import PlacedNode, without_number
 from headgate.topologies.model.topology_diff import TopologyDiff
@@ -72,6 +72,29 @@ class _Stores:
     before: Mapping[str, str]
     after: Mapping[str, str]
     renamed: Mapping[str, str]
+
+
+def diff_document(found: TopologyDiff, compatibility: Compatibility) -> dict[str, Any]:
+    """The difference of two versions and its verdict, as plain values."""
+    return {
+        "added": [one._asdict() for one in found.added],
+        "removed": [one._asdict() for one in found.removed],
+        "renamed": [{"kind": one.kind, "from": one.before, "to": one.after} for one in found.renamed],
+        "moved": [{"kind": one.kind, "name": one.name, "from": one.before, "to": one.after} for one in found.moved],
+        "changed": [
+            {
+                "kind": one.kind,
+                "name": one.name,
+                "field": one.field,
+                "from": list(one.before),
+                "to": list(one.after),
+            }
+            for one in found.changed
+        ],
+        "renumbered": found.renumbered,
+        "verdict": compatibility.verdict.value,
+        "reasons": [reason.text for reason in compatibility.reasons],
+    }
 
 
 def _stores(diff: TopologyDiff) -> _Stores:

@@ -145,13 +145,13 @@ class EstateTables:
         tables: Iterable[str],
         load: Callable[[Stamps], V],
         *,
-        moment: int | None = None,
+        also: Stamps = (),
     ) -> V:
         """The result of `load`, made once for each version of the tables; it may be one version old meanwhile.
 
-        Of each `what`, the results of the last few keys are kept. A `moment` is a part of the version.
+        Of each `what`, the results of the last few keys are kept. `also` is a further part of the version.
         """
-        stamps = (*await self.stamps(tables), *(() if moment is None else (moment,)))
+        stamps = (*await self.stamps(tables), *also)
         slot: _Slot[V] = self._slot(what, key)
         if slot.loaded is not None and slot.loaded.stamps == stamps:
             return slot.loaded

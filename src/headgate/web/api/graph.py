@@ -93,7 +93,9 @@ def _rendered(
 
 def refusal(found: TooLarge, asked: MapQuestion) -> str:
     """How to narrow a selection that is too large, with what it has."""
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.kinds.items(), key=lambda one: -one[1]))
+    counts = ", ".join(
+        f"{count:,} {kind}" for kind, count in sorted(found.kinds.items(), key=lambda one: (-one[1], one[0]))
+    )
     ways = []
     if asked.focus is None:
         ways.append("name a focus, such as focus=TOPIC&hops=2")

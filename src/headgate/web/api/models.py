@@ -136,6 +136,231 @@ class ImpactModel(ApiModel):
     truncated: bool
 
 
+class ApplicationRowModel(ApiModel):
+    """`version`, `provenance` and `since` are null of an application that is only seen on the wire."""
+
+    name: str
+    kind: Kind
+    version: str | None
+    provenance: str | None
+    since: Time | None
+    reads_count: int
+    writes_count: int
+
+
+class ApplicationsModel(ApiModel):
+    applications: list[ApplicationRowModel]
+    count: int
+    next: str | None
+
+
+class TopicUseModel(UseModel):
+    topic: Name
+
+
+class GapModel(ApiModel):
+    kind: str
+    topic: Name
+    direction: str
+    opened_at: Time
+    state: str
+    coverage: float | None
+
+
+class ApplicationModel(ApplicationRowModel):
+    reads: list[TopicUseModel]
+    writes: list[TopicUseModel]
+    gaps: list[GapModel]
+
+
+class VersionModel(ApiModel):
+    """A version of a topology; a partial one is what members send to be assigned tasks."""
+
+    version: str
+    incarnation: str
+    topology_epoch: int
+    hash: str
+    provenance: str
+    partial: bool
+    current: bool
+    at: Time
+    ended_at: Time | None
+    member: str | None
+    process: str | None
+    subtopologies: int
+    nodes: int
+    global_stores: int
+
+
+class VersionsModel(ApiModel):
+    application: str
+    versions: list[VersionModel]
+    truncated: bool
+
+
+Description = Annotated[dict[str, Any], Field(description="subtopologies and global_stores, see docs/facts.md")]
+
+
+class TopologyModel(VersionModel):
+    application: str
+    description: Description
+
+
+class DiffModel(ApiModel):
+    """As `headgate topology diff --json`."""
+
+    application: str
+    from_: str = Field(alias="from")
+    to: str
+    added: list[dict[str, Any]]
+    removed: list[dict[str, Any]]
+    renamed: list[dict[str, Any]]
+    moved: list[dict[str, Any]]
+    changed: list[dict[str, Any]]
+    renumbered: int
+    verdict: str
+    reasons: list[str]
+
+
+class TaskModel(ApiModel):
+    task: str
+    subtopology: str | None
+    partition: int | None
+    role: str | None
+    lag: int | None
+    at: Time
+    stores: list[str]
+
+
+class MemberModel(ApiModel):
+    member: str
+    process: str
+    client_id: str
+    host: str
+    tasks_left_out: int
+    tasks: list[TaskModel]
+
+
+class TasksModel(ApiModel):
+    application: str
+    members: list[MemberModel]
+    truncated: bool
+
+
+class PauseReasonModel(ApiModel):
+    code: str | None
+    text: str | None
+    by: str | None
+    since: Time | None
+
+
+class ShareGroupRowModel(ApiModel):
+    """State as gateways decided it; null where this process does not read it."""
+
+    name: str
+    managed: bool | None
+    breaker_enabled: bool | None
+    paused: bool | None
+    tripped: bool | None
+    pause_reasons: list[PauseReasonModel]
+    generation: int | None
+    auto_resume_at: Time | None
+    dlq_topic: str | None
+    dlq_topic_hidden: bool
+
+
+class ShareGroupsModel(ApiModel):
+    """`problem` says why the state may be missing or old; null if it is current."""
+
+    share_groups: list[ShareGroupRowModel]
+    count: int
+    next: str | None
+    problem: str | None
+
+
+class BreakerSettingsModel(ApiModel):
+    breaker_enable: bool
+    threshold_percent: int
+    window_ms: int
+    min_messages: int
+    auto_resume_enable: bool
+    auto_resume_ms: int
+    write_timeout_ms: int
+    strict_isolation: bool
+    copy_record: bool
+    limit: int | None
+
+
+class RateModel(ApiModel):
+    minute: Time
+    processed: int
+    dead_lettered: int
+    dlq_rate: float | None
+
+
+class BreakerEventModel(ApiModel):
+    event_id: str
+    event: str
+    at: Time
+    by: str | None
+    reason: str | None
+    generation: int | None
+    dlq_written: int | None
+    delivered: int | None
+    threshold_percent: int | None
+    window_ms: int | None
+    resume_at: Time | None
+
+
+class ShareGroupModel(ShareGroupRowModel):
+    settings: BreakerSettingsModel | None
+    dlq_topic_shared_with: list[Name]
+    reads: list[TopicUseModel]
+    rates: list[RateModel]
+    events: list[BreakerEventModel]
+    problem: str | None
+
+
+class ResultModel(ApiModel):
+    kind: Kind
+    name: str
+
+
+class SearchModel(ApiModel):
+    results: list[ResultModel]
+    count: int
+
+
+class ChangeModel(ApiModel):
+    event_id: str
+    event: str
+    subject_kind: str
+    subject: str
+    by: str | None
+    at: Time
+    detail: Any
+
+
+class ChangesModel(ApiModel):
+    changes: list[ChangeModel]
+    since: Time
+    until: Time
+    truncated: bool
+
+
+class FlawModel(ApiModel):
+    flaw: str
+    subtopology: str | None
+    node: str | None
+    text: str
+
+
+class ParsedModel(ApiModel):
+    hash: str
+    description: Description
+    findings: list[FlawModel]
+
+
 class TableModel(ApiModel):
     name: str
     version: int

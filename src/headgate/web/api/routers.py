@@ -16,22 +16,33 @@ from headgate.lineage.estate import NoTableError, NotInEstateError, SeveralClust
 from headgate.tables.storage import TableError
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers
+from headgate.web.api.applications import applications_router
+from headgate.web.api.changes import changes_router
 from headgate.web.api.estate_tables import EstateTables, GraphTooLargeError, TooBusyError
 from headgate.web.api.graph import graph_router
 from headgate.web.api.health import health_router
+from headgate.web.api.search import search_router
+from headgate.web.api.share_groups import share_groups_router
 from headgate.web.api.topics import topics_router
+from headgate.web.api.topologies import topologies_router
+from headgate.web.share_states import SharePort
 
 log = structlog.get_logger()
 
 
 def estate_routers(
-    tables: EstateTables, access: AccessControl, problems: Callable[[], dict[str, str]]
+    tables: EstateTables, access: AccessControl, problems: Callable[[], dict[str, str]], port: SharePort | None
 ) -> list[APIRouter]:
     answers = Answers(tables)
     return [
         health_router(tables, answers, access, problems),
         graph_router(tables, answers, access),
         topics_router(tables, answers, access),
+        applications_router(tables, answers, access),
+        share_groups_router(tables, answers, access, port),
+        changes_router(tables, answers, access),
+        search_router(tables, answers, access),
+        topologies_router(tables, access),
     ]
 
 

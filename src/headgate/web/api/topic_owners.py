@@ -47,7 +47,7 @@ async def topic_facts(tables: EstateTables, *, cluster: str | None, as_of_ms: in
                 of_actor[:] = nlargest(MAX_CLIENTS, of_actor, key=lambda one: one["last_seen"])
         return TopicFacts(stamps=stamps, complete=complete, others=others, clients=clients)
 
-    return await tables.loaded("topic facts", (cluster, as_of_ms), _TABLES, load, moment=now_ms)
+    return await tables.loaded("topic facts", (cluster, as_of_ms), _TABLES, load, also=(now_ms,))
 
 
 def owners_document(estate: LoadedEstate, facts: TopicFacts, topic: str, names: VisibleNames, limit: int) -> Row:

@@ -17,6 +17,8 @@ from headgate.web.api.topic_owners import owners_document, topic_facts
 from headgate.web.paths import NameInPath
 from headgate.web.visible_names import VisibleNames
 
+_TOPICS = frozenset({TOPIC})
+
 
 def topics_router(tables: EstateTables, answers: Answers, access: AccessControl) -> APIRouter:
     router = APIRouter(prefix="/api/v1/topics", tags=["topics"])
@@ -39,9 +41,9 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         def make() -> Rendered:
             low = contains.lower()
             rows = [
-                {"name": name, "internal": is_internal, "writers": writers, "readers": readers}
-                for _, name, writers, readers, is_internal in estate.map.degrees(frozenset({TOPIC}))
-                if low in name.lower() and (internal or not is_internal) and names.has(name)
+                {"name": one.name, "internal": one.internal, "writers": one.edges_in, "readers": one.edges_out}
+                for one in estate.map.summaries(_TOPICS)
+                if low in one.lower and (internal or not one.internal) and names.has(one.name)
             ]
             first = bisect_right(rows, after, key=lambda row: str(row["name"])) if after else 0
             page = rows[first : first + limit]

@@ -1,0 +1,109 @@
+"""More of the shop of `tests/unit/lineage/shop.py`: versions of its application, tasks, changes and dead letters."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headgate.facts.topology import DESCRIPTION, Description, content_hash
+from headgate.topologies.model.topology_parser import parse
+from tests.unit.lineage.shop import HOUR, NOON, OLD, ONE, TWO, VERSION, write
+
+Row = dict[str, Any]
+
+OLD_TEXT = """Topologies:
+   Sub-topology: 0
+    Source: orders-in (topics: [orders])
+      --> totals-out
+    Sink: totals-out (topic: old-totals)
+      <-- orders-in
+"""
+NEW_TEXT = """Topologies:
+   Sub-topology: 0
+    Source: orders-in (topics: [orders])
+      --> count
+    Processor: count (stores: [counts])
+      --> totals-out, large-out
+      <-- orders-in
+    Sink: totals-out (topic: totals)
+      <-- count
+    Sink: large-out (topic: large)
+      <-- count
+   Sub-topology: 1
+    Source: clicks-in (topics: [clicks])
+      --> sessions-out
+    Sink: sessions-out (topic: sessions)
+      <-- clicks-in
+"""
+MINUTE = 60_000
+
+
+def described(text: str) -> Row:
+    found = parse(text)
+    assert isinstance(found, Description)
+    nodes = sum(len(part.nodes) for part in found.subtopologies)
+    return {
+        "hash": content_hash(found),
+        "description": json.dumps(DESCRIPTION.write(found)),
+        "subtopologies": len(found.subtopologies),
+        "nodes": nodes,
+        "member": "m-1",
+        "process": "p-1",
+    }
+
+
+CURRENT: Row = {"valid_from": 3, "at": NOON}
+VERSIONS = [VERSION | OLD | described(OLD_TEXT), VERSION | CURRENT | described(NEW_TEXT)]
+NEWER, OLDER = (f"9f/0/{row['hash'].removeprefix('sha256:')[:12]}" for row in reversed(VERSIONS))
+_OF_APPLICATION = ("app_id", "incarnation", "hash", "provenance", "valid_from", "valid_to", "at", "ended_at")
+
+
+def _task(member: str, task: str, **more: Any) -> Row:
+    known: Row = {"group": "shop-app", "member": member, "process": f"p-{member}", "client_id": "shop", "at": NOON}
+    return known | {"task": task, "host": "10.0.0.7", "valid_from": 5, "stores": "[]", "role": "active"} | more
+
+
+def _event(number: int, event: str, at: int, **more: Any) -> Row:
+    return {"event_id": f"e-{number}", "event": event, "at": at, "detail": "{}"} | more
+
+
+EXTRA: dict[str, list[Row]] = {
+    "applications": [
+        {name: row[name] for name in _OF_APPLICATION if name in row} | {"kind": "streams"} for row in VERSIONS
+    ],
+    "topology_versions": VERSIONS,
+    "members_tasks": [
+        _task("m-1", "0_0", subtopology="0", partition=0, stores='["counts"]', lag=7),
+        _task("m-1", "1_0", subtopology="1", partition=0),
+        _task("m-2", "0_0", subtopology="0", partition=0, role="standby", stores='["counts"]', host="10.0.0.8"),
+        _task("m-3", "", role=None),
+        _task("m-4", "0_1", subtopology="0", partition=1, valid_to=6, ended_at=ONE),
+    ],
+    "changes": [
+        _event(1, "topology_added", NOON - HOUR, subject_kind="application", subject="shop-app"),
+        _event(
+            2, "topology_changed", NOON, subject_kind="application", subject="shop-app", detail='{"added":["count"]}'
+        ),
+        _event(3, "tripped", TWO - 5 * MINUTE, subject_kind="share_group", subject="billing", detail="not JSON"),
+        _event(4, "started", NOON - 9 * 24 * HOUR, subject_kind="connector", subject="old"),
+    ],
+    "breaker_events": [
+        _event(3, "tripped", TWO - 5 * MINUTE, group="billing", dlq_written=25, delivered=75, threshold_percent=20),
+        _event(5, "resumed", TWO - 2 * MINUTE, group="billing", by="User:ops", reason="the database is back"),
+        _event(6, "paused", TWO, group="other"),
+    ],
+    "dlq_rates": [
+        {"group": "billing", "topic": "orders", "partition": partition, "minute": TWO - 6 * MINUTE}
+        | {"processed": 50, "accepted": 40, "dead_lettered": 10, "dlq_rate": 0.2}
+        for partition in (0, 1)
+    ]
+    + [{"group": "billing", "topic": "orders", "minute": NOON - HOUR, "processed": 1}],
+    "pipeline_runs": [
+        {"run_id": "r1", "query": "facts", "state": "stopped", "started_at": NOON - HOUR, "ended_at": NOON, "at": NOON},
+        {"run_id": "r0", "query": "facts", "state": "running", "started_at": NOON, "at": TWO, "lag": 3},
+    ],
+}
+
+
+def write_extra(root: Path) -> None:
+    for name, rows in EXTRA.items():
+        write(root, name, rows)
