@@ -115,7 +115,7 @@ def _topologies(
         case "gateway":
             cache = f"topologies-{config.gateway.listen.port}-{row}.db"
             describe = _describe_as_service(config, describe_streams_groups) if worker == 0 else None
-            describe_any = _describe_as_service(config, describe_groups) if worker == 0 else None
+            describe_any = _describe_as_service(config, describe_groups)
             opening = partial(
                 open_topologies,
                 config,
@@ -136,7 +136,8 @@ def _topologies(
                 service,
                 max_bytes=config.topologies.max_bytes,
                 describe=describe,
-                describe_any=describe_any,
+                describe_any=describe_any if worker == 0 else None,
+                describe_lost=describe_any,
                 cleanup_interval_s=config.topologies.cleanup_interval_ms / 1000,
                 worker=worker,
                 retention=retention,

@@ -148,14 +148,17 @@ class TopologyFeature(Feature):
         clock: Clock | None = None,
         principals: Principals | None = None,
         watch_tasks: bool = False,
+        describe_lost: DescribeGroups | None = None,
     ) -> None:
+        """`describe_lost` is for members that end with their group (`tasks/lost_groups.py`), in every worker."""
         self._service = service
         clock = clock or SystemClock()
         statuses = GroupStatuses(service, clock, worker=worker)
         rights = Rights(clock)
         self.assignments = AssignmentRecorder(service, clock=clock)
         self.mismatches = MismatchReporter(service, clock=clock)
-        self._tasks = TaskWatch(service, clock) if watch_tasks else None
+        self._tasks = TaskWatch(service, clock, describe_lost) if watch_tasks else None
+        self._classic_tasks = ClassicTasks(service, clock, describe_lost) if watch_tasks else None
         self.interceptors = (
             HeartbeatInterceptor(
                 service, self.assignments, self.mismatches, self._tasks, write_timeout_s=write_timeout_s
@@ -172,7 +175,7 @@ class TopologyFeature(Feature):
             DescribeInterceptor(service, clock, statuses),
             DeleteGroupsInterceptor(service, rights, self.assignments),
             ClassicJoinInterceptor(service, rights),
-            ClassicStreamsInterceptor(service, self.assignments, ClassicTasks(service, clock) if watch_tasks else None),
+            ClassicStreamsInterceptor(service, self.assignments, self._classic_tasks),
         )
         self._cleanup = (
             None
@@ -195,12 +198,15 @@ class TopologyFeature(Feature):
                 self._service.spawn(self.mismatches.run())
                 if self._tasks is not None:
                     self._service.spawn(self._tasks.run())
+                for tasks in (self._tasks, self._classic_tasks):
+                    if tasks is not None and tasks.lost is not None:
+                        self._service.spawn(tasks.lost.run())
             if self._cleanup is not None and self._service.has_store:
                 self._service.spawn(self._cleanup.run())
             yield
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
-        return self._service.samples()
+        return {**self._service.samples(), **self.mismatches.samples()}
 
     def problems(self) -> Mapping[str, str]:
         return self._service.problems()

@@ -16,6 +16,7 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.facts import EventHappened, JsonText
+from headgate.proxy.features import Samples
 from headgate.proxy.interceptor import Session
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.model.push_rate import PushRate
@@ -96,6 +97,10 @@ class MismatchReporter:
 
     def on_close(self, session: Session) -> None:
         self._mismatches.close_connection(session.number, now=self._clock.monotonic())
+
+    def samples(self) -> Samples:
+        counts = self._mismatches.open_counts
+        return {("headgate_topologies_mismatched_groups", (str(kind),)): count for kind, count in counts.items()}
 
     # --- writing
 

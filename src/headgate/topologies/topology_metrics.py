@@ -32,6 +32,13 @@ FAMILIES = (
         "Streams groups whose members are not asked for their topology until a back-off ends",
     ),
     MetricFamily(
+        "headgate_topologies_mismatched_groups",
+        "gauge",
+        "Streams groups whose members run different topologies: refused by the broker, joined with different ones,"
+        " or pushed different descriptions",
+        ("kind",),
+    ),
+    MetricFamily(
         "headgate_topologies_heartbeats",
         "counter",
         "Heartbeats of Streams members: ask when the member was asked for its topology, else the reason why not",

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -20,6 +21,7 @@ from headgate.proxy.routes import Route
 from headgate.proxy.supervisor import Supervisor
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.model.index import SpoolTotals
+from headgate.topologies.mismatch_reporter import MismatchReporter
 from headgate.topologies.model.streams_groups import GroupCounts
 from headgate.topologies.topology_metrics import TopologyMetrics
 
@@ -57,6 +59,8 @@ async def _page() -> bytes:
     meter = TopologyMetrics()
     meter.pushes[0] = 1
     worker |= meter.samples(ready=True, groups=GroupCounts(1, 0, 0), lost_descriptions=0, backing_off=0, hanging=0)
+    nothing: Any = None
+    worker |= MismatchReporter(nothing).samples()
     share = ShareMeter()
     for counter in (share.trips, share.write_timeouts, share.dead_letters, share.moved):
         counter["sg"] = 1

@@ -32,6 +32,12 @@ def details(it: Scene) -> list[dict[str, Any]]:
     return [event.detail.value() for event in it.events.written]
 
 
+def mismatched(it: Scene) -> dict[str, float]:
+    """How many groups the metric counts, by kind."""
+    samples = it.stage.gateway.snapshot()
+    return {labels[0]: value for (name, labels), value in samples.items() if name.endswith("mismatched_groups")}
+
+
 async def settled(it: Scene, events: int) -> list[dict[str, Any]]:
     await until(lambda: len(it.events.written) >= events)
     await asyncio.sleep(0.05)
@@ -101,6 +107,11 @@ async def test_processes_that_pushed_different_descriptions_are_reported() -> No
         [detail] = await settled(it, 1)
         assert detail["kind"] == "description"
         assert {one["members"][0]["process"] for one in detail["topologies"]} == {"p", "q"}
+        assert len({one["fingerprint"] for one in detail["topologies"]}) == 2
+        assert mismatched(it) == {"refused": 0, "assignment": 0, "description": 1}
+        await other.heartbeat(beating("b", member_epoch=-1))
+        assert [one["state"] for one in await settled(it, 2)] == ["open", "ended"]
+        assert mismatched(it) == {"refused": 0, "assignment": 0, "description": 0}
 
 
 async def test_groups_that_are_not_selected_and_long_names_are_left_out() -> None:

@@ -10,6 +10,7 @@ from headgate.facts import MAX_FACT_BYTES, HeldTask, MemberTasksEnded, MemberTas
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.tasks import task_watch
 from headgate.topologies.tasks.group_tasks import MAX_TASKS, TaskRecords, lags_of, stores_of
+from headgate.topologies.tasks.lost_groups import DescribeAsService
 from headgate.topologies.tasks.task_watch import AFTER_CHANGE_S, BETWEEN_S, REFRESH_S, TaskWatch
 from headgate.wire.messages.streams import (
     Assignment,
@@ -172,11 +173,11 @@ class FakeService:
 
 
 class Watching:
-    def __init__(self) -> None:
+    def __init__(self, describe: DescribeAsService | None = None) -> None:
         self.clock = WallClock()
         self.service = FakeService()
         service: Any = self.service
-        self.watch = TaskWatch(service, self.clock)
+        self.watch = TaskWatch(service, self.clock, describe)
 
     def beat(self, session: Any, name: str = "a", *, epoch: int = 2, is_change: bool = False, **more: Any) -> None:
         heartbeat = MemberHeartbeat(api_version=1, group=more.get("group", "g"), member=name, member_epoch=epoch)

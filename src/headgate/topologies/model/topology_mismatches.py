@@ -14,7 +14,7 @@ this survives a restart: members do not join again, so an open mismatch is then 
 Bounded: over `max_members` the group that was heard of longest ago is dropped, and over `max_per_group` the member.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -90,6 +90,12 @@ class TopologyMismatches:
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def open_counts(self) -> Mapping[MismatchKind, int]:
+        """How many groups have a mismatch, by its kind, as of the last `changes`."""
+        found = Counter(mismatch.kind for mismatch in self._open.values())
+        return {kind: found[kind] for kind in MismatchKind}
 
     # --- what happens
 

@@ -1,7 +1,7 @@
 """Writes the tasks of members of classic Streams groups to `headgate.tasks`, like those of other members.
 
 They change only by a rebalance, after which the leader's SyncGroup has those of all members. A member ends when a later
-rebalance is without it; a group whose last member has left stays as it was last seen.
+rebalance is without it, or, of a group whose last members have left, when the broker does not list it (`lost_groups`).
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from headgate.base.log_throttle import LogThrottle
 from headgate.topologies.older_clients.classic_groups import ClassicGroup, ClassicMember
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.topologies.tasks.group_tasks import TaskRecords
+from headgate.topologies.tasks.lost_groups import DescribeAsService, LostGroups
 from headgate.wire.classic_streams import StreamsTask
 from headgate.wire.messages.streams import Assignment, DescribedStreamsGroup, StreamsGroupMember, TaskIds
 
@@ -31,11 +32,13 @@ _MEMBER_ID: Final = re.compile(r"(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12
 class ClassicTasks:
     """One for each worker."""
 
-    def __init__(self, service: TopologyService, clock: Clock) -> None:
+    def __init__(self, service: TopologyService, clock: Clock, describe: DescribeAsService | None = None) -> None:
+        """`describe` asks as the service account, about classic groups too."""
         self._service = service
         self._clock = clock
         self._throttle = LogThrottle(clock.monotonic)
         self._records = TaskRecords()
+        self.lost = None if describe is None else LostGroups(service, clock, self._records, describe)
         # The addresses from which members have joined, the one that joined longest ago first.
         self._hosts: OrderedDict[tuple[str, str], str] = OrderedDict()
 
@@ -71,6 +74,8 @@ class ClassicTasks:
                         log.warning("tasks of a Streams group not written", group=group, problem=str(failure))
                 elif isinstance(failure, BaseException):
                     raise failure
+        if self.lost is not None:
+            self.lost.add(group)  # no heartbeat is seen of its members: the broker is asked now and then
 
     def _described(self, group: str, one: ClassicMember) -> StreamsGroupMember:
         name = _MEMBER_ID.fullmatch(one.member)

@@ -129,10 +129,17 @@ class TaskRecords:
 
     def on_left(self, group: str, member: str) -> MemberTasksEnded | None:
         """The member left; None when no record says that it is there."""
-        if self._written.get(group, {}).pop(member, None) is None:
+        members = self._written.get(group, {})
+        if members.pop(member, None) is None:
             return None
+        if not members:
+            del self._written[group]
         self._size -= 1
         return MemberTasksEnded(group=group, member=member)
+
+    def members(self, group: str) -> tuple[str, ...]:
+        """The members of the group that records say are there."""
+        return tuple(self._written.get(group, ()))
 
     def forget(self, group: str) -> None:
         """The records of the group may not have been written: all are written again."""

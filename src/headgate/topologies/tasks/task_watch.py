@@ -6,7 +6,7 @@ leaves are read, and then every `REFRESH_S`. Hosts and lags come from the member
 gateway the broker sees the gateway's address, and before Kafka 4.4 it has no lags.
 
 Invariants: no heartbeat waits for this. A member ends by its own leave or by a description without it, never because
-it is silent: it may be connected to another gateway. A group without a connected member stays as it was last seen.
+it is silent: it may be connected to another gateway. A group without a connected member is left to `lost_groups`.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from headgate.proxy.interceptor import Session
 from headgate.topologies.model.push_gate import HeartbeatResult, MemberHeartbeat
 from headgate.topologies.service import MAX_NAME, TopologyService
 from headgate.topologies.tasks.group_tasks import LAGS_EVERY_S, Lags, TaskRecords
+from headgate.topologies.tasks.lost_groups import DescribeAsService, LostGroups
 from headgate.wire.messages.streams import StreamsGroupDescribeRequest
 
 log = structlog.get_logger()
@@ -72,10 +73,12 @@ class _Watched:
 class TaskWatch:
     """One for each worker; `run` describes the groups of the members that are connected to it."""
 
-    def __init__(self, service: TopologyService, clock: Clock) -> None:
+    def __init__(self, service: TopologyService, clock: Clock, describe: DescribeAsService | None = None) -> None:
+        """`describe` asks as the service account."""
         self._service = service
         self._clock = clock
         self._records = TaskRecords()
+        self.lost = None if describe is None else LostGroups(service, clock, self._records, describe)
         self._throttle = LogThrottle(clock.monotonic)
         self._groups: OrderedDict[str, _Watched] = OrderedDict()
         self._heard = 0
@@ -119,6 +122,8 @@ class TaskWatch:
         watched = self._groups.get(group)
         if watched is None:
             watched = self._groups[group] = _Watched(ref(session), now + AFTER_CHANGE_S)
+            if self.lost is not None:
+                self.lost.remove(group)
             while len(self._groups) > MAX_GROUPS:
                 self._drop(next(iter(self._groups)))
         elif watched.session() is None:
@@ -149,6 +154,8 @@ class TaskWatch:
 
     def _drop(self, group: str) -> None:
         self._heard -= len(self._groups.pop(group).members)
+        if self.lost is not None:
+            self.lost.add(group)
 
     async def run(self) -> None:
         while True:
