@@ -238,11 +238,10 @@ def measure_load(root: Path) -> list[str]:
     ]
 
 
-def measure_commands(root: Path) -> list[str]:
-    """Each question as a command, from its start to its end."""
-    lines = ["| command | seconds | CPU seconds |", "|---|---:|---:|"]
+def questions() -> tuple[tuple[str, ...], ...]:
+    """Each question about the estate, as the arguments of `headgate lineage`."""
     last = topic(DOMAINS_IN_A_ROW - 1, TOPICS_OF_DOMAIN - 1)
-    for arguments in (
+    return (
         ("impact", topic(0, 0)),
         ("impact", last, "--direction", "up"),
         ("path", topic(0, 0), topic(0, TOPICS_OF_DOMAIN - 1)),
@@ -251,8 +250,14 @@ def measure_commands(root: Path) -> list[str]:
         ("coverage",),
         ("idle",),
         ("causes", "group-7"),
-    ):
-        command = [sys.executable, "-m", "headgate.cli.main", "lineage", *arguments, "--as-of", AS_OF, "--json"]
+    )
+
+
+def measure_commands(root: Path, asked: Iterable[tuple[str, ...]], as_of: str) -> list[str]:
+    """Each question as a command, from its start to its end."""
+    lines = ["| command | seconds | CPU seconds |", "|---|---:|---:|"]
+    for arguments in asked:
+        command = [sys.executable, "-m", "headgate.cli.main", "lineage", *arguments, "--as-of", as_of, "--json"]
         used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run([*command, "--path", str(root)], capture_output=True, text=True, check=False)
         taken, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -302,7 +307,7 @@ def main() -> None:
         root = Path(folder)
         every_topic = (topic(domain, number) for domain in range(domains) for number in range(TOPICS_OF_DOMAIN))
         write_tables(root, flows, uses(domains, chance, flows), every_topic)
-        lines += measure_load(root) + measure_commands(root)
+        lines += measure_load(root) + measure_commands(root, questions(), AS_OF)
         lines += point_reads(root, names)
         graph = Estate(root).graph()
         names = [name for name in names if graph.has_topic(name)]

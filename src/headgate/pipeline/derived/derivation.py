@@ -20,6 +20,8 @@ from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion,
 from headgate.tables.definitions import table_named
 
 HOUR_MS = 3_600_000
+# From this many rows on compiling the plans pays, which takes some seconds.
+COMPILED_FROM = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

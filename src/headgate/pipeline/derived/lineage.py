@@ -26,7 +26,7 @@ from headgate.pipeline.derived.activity_hours import (
     write_identities,
 )
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_hours, dead_letter_periods
-from headgate.pipeline.derived.derivation import Derivation, DerivedRun
+from headgate.pipeline.derived.derivation import COMPILED_FROM, Derivation, DerivedRun
 from headgate.pipeline.derived.edge_frames import (
     application_periods,
     day_sums,
@@ -43,8 +43,6 @@ TOPOLOGIES = ("applications", "topology_edges", "topology_nodes")
 EVENTS, RATES = "breaker_events", "dlq_rates_hourly"
 _APPLICATION = ("cluster_id", "app_id")
 _DESCRIBED = ("streams", "spark")  # kinds of actors
-# From this many rows on compiling the plans pays, which takes some seconds.
-_COMPILED_FROM = 50_000
 # Up to this many, new intervals are looked at one by one; more of them touch nearly all topics of their hours.
 _FEW = 100_000
 
@@ -61,10 +59,10 @@ def _derive(run: DerivedRun) -> None:
     new = with_hours(run.rows(INTERVALS) if changed is None else changed)
     if run.has_changed(INTERVALS):
         # Small plans are over before they would be compiled (`session.py`).
-        set_compiling(run.session, is_on=changed is None and run.row_count(INTERVALS) >= _COMPILED_FROM)
+        set_compiling(run.session, is_on=changed is None and run.row_count(INTERVALS) >= COMPILED_FROM)
         touched = touched_hours(run, new)
         rows = sum(touched.values())
-        set_compiling(run.session, is_on=rows >= _COMPILED_FROM)
+        set_compiling(run.session, is_on=rows >= COMPILED_FROM)
         write_identities(run, new)
         write_hours(run, touched, None if changed is None or rows > _FEW else new)
     everything = run.is_full or changed is None

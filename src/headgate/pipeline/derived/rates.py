@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
+from headgate.pipeline.derived.derivation import COMPILED_FROM, HOUR_MS, Derivation, DerivedRun
+from headgate.pipeline.session import set_compiling
 from headgate.tables.definitions import ORIGIN_KEY, table_named
 
 _DISPOSITIONS, _MINUTES, _HOURS = "dispositions", "dlq_rates", "dlq_rates_hourly"
@@ -26,7 +27,9 @@ _PART_ROWS = 1_000_000
 
 def minute_rates(dispositions: DataFrame) -> DataFrame:
     """The rows of `dlq_rates` for these dispositions, which are whole minutes of a group."""
-    once = _valid(dispositions).dropDuplicates(list(ORIGIN_KEY))
+    used = (*ORIGIN_KEY, "group", "topic", "topic_id", "partition", "second", *_COUNTS)
+    # Copies have equal values. One partition has all rows of a group: they are exchanged once for all that follows.
+    once = _valid(dispositions).select(*used).repartition("cluster_id", "group").distinct()
     named = once.select(
         "cluster_id",
         "group",
@@ -52,6 +55,8 @@ def hour_rates(minutes: DataFrame) -> DataFrame:
 def _rates(counted: DataFrame, *key: str) -> DataFrame:
     last_id = sf.max(sf.when(sf.col("topic_id").isNotNull(), sf.struct("at", "topic_id")))["topic_id"]
     sums = [sf.coalesce(sf.try_sum(name), sf.lit(_LARGEST)).alias(name) for name in _COUNTS]
+    # First by topic id, because Spark adds up numbers by a hash, and sorts for texts.
+    counted = counted.groupBy(*key, "topic_id").agg(sf.max("at").alias("at"), *sums)
     processed = sf.coalesce(sf.try_add("accepted", "dead_lettered"), sf.lit(_LARGEST))
     rate = sf.when(sf.col("processed") > 0, sf.col("dead_lettered").cast("double") / sf.col("processed"))
     added = counted.groupBy(*key).agg(last_id.alias("topic_id"), *sums)
@@ -71,9 +76,19 @@ def _start(second: str, length_s: int) -> Column:
 
 
 def _derive(run: DerivedRun) -> None:
+    try:
+        _derive_rates(run)
+    finally:
+        set_compiling(run.session, is_on=False)  # other derivations share the session
+
+
+def _derive_rates(run: DerivedRun) -> None:
     changed = run.changed_rows(_DISPOSITIONS)
     new = _valid(run.rows(_DISPOSITIONS) if changed is None else changed)
-    parts = list(hour_parts(_hour_sizes(new), _PART_ROWS))
+    set_compiling(run.session, is_on=changed is None and run.row_count(_DISPOSITIONS) >= COMPILED_FROM)
+    sizes = _hour_sizes(new)
+    set_compiling(run.session, is_on=sum(sizes.values()) >= COMPILED_FROM)
+    parts = list(hour_parts(sizes, _PART_ROWS))
     for number, (first, last) in enumerate(parts, start=1):
         within_part = sf.col("second").between(first // 1000, last // 1000 + _HOUR_S - 1)
         of_part = run.rows(_DISPOSITIONS).where(within_part)
