@@ -348,32 +348,42 @@ def _denied_topic(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResu
 
 
 def begins_with(*names: str, flexible: bool) -> Callable[[Buffer, int, int], bool]:
-    """A test whether the string at a position is one of these; True also while what has been received may become it."""
+    """A test whether the string at a position is one of these; True also while what has been received may become it.
+
+    Every heartbeat is tested, so a string is compared only if the byte of its size is that of one of the names.
+    """
     texts = tuple(name.encode() for name in names)
-    # A name whose size has several bytes is read as such below, and then begins with none that is compared here.
-    expected = tuple(
-        bytes((min(len(text) + 1, 0x7F),)) + text if flexible else len(text).to_bytes(2, "big") + text for text in texts
-    )
-    firsts = bytes(one[0] for one in expected)
+    sizes = {len(text) & 0xFF: len(text).to_bytes(2, "big") + text for text in texts}
+    # A size of more than 7 bits has several bytes.
+    compact_sizes = {len(text) + 1: bytes((len(text) + 1,)) + text for text in texts if len(text) < 0x7F}
+    firsts = bytes(one[0] for one in sizes.values())
+    if len(sizes) < len(texts):
+        raise ValueError(f"names of the same size: {names}")
 
-    def test(view: Buffer, pos: int, end: int) -> bool:
+    def is_name(view: Buffer, pos: int, end: int) -> bool:
+        if end - pos == 1:
+            return view[pos] in firsts
+        name = sizes.get(view[pos + 1])
+        return name is not None and view[pos : min(pos + len(name), end)] == name[: end - pos]
+
+    def is_compact_name(view: Buffer, pos: int, end: int) -> bool:
         lead = view[pos]
-        if lead in firsts:
-            received = end - pos
-            for one in expected:  # noqa: SIM110 - every heartbeat comes here, and a generator costs more
-                if view[pos : min(pos + len(one), end)] == one[:received]:
-                    return True
-            return False
-        if lead <= 0x7F or not flexible:
-            return False
-        try:  # a size of several bytes: of a long name, or written longer than it has to be
-            found, at = read_uvarint(view, pos)
-        except (IndexError, WireError):
-            return True
-        size = found - 1
-        return any(size == len(text) and view[at : min(at + size, end)] == text[: max(0, end - at)] for text in texts)
+        if lead in compact_sizes:
+            name = compact_sizes[lead]
+            return view[pos : min(pos + len(name), end)] == name[: end - pos]
+        return lead > 0x7F and _is_name_with_long_size(texts, view, pos, end)
 
-    return test
+    return is_compact_name if flexible else is_name
+
+
+def _is_name_with_long_size(texts: tuple[bytes, ...], view: Buffer, pos: int, end: int) -> bool:
+    """The size has several bytes: that of a long name, or one that is written longer than it has to be."""
+    try:
+        size, at = read_uvarint(view, pos)
+    except (IndexError, WireError):
+        return True
+    received = view[at : min(at + size - 1, end)]
+    return any(size == len(text) + 1 and received == text[: max(0, end - at)] for text in texts)
 
 
 def _behind_string(view: Buffer, pos: int, end: int, *, flexible: bool) -> int:
