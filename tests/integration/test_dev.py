@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from headgate.cli.main import main
+from headgate.sample.billing import DEAD_LETTERS
+from headgate.sample.billing import GROUP as BILLING
 from headgate.sample.programs import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
@@ -87,12 +89,18 @@ def until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.3)
 
 
-def health(gateway: str) -> dict[str, Any]:
-    """What the web says of itself; its port belongs to the gateway's block."""
+def resource(gateway: str, path: str) -> dict[str, Any]:
+    """A resource of the web, whose port belongs to the gateway's block."""
     host, port = gateway.split(":")
-    with urllib.request.urlopen(f"http://{host}:{int(port) + 14}/api/v1/health", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{host}:{int(port) + 14}/api/v1/{path}", timeout=60) as answer:
         found: dict[str, Any] = json.loads(answer.read())
         return found
+
+
+def breakers(gateway: str) -> dict[str, tuple[bool, str]]:
+    """Whether the breaker of each share group is on, and its dead-letter topic, as the web has read them."""
+    rows = resource(gateway, "share-groups")["share_groups"]
+    return {row["name"]: (row["breaker_enabled"], row["dlq_topic"]) for row in rows}
 
 
 def those_with(text: str) -> list[int]:
@@ -121,8 +129,10 @@ def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal
         assert sorted(nodes) == ["by-customer", "large", "orders", "to-counts", "to-large-orders"]
         until(lambda: f"{DEMO} " in groups(gateway, "--describe", "--group", DEMO, "--members")[1], _JOIN_S)
         assert groups(gateway, "--describe", "--group", DEMO, "--topology")[0] == 1  # a 4.3.1 client is never asked
-        found = health(gateway)
-        assert (found["ready"], found["problems"]) == (True, {})
+        health = resource(gateway, "health")
+        assert (health["ready"], health["problems"]) == (True, {})
+        until(lambda: breakers(gateway) == {BILLING: (True, DEAD_LETTERS)}, _JOIN_S)
+        assert resource(gateway, f"share-groups/{BILLING}")["problem"] is None
         tables = tmp_path / "data" / "tables"
         until(lambda: (ORDERS, LARGE) in pairs_of(tables), _TABLES_S)
         assert pairs_of(tables) == {(ORDERS, LARGE), (ORDERS, COUNTS), (CUSTOMERS, "")}
@@ -139,7 +149,7 @@ def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path:
     with dev(tmp_path, "--no-sample", "--no-web") as (process, gateway):
         assert headgate.groups(gateway, "--list") == (0, "")
         with pytest.raises(urllib.error.URLError):
-            health(gateway)
+            resource(gateway, "health")
         process.send_signal(signal.SIGINT)
         assert process.wait(_END_S) == 130
     assert those_with(str(tmp_path)) == []

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX: Final = "/api/v1/"
 _LITERAL: Final = "-._~:"
-_MAX_PATH: Final = 128 * 1024
+_MAX_PATH: Final = 64 * 1024
+_MAX_NAME: Final = 40_000  # encoded; a request line has 64 KiB
 
 
 class NormalizedPaths:
@@ -47,7 +48,7 @@ def normalized_path(raw: bytes) -> str | None:
 
 
 def decoded_name(
-    name: Annotated[str, Path(min_length=1, max_length=_MAX_PATH, description="the name, encoded")],
+    name: Annotated[str, Path(min_length=1, max_length=_MAX_NAME, description="the name, encoded")],
 ) -> str:
     try:
         return unquote_to_bytes(name).decode()

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import HTTPException, Query
 
-MAX_NAME: Final = 32_767  # the longest string of Kafka's protocol
+MAX_NAME: Final = 4_096  # characters of up to 12 bytes, encoded: a request line has 64 KiB
 MAX_LIMIT: Final = 1_000
 _MAX_TIME_MS: Final = 253_402_300_799_000  # the end of the year 9999
 _TIME_HELP: Final = "such as 2026-11-15T12:00:00Z, or epoch milliseconds"
