@@ -331,7 +331,9 @@ def _read(settings: Mapping[str, Any], state: str, deadline_s: float) -> ShareSt
     except KafkaException as failure:
         raise ClusterError(f"{state} cannot be read: {reason(failure)}") from None
     try:
-        consumer.assign([TopicPartition(state, 0, OFFSET_BEGINNING)])
+        place = TopicPartition(state, 0, OFFSET_BEGINNING)
+        consumer.assign([place])
+        end = -1  # when the first record came: librdkafka does not report the end of a topic that is written now
         while time.monotonic() < until:
             for message in next_batch(consumer):
                 error = message.error()
@@ -340,6 +342,10 @@ def _read(settings: Mapping[str, Any], state: str, deadline_s: float) -> ShareSt
                     fact = decode(STATE, record.key, record.value)
                     if isinstance(fact, ShareGroupFact):
                         states.apply(fact)
+                    if end < 0:
+                        _, end = consumer.get_watermark_offsets(place, cached=True)
+                    if 0 <= end <= record.offset + 1:
+                        return states
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
                     return states
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

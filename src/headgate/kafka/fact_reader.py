@@ -5,10 +5,13 @@ Invariant: records are handed over in the log's order, and the position moves on
 topic lost records, it is read again from its start: the position does not lie in it any more (it was created again, or
 truncated), its id is another, or its first records were deleted. The last two are checked every ten seconds.
 
+librdkafka reports the end of a partition only when nothing was written to it for half a second. So the end is also
+reached with the last of the records that were there when the first one came.
+
 By default partition 0 is read. With `every_partition` all partitions that exist when reading begins, for the first time
 or again, are read from their beginnings; the order is then that of each partition. They exist, so each of them answers:
-if nothing comes for ten seconds before all ends were reached, the consumer is replaced (librdkafka may not fetch some
-partitions of a topic that was created a moment ago).
+if nothing comes from one for ten seconds before its end was reached, the consumer is replaced (librdkafka may not fetch
+some partitions of a topic that was created a moment ago).
 """
 
 import asyncio
@@ -77,8 +80,11 @@ class FactReader(TopicFollower, Generic[T]):
         self._log: _Log | None = None  # used on the thread, as is the first offset of partition 0 that was read
         self._first_read: int | None = None
         self._rewind = threading.Event()
-        self._ended: set[int] = set()  # the partitions whose end was reached; used on the thread
-        self._silent_since = 0.0  # the same; when something came, or was asked for, the last time
+        # Used on the thread: the ends when the first records came, the partitions that were read to them, and when each
+        # was assigned or something of it came.
+        self._ends: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._heard_at: dict[int, float] = {}
         self._waiters: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._tickets = itertools.count()
         self._every_partition = every_partition
@@ -171,14 +177,13 @@ class FactReader(TopicFollower, Generic[T]):
         return Next.GO_ON
 
     def on_assigned(self) -> None:
+        self._ends.clear()
         self._ended.clear()
-        self._silent_since = time.monotonic()
+        self._heard_at = dict.fromkeys(self.positions, time.monotonic())
 
     def on_step(self) -> Next:
-        is_waiting = self._every_partition and not self.replayed.is_set()
-        if is_waiting and time.monotonic() - self._silent_since > self.stalled_s:
+        if self._every_partition and not self.replayed.is_set() and self._has_stalled():
             log.warning("a topic is not read to its end, replacing the consumer", topic=self.topic)
-            self._silent_since = time.monotonic()
             return Next.NEW_CONSUMER
         if not self._rewind.is_set():
             return Next.GO_ON
@@ -186,8 +191,12 @@ class FactReader(TopicFollower, Generic[T]):
         self._rewind.clear()
         return needed
 
+    def _has_stalled(self) -> bool:
+        latest = time.monotonic() - self.stalled_s
+        return any(at < latest for partition, at in self._heard_at.items() if partition not in self._ended)
+
     def on_messages(self, messages: Sequence[Message]) -> Next:
-        self._silent_since = time.monotonic()
+        now = time.monotonic()
         records: list[ConsumedRecord] = []
         reached = dict(self.positions)
         ended = False
@@ -195,6 +204,7 @@ class FactReader(TopicFollower, Generic[T]):
             error, partition = message.error(), message.partition() or 0
             if partition not in reached:  # of another follower
                 continue
+            self._heard_at[partition] = now
             if error is None:
                 record = record_of(message, with_headers=self._with_headers)
                 if record.offset >= reached[partition]:
@@ -202,6 +212,7 @@ class FactReader(TopicFollower, Generic[T]):
                         self._first_read = record.offset
                     records.append(record)
                     reached[partition] = record.offset + 1
+                ended |= self._is_first_end(partition, reached[partition])
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes begin so
                 reached[partition] = max(reached[partition], message.offset() or 0)
                 self._ended.add(partition)
@@ -215,6 +226,17 @@ class FactReader(TopicFollower, Generic[T]):
             self._hand_over(self._apply, digested, reached, ended and self._ended >= reached.keys())
             self.positions = reached
         return Next.GO_ON
+
+    def _is_first_end(self, partition: int, position: int) -> bool:
+        """Whether the partition is read for the first time to where it ended when its first record came."""
+        if partition in self._ended:
+            return False
+        if partition not in self._ends and (end := self._consumer.known_end(self.topic, partition)) is not None:
+            self._ends[partition] = end
+        if position < self._ends.get(partition, position + 1):
+            return False
+        self._ended.add(partition)
+        return True
 
     def _begin(self, *, lost: bool) -> Next:
         """Forget what was read, and read from the start."""

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, Final, TypeVarTuple
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import MIB
@@ -197,6 +197,7 @@ class TopicConsumer:
         self._thread: threading.Thread | None = None
         self._needs_new_consumer = threading.Event()
         # Used on the thread.
+        self._fetching: Consumer | None = None
         self._entries: dict[TopicFollower, _Entry] = {}
         self._assigned: dict[str, dict[int, int]] = {}
         self._changed: set[str] = set()  # topics whose assignment is to be renewed
@@ -241,6 +242,16 @@ class TopicConsumer:
 
     # --- on the thread
 
+    def known_end(self, topic: str, partition: int) -> int | None:
+        """The end of a partition as its last fetch showed it; None when there was none."""
+        if self._fetching is None:
+            return None
+        try:
+            known = self._fetching.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+        except KafkaException:
+            return None
+        return known[1] if known is not None and known[1] >= 0 else None
+
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
@@ -251,8 +262,10 @@ class TopicConsumer:
                     # Fails for a certificate that cannot be read.
                     consumer = Consumer({**quiet(self._settings), **self._options})
                     try:
+                        self._fetching = consumer
                         self._consume(consumer)
                     finally:
+                        self._fetching = None
                         consumer.close()
                 except Exception as failure:  # noqa: BLE001 - the supervisor of this thread
                     for follower in self._entries:

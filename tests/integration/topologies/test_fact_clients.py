@@ -114,6 +114,25 @@ async def test_a_position_that_the_topic_does_not_have_begins_again(cluster: Clu
         assert clients.reasons() == ["a"]
 
 
+async def test_a_topic_that_is_written_all_the_time_is_replayed(cluster: Cluster) -> None:
+    settings, prefix = dict(cluster.client_config()), new_prefix()
+    async with opened(settings, prefix) as clients:
+        await clients.writer.write(paused("first"))
+
+        async def write_on() -> None:
+            while True:
+                await clients.writer.write(paused("more"))
+                await asyncio.sleep(0.02)
+
+        writing = asyncio.create_task(write_on())
+        try:
+            async with opened(settings, prefix) as others:
+                assert others.reasons()[0] == "first"
+        finally:
+            writing.cancel()
+            await asyncio.wait({writing})
+
+
 async def test_a_thousand_facts_at_once_arrive_in_order(cluster: Cluster) -> None:
     async with opened(dict(cluster.client_config()), new_prefix()) as clients:
         positions = await asyncio.gather(*(clients.writer.write(paused(str(number))) for number in range(1000)))

@@ -50,6 +50,7 @@ class FakeTopics:
         self.on_lookup: Callable[[str], None] = lambda _: None  # runs on the thread of a lookup
         self.changed = threading.Condition()
         self.not_fetched: tuple[str, int] | None = None  # a partition that the first consumer does not fetch
+        self.busy: tuple[str, int] | None = None  # a partition that is written all the time: its end is not reported
 
     def create(self, topic: str, partitions: int = 1, topic_id: str = "first") -> None:
         with self.changed:
@@ -129,10 +130,14 @@ class FakeTopicsConsumer:
                 self.next[place] = offset + 1
                 self.ended.discard(place)
                 return FakeTopicMessage((*place, offset), records[offset])
-            if place not in self.ended:
+            if place not in self.ended and place != self._log.busy:
                 self.ended.add(place)
                 return FakeTopicMessage((*place, offset), None, KafkaError._PARTITION_EOF)
         return None
+
+    def get_watermark_offsets(self, place: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        assert cached, "it is called between records"
+        return (-1001, len(self._log.topics[place.topic][place.partition]))
 
     def close(self) -> None:
         self.is_closed = True

@@ -183,8 +183,21 @@ async def test_records_that_were_deleted_before_the_first_look_are_noticed_by_wh
     assert a.read == [b"1", b"2", b"lost", b"3"], "and are lost once"
 
 
+async def test_a_topic_that_is_written_all_the_time_is_replayed(log: FakeTopics) -> None:
+    """The end of such a partition is not reported by librdkafka."""
+    log.create("a", partitions=2)
+    log.write("a", b"1", b"2")
+    log.busy = ("a", 0)
+    async with consuming(log) as consumer:
+        a, first = Reading(consumer, "a", every_partition=True), Reading(consumer, "a")
+        a.start()
+        first.start()
+        await until(lambda: a.replayed.is_set() and first.replayed.is_set())
+        assert (a.read, first.read) == ([b"1", b"2"], [b"1", b"2"])
+
+
 async def test_a_partition_that_is_not_fetched_is_fetched_by_a_new_consumer(log: FakeTopics) -> None:
-    """As librdkafka does with some partitions of a topic that was created a moment ago."""
+    """As librdkafka does with some partitions of a topic that was created a moment ago; records of others come."""
     log.create("a", partitions=3)
     log.write("a", b"1", partition=1)
     log.not_fetched = ("a", 2)  # by the first consumer
@@ -192,11 +205,27 @@ async def test_a_partition_that_is_not_fetched_is_fetched_by_a_new_consumer(log:
         a = Reading(consumer, "a", every_partition=True)
         a.stalled_s = 0.2
         a.start()
+
+        def is_replayed() -> bool:
+            log.write("a", b"2", partition=1)
+            return a.replayed.is_set()
+
+        await until(is_replayed)
+        assert len(log.consumers) >= 2
+        assert not a._has_stalled()
+    assert a.read[:2] == [b"1", b"2"]
+
+
+async def test_a_partition_that_was_read_to_its_end_may_be_silent(log: FakeTopics) -> None:
+    log.create("a", partitions=2)
+    async with consuming(log) as consumer:
+        a = Reading(consumer, "a", every_partition=True)
+        a.start()
         await until(a.replayed.is_set)
-        assert a.read == [b"1"]
-        silent = len(log.consumers)
-        await asyncio.sleep(0.5)
-    assert (silent, len(log.consumers)) == (2, 2), "one that has read to the end may be silent"
+        a.stalled_s = 0.0
+        log.write("a", b"1")
+        await until(lambda: a.read == [b"1"])
+    assert len(log.consumers) == 1
 
 
 async def test_reading_again_replaces_no_consumer_and_repeats_the_topic_for_one_follower(log: FakeTopics) -> None:
