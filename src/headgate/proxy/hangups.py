@@ -35,8 +35,11 @@ class HangupWatcher:
         """Let the kernel watch the sockets that are new; it reports at once what has happened before."""
         for fd in list(islice(self._unregistered, _MOST_AT_ONCE)):
             del self._unregistered[fd]
-            # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
-            self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
+            try:
+                # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
+                self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLET)
+            except OSError:  # the kernel has no room: the next time, behind the others
+                self._unregistered[fd] = None
 
     def forget(self, fd: int) -> None:
         """Before the socket is closed, which takes it out of the epoll: its number may be another's at once."""

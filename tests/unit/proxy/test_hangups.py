@@ -1,10 +1,13 @@
 """A peer that has left is reported from the next sweep on; a socket that is closed before it is not registered."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 
@@ -50,7 +53,7 @@ async def test_many_new_sockets_are_registered_in_several_sweeps(monkeypatch: py
     pairs = [socket.socketpair() for _ in range(5)]
     with watching() as watcher:
         for number, (near, _) in enumerate(pairs):
-            watcher.watch(near.fileno(), lambda number=number: left.append(number))  # type: ignore[misc]
+            watcher.watch(near.fileno(), partial(left.append, number))
         for _, far in pairs:
             far.close()
         sizes = []
@@ -63,3 +66,27 @@ async def test_many_new_sockets_are_registered_in_several_sweeps(monkeypatch: py
             near.close()
     assert sizes == [2, 4, 5]
     assert all(one < other for one, other in pairwise(left))
+
+
+async def test_a_socket_that_the_kernel_refuses_is_registered_later_and_keeps_no_other_out() -> None:
+    left: list[str] = []
+    pairs = {name: socket.socketpair() for name in ("one", "two")}
+    with watching() as watcher:
+        epoll = watcher._epoll
+        refusing = Mock(wraps=epoll)
+        refusing.register.side_effect = [OSError(errno.ENOSPC, "no room"), None]
+        for name, (near, far) in pairs.items():
+            watcher.watch(near.fileno(), partial(left.append, name))
+            far.close()
+        watcher._epoll = refusing
+        watcher.register()
+        assert [call.args[0] for call in refusing.register.call_args_list] == [
+            near.fileno() for near, _ in pairs.values()
+        ]
+        watcher._epoll = epoll
+        watcher.register()
+        watcher._on_events()
+        for near, _ in pairs.values():
+            watcher.forget(near.fileno())
+            near.close()
+    assert left == ["one"], "the second was registered with the double alone"
