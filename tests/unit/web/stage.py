@@ -75,7 +75,11 @@ class Stage:
     tables: Any = None
     share_port: Any = None
 
+    made: ASGIApp | None = None  # the application, where a test makes it once
+
     def application(self) -> ASGIApp:
+        if self.made is not None:
+            return self.made
         clusters = {
             "main": ConnectCluster(status=self.main if self.tracking else None, allow_reset=self.allow_reset),
             "other": ConnectCluster(status=self.other, allow_reset=True),

@@ -27,6 +27,7 @@ async def test_every_link_is_a_resource_and_every_named_path_too(shop: ApiStage)
     links = set(re.findall(r'href="([^"]*)"', text))
     assert links >= {"/api/v1/connectors", "/api/v1/health", "/api/v1/graph"}
     stage = Stage(tables=shop.tables)
+    stage.made = stage.application()
     for link in links:
         assert (await stage.call("GET", link)).status == 200
     for method, path in re.findall(r"<code>(GET|PUT) (/[^<]*)</code>", text):

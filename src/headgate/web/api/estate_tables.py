@@ -3,12 +3,14 @@
 - Versions are looked up at most once in `_LOOK_S`, so a request that finds its answer in memory touches no file.
 - What many answers are made of, such as the graph of an estate, is loaded when it is first asked for. When its tables
   have changed it is loaded again, and until that is done requests get the former one, with the versions of that.
+- Loads have a thread of their own, one after the other: however many times clients ask for, others are answered.
 - What waits for a thread is bounded: above it a request is refused, and can be repeated.
 """
 
 import asyncio
+import functools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,13 +35,19 @@ GRAPH_TABLES: Final = ("app_io", "applications", "lineage_edges")
 MAX_GRAPH_EDGES: Final = 1_000_000
 _THREADS: Final = 4
 _MOST_WAITING: Final = 128
+_MOST_LOADS: Final = 8
 _LOOK_S: Final = 0.2
 _RETRY_S: Final = 5.0
 _MOST_KEPT: Final = 3  # each of another time or cluster; a graph of 100,000 edges takes some 100 MiB
 _MOST_LIMITS: Final = 16
 
 Stamps = tuple[TableStamp | int | None, ...]
+EstateKey = tuple[str | None, int | None]  # the cluster and the time that are asked for
+_DEFAULT: Final = (None, None)
 T = TypeVar("T")
+
+
+_BUSY: Final = "Too many requests wait for the tables: repeat the request in a second"
 
 
 class TooBusyError(HeadgateError):
@@ -101,13 +109,16 @@ class EstateTables:
         self._clock = clock
         self._reader = TableReader(root)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="headgate-tables")
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="headgate-tables-load")
+        self._loads: list[Future[Any]] = []
         self._waiting = 0
         self._stamps: dict[str, TableStamp | None] = {}
         self._looked_at = 0.0
-        self._slots: dict[str, OrderedDict[Hashable, _Slot[Any]]] = {}
+        self._slots: dict[str, OrderedDict[EstateKey, _Slot[Any]]] = {}
 
     async def close(self) -> None:
-        await off_loop(lambda: self._pool.shutdown(wait=True, cancel_futures=True))
+        for pool in (self._loader, self._pool):
+            await off_loop(functools.partial(pool.shutdown, wait=True, cancel_futures=True))
         self._reader.close()
 
     def now_ms(self) -> int:
@@ -117,7 +128,7 @@ class EstateTables:
     async def run(self, work: Callable[[], T]) -> T:
         """The result of blocking work; `TooBusyError` if too much of it waits already."""
         if self._waiting >= _MOST_WAITING:
-            raise TooBusyError("Too many requests wait for the tables: repeat the request in a second")
+            raise TooBusyError(_BUSY)
         self._waiting += 1
         try:
             return await asyncio.shield(asyncio.wrap_future(self._pool.submit(work)))
@@ -141,7 +152,7 @@ class EstateTables:
     async def loaded(
         self,
         what: str,
-        key: Hashable,
+        key: EstateKey,
         tables: Iterable[str],
         load: Callable[[Stamps], V],
         *,
@@ -160,8 +171,13 @@ class EstateTables:
                 if slot.loaded is None:
                     raise slot.failure
                 return slot.loaded
+            if not self._may_load():
+                if slot.loaded is None:
+                    raise TooBusyError(_BUSY)
+                return slot.loaded
             slot.tried = stamps
-            slot.loading = self._pool.submit(self._load, slot, lambda: load(stamps))
+            slot.loading = self._loader.submit(self._load, slot, lambda: load(stamps))
+            self._loads.append(slot.loading)
         if slot.loaded is not None:
             return slot.loaded
         return await asyncio.shield(asyncio.wrap_future(slot.loading))
@@ -174,12 +190,18 @@ class EstateTables:
     def reader(self) -> TableReader:
         return self._reader
 
-    def _slot(self, what: str, key: Hashable) -> _Slot[Any]:
+    def _may_load(self) -> bool:
+        self._loads = [one for one in self._loads if not one.done()]
+        return len(self._loads) < _MOST_LOADS
+
+    def _slot(self, what: str, key: EstateKey) -> _Slot[Any]:
         slots = self._slots.setdefault(what, OrderedDict())
         slot = slots.setdefault(key, _Slot())
         slots.move_to_end(key)
-        while len(slots) > _MOST_KEPT:
-            slots.popitem(last=False)
+        if len(slots) > _MOST_KEPT:
+            # What most requests are about stays, whatever else is asked for.
+            past = (one for one in slots if one[1] is not None)
+            del slots[next(past, next(one for one in slots if one != _DEFAULT))]
         return slot
 
     # --- on the pool

@@ -8,6 +8,7 @@ import csv
 import io
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterable
 from enum import StrEnum
 from http import HTTPStatus
@@ -18,8 +19,10 @@ from fastapi import HTTPException
 from headgate.lineage.estate_map import MapSelection, MapUse, ShownNode
 from headgate.topologies.model.topology_pictures import Picture, to_dot, to_mermaid
 from headgate.web.api.answers import Rendered, json_answer
+from headgate.web.api.estate_tables import TooBusyError
 
 _SVG_S: Final = 20
+_drawing: Final = threading.Lock()  # one picture at a time: a large one takes a core for seconds
 _MAX_SVG: Final = 64 * 1024 * 1024
 _FORMULA: Final = tuple("=+-@\t\r|%")
 _COLUMNS: Final = (
@@ -140,13 +143,15 @@ def csv_cell(value: object) -> str:
 
 
 def svg_answer(picture: Picture) -> Rendered:
-    """Drawn by Graphviz, in a process that ends after a time; 501 where it is not installed."""
+    """Drawn by Graphviz, one at a time, in a process that ends after a time; 501 where it is not installed."""
     program = shutil.which("dot")
     if program is None:
         raise HTTPException(
             HTTPStatus.NOT_IMPLEMENTED,
             "SVG needs Graphviz, which is not installed: install the package graphviz, or use format=dot",
         )
+    if not _drawing.acquire(blocking=False):
+        raise TooBusyError("Another picture is being drawn: repeat the request in a second, or use format=dot")
     try:
         done = subprocess.run(
             [program, "-Tsvg"],
@@ -160,6 +165,8 @@ def svg_answer(picture: Picture) -> Rendered:
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
     except (OSError, subprocess.CalledProcessError):
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "Graphviz failed: use format=dot") from None
+    finally:
+        _drawing.release()
     if len(done.stdout) > _MAX_SVG:
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The picture is too large: narrow the graph")
     return Rendered(done.stdout, MEDIA_TYPES[GraphFormat.SVG])

@@ -11,7 +11,7 @@ from typing import Any, Final
 from headgate.lineage.estate_map import MapUse
 from headgate.lineage.graph import TOPIC
 from headgate.lineage.questions import CLIENT_COLUMNS, MAX_CLIENTS, UNATTRIBUTED, Seen, coverage_hours
-from headgate.web.api.estate_tables import EstateTables, LoadedEstate, Stamps, bounded
+from headgate.web.api.estate_tables import EstateKey, EstateTables, LoadedEstate, Stamps, bounded
 from headgate.web.visible_names import VisibleNames
 
 # Whether an hour of coverage counts changes at full hours and 20 minutes after them.
@@ -32,22 +32,23 @@ class TopicFacts:
     clients: dict[tuple[str, str], list[Row]]
 
 
-async def topic_facts(tables: EstateTables, *, cluster: str | None, as_of_ms: int | None) -> TopicFacts:
+async def topic_facts(tables: EstateTables, key: EstateKey, estate: LoadedEstate) -> TopicFacts:
+    _, as_of_ms = key
     now_ms = tables.now_ms() // _STEP_MS * _STEP_MS if as_of_ms is None else as_of_ms
 
     def load(stamps: Stamps) -> TopicFacts:
-        estate = tables.open_estate(cluster=cluster, as_of_ms=as_of_ms)
-        complete, others = coverage_hours(estate, now_ms=now_ms, hours=_HOURS)
+        reading = tables.open_estate(cluster=estate.cluster, as_of_ms=as_of_ms)
+        complete, others = coverage_hours(reading, now_ms=now_ms, hours=_HOURS)
         clients: dict[tuple[str, str], list[Row]] = {}
         columns = ("cluster_id", "actor_kind", "actor", *CLIENT_COLUMNS)
-        for row in bounded(estate.of_one_cluster(estate.rows("client_identities", columns=columns))):
+        for row in bounded(reading.of_one_cluster(reading.rows("client_identities", columns=columns))):
             of_actor = clients.setdefault((row["actor_kind"], row["actor"]), [])
             of_actor.append({name: row[name] for name in CLIENT_COLUMNS})
             if len(of_actor) > 4 * MAX_CLIENTS:
                 of_actor[:] = nlargest(MAX_CLIENTS, of_actor, key=lambda one: one["last_seen"])
         return TopicFacts(stamps=stamps, complete=complete, others=others, clients=clients)
 
-    return await tables.loaded("topic facts", (cluster, as_of_ms), _TABLES, load, also=(now_ms,))
+    return await tables.loaded("topic facts", key, _TABLES, load, also=(now_ms,))
 
 
 def owners_document(estate: LoadedEstate, facts: TopicFacts, topic: str, names: VisibleNames, limit: int) -> Row:

@@ -64,7 +64,7 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
         """Who writes and reads a topic, and how much of it passes the gateway."""
         at = parse_as_of(as_of)
         estate = await tables.estate(cluster=cluster, as_of_ms=at)
-        facts = await topic_facts(tables, cluster=estate.cluster, as_of_ms=at)
+        facts = await topic_facts(tables, (cluster, at), estate)
 
         def make() -> Rendered:
             _require_topic(estate, name, names)
