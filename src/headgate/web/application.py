@@ -20,9 +20,10 @@ import headgate
 from headgate.activity.observed_connectors import ObservedConnectors
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import parse_host
-from headgate.web import index_page
+from headgate.web import index_page, page
 from headgate.web.access import AccessControl
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
+from headgate.web.page import page_router
 from headgate.web.paths import NormalizedPaths
 from headgate.web.share_states import SharePort
 
@@ -56,7 +57,9 @@ def make_application(
     app.include_router(connect_router(clusters, access))
     app.include_router(api_router(clusters, wire, access))
 
-    @app.get("/")
+    app.include_router(page_router(page.ROOT))
+
+    @app.get("/api", include_in_schema=False)
     async def index() -> HTMLResponse:
         return HTMLResponse(index_page.HTML, headers=index_page.HEADERS)
 

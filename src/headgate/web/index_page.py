@@ -1,4 +1,4 @@
-"""The page at `/`: static HTML without scripts that names the REST resources. It needs no token."""
+"""The index at `/api`: static HTML without scripts that names the REST resources. It needs no token."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The page at `/`."""
+"""The index of the REST interface at `/api`, which is also at `/` where the page is not built."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.unit.web.stage import Answer, Stage
 
 
 async def page(stage: Stage | None = None) -> Answer:
-    return await (stage or Stage()).call("GET", "/")
+    return await (stage or Stage()).call("GET", "/api")
 
 
 async def test_it_needs_no_token_and_shows_no_names_of_the_configuration() -> None:
@@ -45,4 +45,4 @@ async def test_it_may_load_and_run_nothing_but_its_own_style() -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example"])
 async def test_it_follows_allowed_hosts(host: str) -> None:
-    assert (await Stage().call("GET", "/", host=(host,))).status == 400
+    assert (await Stage().call("GET", "/api", host=(host,))).status == 400

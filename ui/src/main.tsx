@@ -1,0 +1,22 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import "@xyflow/react/dist/base.css";
+import "./styles/colours.css";
+import "./styles/page.css";
+import "./styles/map.css";
+import { App } from "./shell/app";
+import { ClockProvider } from "./shell/parts";
+import { applyTheme } from "./shell/theme";
+
+applyTheme();
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
+const root = document.getElementById("page");
+if (root !== null) {
+  createRoot(root).render(
+    <StrictMode>
+      <ClockProvider>
+        <App />
+      </ClockProvider>
+    </StrictMode>,
+  );
+}

@@ -1,0 +1,113 @@
+/** One application from inside: sub-topologies as frames, with sources, processors, stores and sinks. */
+
+import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Position, ReactFlow } from "@xyflow/react";
+import { memo, useEffect, useMemo, useState } from "react";
+import type { Description } from "../api/shapes";
+import { printable, shortened } from "../model/format";
+import { type Piece, topologyGraph, type TopologyGraph } from "../model/topology";
+import { Notice } from "../shell/parts";
+import { type Laid, layOut } from "./layout";
+
+type PieceNode = Node<{ piece: Piece } & Record<string, unknown>>;
+const MOST_CHARACTERS = 36;
+
+const PieceView = memo(function PieceView({ data: { piece } }: NodeProps<PieceNode>) {
+  if (piece.type === "sub") return <div className="sub">{printable(piece.name)}</div>;
+  return (
+    <div className={`node ${piece.type}`} title={printable(piece.name)}>
+      <Handle type="target" position={Position.Left} isConnectable={false} />
+      {piece.type === "topic" ? null : (
+        <span className="kind">
+          {piece.type}
+          {piece.note === undefined ? "" : ` · ${shortened(piece.note, 30)}`}
+        </span>
+      )}
+      <bdi className="name">{shortened(piece.name, MOST_CHARACTERS)}</bdi>
+      <Handle type="source" position={Position.Right} isConnectable={false} />
+    </div>
+  );
+});
+
+const NODE_TYPES = { piece: PieceView };
+
+function size(piece: Piece): { width: number; height: number } {
+  const note = piece.note === undefined ? 0 : piece.note.length + piece.type.length;
+  const longest = Math.max([...shortened(piece.name, MOST_CHARACTERS)].length * 7.3, Math.min(note, 44) * 6);
+  return { width: Math.max(90, Math.ceil(longest) + 30), height: piece.type === "topic" ? 28 : 44 };
+}
+
+export function TopologyPicture({ description }: { description: Description }) {
+  // Equal content is the same picture, whatever object it comes in.
+  const text = JSON.stringify(description);
+  const graph = useMemo(() => topologyGraph(JSON.parse(text) as Description), [text]);
+  const [laid, setLaid] = useState<Laid | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    let isStopped = false;
+    const boxes = graph.pieces.map((piece) => ({ key: piece.key, ...size(piece), ...(piece.parent === undefined ? {} : { parent: piece.parent }) }));
+    layOut(boxes, graph.edges).then(
+      (found) => {
+        if (!isStopped) setLaid(found);
+      },
+      (error: unknown) => {
+        if (!isStopped) setProblem(error instanceof Error ? error.message : String(error));
+      },
+    );
+    return () => {
+      isStopped = true;
+    };
+  }, [graph]);
+  if (problem !== null) {
+    return (
+      <Notice state="stopped" title="The topology could not be laid out">
+        <p>{problem} The tab Text has its content.</p>
+      </Notice>
+    );
+  }
+  return (
+    <div className="picture" data-layout={laid === null ? "pending" : "done"}>
+      {laid === null ? <p className="body muted" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} />}
+    </div>
+  );
+}
+
+function Drawn({ graph, laid }: { graph: TopologyGraph; laid: Laid }) {
+  const nodes = graph.pieces
+    .filter((piece) => laid.at.has(piece.key))
+    .map((piece): PieceNode => ({
+      id: piece.key,
+      type: "piece",
+      position: laid.at.get(piece.key) ?? { x: 0, y: 0 },
+      ...(laid.size.get(piece.key) ?? size(piece)),
+      ...(piece.parent === undefined ? {} : { parentId: piece.parent }),
+      data: { piece },
+      focusable: piece.type !== "sub",
+      ariaLabel: `${piece.type} ${printable(piece.name)}`,
+    }));
+  const edges = graph.edges.map((edge): Edge => ({
+    id: `${edge.from} ${edge.to}`,
+    source: edge.from,
+    target: edge.to,
+    zIndex: 1,
+    markerEnd: { type: MarkerType.ArrowClosed, width: 14, height: 14, color: "var(--edge)" },
+  }));
+  return (
+    <ReactFlow
+      key={nodes.length}
+      nodes={nodes}
+      edges={edges}
+      nodeTypes={NODE_TYPES}
+      fitView
+      fitViewOptions={{ padding: 0.06, maxZoom: 1 }}
+      minZoom={0.05}
+      nodesDraggable={false}
+      nodesConnectable={false}
+      elementsSelectable={false}
+      edgesFocusable={false}
+      preventScrolling={false}
+      aria-label="Topology"
+    >
+      <Controls showInteractive={false} position="bottom-right" />
+    </ReactFlow>
+  );
+}

@@ -1,0 +1,93 @@
+/** The answer of `/graph` as things with stable keys, so that positions and the selection outlive an update. */
+
+import type { Graph, GraphEdge, Kind } from "../api/shapes";
+import { shortened } from "./format";
+
+export interface MapNode {
+  key: string;
+  kind: Kind;
+  /** null where the caller may not see it. */
+  name: string | null;
+  component: string | null;
+  internal: boolean;
+  label: string;
+  width: number;
+  height: number;
+}
+
+export type EdgeState = "both" | "declared" | "observed";
+
+export interface MapEdge {
+  key: string;
+  from: string;
+  to: string;
+  state: EdgeState;
+  use: GraphEdge;
+}
+
+export interface MapGraph {
+  nodes: MapNode[];
+  edges: MapEdge[];
+}
+
+const CHARACTER_PX = 7.3; // of the monospaced face at 12 px
+const MOST_CHARACTERS = 34;
+const TOPIC_HEIGHT = 28;
+const ACTOR_HEIGHT = 46;
+
+export function nodeKey(kind: string, name: string, component: string | null = null): string {
+  const parts = [kind, encodeURIComponent(name)];
+  if (component !== null) parts.push(encodeURIComponent(component));
+  return parts.join("/");
+}
+
+export function edgeState(use: { declared: boolean; observed: boolean }): EdgeState {
+  if (use.declared && use.observed) return "both";
+  return use.declared ? "declared" : "observed";
+}
+
+export function mapGraph(graph: Graph): MapGraph {
+  const keys = new Map<number, string>();
+  const nodes = graph.nodes.map((node, place): MapNode => {
+    // A hidden node has nothing that lasts: its place in the answer has to do.
+    const key = node.name === null ? `hidden/${place}` : nodeKey(node.kind, node.name, node.component);
+    keys.set(node.id, key);
+    const label = node.name === null ? "name not visible" : shortened(node.name, MOST_CHARACTERS);
+    const width = Math.max(node.kind === "topic" ? 72 : 132, Math.ceil([...label].length * CHARACTER_PX) + 30);
+    const height = node.kind === "topic" ? TOPIC_HEIGHT : ACTOR_HEIGHT;
+    return { key, kind: node.kind, name: node.name, component: node.component, internal: node.internal, label, width, height };
+  });
+  const edges = graph.edges.flatMap((edge): MapEdge[] => {
+    const from = keys.get(edge.from);
+    const to = keys.get(edge.to);
+    if (from === undefined || to === undefined) return [];
+    return [{ key: `${from} ${to}`, from, to, state: edgeState(edge), use: edge }];
+  });
+  return { nodes, edges };
+}
+
+export interface Neighbour {
+  node: MapNode;
+  use: MapEdge;
+}
+
+/** What a node gets its data from, and what gets data from it, by name. */
+export function neighbours(graph: MapGraph, key: string): { up: Neighbour[]; down: Neighbour[] } {
+  const byKey = new Map(graph.nodes.map((node) => [node.key, node]));
+  const found = { up: [] as Neighbour[], down: [] as Neighbour[] };
+  for (const use of graph.edges) {
+    const other = use.to === key ? byKey.get(use.from) : use.from === key ? byKey.get(use.to) : undefined;
+    if (other !== undefined) (use.to === key ? found.up : found.down).push({ node: other, use });
+  }
+  const byLabel = (a: Neighbour, b: Neighbour) => a.node.label.localeCompare(b.node.label);
+  found.up.sort(byLabel);
+  found.down.sort(byLabel);
+  return found;
+}
+
+/** `6 topics, 2 Streams applications`: how many nodes of which kind. */
+export function kindCounts(nodes: readonly { kind: string }[]): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const node of nodes) counts.set(node.kind, (counts.get(node.kind) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
+}

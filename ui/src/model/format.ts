@@ -1,0 +1,96 @@
+/** Numbers, times and names as text. Names are chosen by clients: what cannot be printed is shown as an escape. */
+
+const UNITS: readonly [string, number][] = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["min", 60_000],
+  ["s", 1_000],
+];
+
+/** `4 min`, `2 d`; the largest unit that fits. */
+export function duration(ms: number): string {
+  for (const [unit, size] of UNITS) {
+    if (ms >= size) return `${Math.floor(ms / size)} ${unit}`;
+  }
+  return "0 s";
+}
+
+/** `4 min ago`, or `in 2 min`. */
+export function relative(at: number, now: number): string {
+  const age = now - at;
+  if (age < -1_000) return `in ${duration(-age)}`;
+  return age < 1_000 ? "just now" : `${duration(age)} ago`;
+}
+
+/** The exact time in the zone of the viewer. */
+export function exact(at: number, zone?: string): string {
+  return new Intl.DateTimeFormat("sv-SE", {
+    dateStyle: "short",
+    timeStyle: "medium",
+    ...(zone === undefined ? {} : { timeZone: zone }),
+  }).format(at);
+}
+
+export function count(value: number | null): string {
+  return value === null ? "–" : new Intl.NumberFormat("en-US").format(value);
+}
+
+const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function bytes(value: number | null): string {
+  if (value === null) return "–";
+  let size = value;
+  let unit = 0;
+  while (size >= 1024 && unit < BYTES.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${BYTES[unit]}`;
+}
+
+/** A share as percent; 99.96 % is not shown as 100 %. */
+export function percent(share: number | null): string {
+  if (share === null) return "unknown";
+  const value = share * 100;
+  const shown = value < 100 ? Math.min(Math.round(value * 10) / 10, 99.9) : Math.round(value * 10) / 10;
+  return `${shown} %`;
+}
+
+/** Control, format and direction characters could change what the rest of the line says. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+export function printable(name: string): string {
+  return name.replace(UNPRINTABLE, (one) => `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+/** At most `most` characters: the beginning and the end, which often tell names apart. */
+export function shortened(name: string, most: number): string {
+  const text = [...printable(name.length > 4 * most ? `${name.slice(0, 2 * most)}${name.slice(-2 * most)}` : name)];
+  if (text.length <= most) return text.join("");
+  const head = Math.ceil((most - 1) * 0.6);
+  return `${text.slice(0, head).join("")}…${text.slice(text.length - (most - 1 - head)).join("")}`;
+}
+
+export const KIND_WORDS: Readonly<Record<string, string>> = {
+  topic: "topic",
+  streams: "Streams application",
+  spark: "Spark query",
+  connector: "connector",
+  share_group: "share group",
+  consumer_group: "consumer group",
+  client: "client",
+  unattributed: "unattributed clients",
+};
+
+export function kindWord(kind: string): string {
+  return KIND_WORDS[kind] ?? kind;
+}
+
+/** A shell argument that means exactly this name. */
+export function shellQuoted(name: string): string {
+  if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(name)) return name;
+  if (/[\p{Cc}]/u.test(name)) {
+    return `$'${name.replace(/[\\']/g, "\\$&").replace(/[\p{Cc}]/gu, (one) => `\\x${one.charCodeAt(0).toString(16).padStart(2, "0")}`)}'`;
+  }
+  return `'${name.replace(/'/g, "'\\''")}'`;
+}

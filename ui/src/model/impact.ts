@@ -1,0 +1,33 @@
+/** What depends on a topic, by distance; and what the coverage of a topic means. */
+
+import type { ImpactNode, Topic } from "../api/shapes";
+import type { StateName } from "./freshness";
+
+export interface ImpactLevel {
+  depth: number;
+  nodes: ImpactNode[];
+}
+
+export function impactLevels(nodes: readonly ImpactNode[]): ImpactLevel[] {
+  const levels = new Map<number, ImpactNode[]>();
+  for (const node of nodes) {
+    const level = levels.get(node.depth);
+    if (level === undefined) levels.set(node.depth, [node]);
+    else level.push(node);
+  }
+  return [...levels].sort((a, b) => a[0] - b[0]).map(([depth, found]) => ({ depth, nodes: found }));
+}
+
+/** With less than this share the lists of writers cannot be trusted to be whole. */
+const WHOLE = 0.95;
+
+export function coverageState(topic: Topic): { state: StateName; note: string | null } {
+  if (topic.coverage === null) {
+    return { state: "unknown", note: "The records of this topic were not counted: its writers may not all be listed." };
+  }
+  const early = topic.complete_hours ? "" : " No hour is complete yet, so the share is too low.";
+  if (topic.coverage < WHOLE) {
+    return { state: "attention", note: `Records are written past the gateway: writers may be missing from the list.${early}` };
+  }
+  return { state: "good", note: early === "" ? null : early.trim() };
+}

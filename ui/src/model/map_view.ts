@@ -1,0 +1,87 @@
+/** What the map shows, as the query of its address: a link reproduces the view. */
+
+export type Direction = "up" | "down" | "both";
+export type Hops = 1 | 2 | 3 | "all";
+
+export interface MapView {
+  focus: string | null;
+  focusKind: string | null;
+  hops: Hops;
+  direction: Direction;
+  internal: boolean;
+  topics: boolean;
+  parts: boolean;
+  asOf: number | null;
+  /** The key of the selected node. */
+  selected: string | null;
+}
+
+export const WHOLE_MAP: MapView = {
+  focus: null,
+  focusKind: null,
+  hops: 2,
+  direction: "both",
+  internal: false,
+  topics: true,
+  parts: false,
+  asOf: null,
+  selected: null,
+};
+
+const ACTORS = "streams,spark,connector,share_group,consumer_group,client,unattributed";
+
+export function parseMapView(query: URLSearchParams): MapView {
+  const hops = query.get("hops");
+  const direction = query.get("direction");
+  const asOf = Number(query.get("as_of"));
+  return {
+    focus: query.get("focus"),
+    focusKind: query.get("focus_kind"),
+    hops: hops === "all" ? "all" : hops === "1" ? 1 : hops === "3" ? 3 : 2,
+    direction: direction === "up" || direction === "down" ? direction : "both",
+    internal: query.get("internal") === "true",
+    topics: query.get("topics") !== "false",
+    parts: query.get("parts") === "true",
+    asOf: Number.isSafeInteger(asOf) && asOf > 0 ? asOf : null,
+    selected: query.get("selected"),
+  };
+}
+
+/** Only what differs from the whole map, in one order: equal views have equal links. */
+export function mapQuery(view: MapView): string {
+  const query = new URLSearchParams();
+  if (view.focus !== null) {
+    query.set("focus", view.focus);
+    if (view.focusKind !== null) query.set("focus_kind", view.focusKind);
+    if (view.hops !== WHOLE_MAP.hops) query.set("hops", String(view.hops));
+    if (view.direction !== "both") query.set("direction", view.direction);
+  }
+  if (view.internal) query.set("internal", "true");
+  if (!view.topics) query.set("topics", "false");
+  if (view.parts) query.set("parts", "true");
+  if (view.asOf !== null) query.set("as_of", String(view.asOf));
+  if (view.selected !== null) query.set("selected", view.selected);
+  return query.toString();
+}
+
+export function mapPath(view: Partial<MapView>): string {
+  const query = mapQuery({ ...WHOLE_MAP, ...view });
+  return query === "" ? "/map" : `/map?${query}`;
+}
+
+/** The request for this view; the selection is not a part of it. */
+export function graphPath(view: MapView, format?: string): string {
+  const query = new URLSearchParams();
+  if (view.focus !== null) {
+    query.set("focus", view.focus);
+    if (view.focusKind !== null) query.set("focus_kind", view.focusKind);
+    query.set("hops", String(view.hops));
+    query.set("direction", view.direction);
+  }
+  query.set("internal", String(view.internal));
+  if (!view.topics) query.set("kinds", ACTORS);
+  if (view.parts) query.set("collapsed", "false");
+  if (view.asOf !== null) query.set("as_of", String(view.asOf));
+  if (format !== undefined) query.set("format", format);
+  return `graph?${query.toString()}`;
+}

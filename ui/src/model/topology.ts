@@ -1,0 +1,130 @@
+/** A description of a topology as a graph with its sub-topologies, and as the text of Kafka's own `describe()`. */
+
+import type { Description, TopologyNode } from "../api/shapes";
+
+export interface Piece {
+  key: string;
+  type: "source" | "processor" | "sink" | "store" | "topic" | "sub";
+  name: string;
+  /** The key of the sub-topology that it stands in. */
+  parent?: string;
+  /** Further words: the pattern of a source, or that a sink chooses its topic for each record. */
+  note?: string;
+}
+
+export interface TopologyGraph {
+  pieces: Piece[];
+  edges: { from: string; to: string }[];
+}
+
+export function topologyGraph(description: Description): TopologyGraph {
+  const pieces = new Map<string, Piece>();
+  const edges = new Map<string, { from: string; to: string }>();
+  const add = (piece: Piece): string => {
+    if (!pieces.has(piece.key)) pieces.set(piece.key, piece);
+    return piece.key;
+  };
+  const link = (from: string, to: string): void => {
+    edges.set(`${from} ${to}`, { from, to });
+  };
+  const topic = (name: string): string => add({ key: key("topic", name), type: "topic", name });
+
+  const addNode = (node: TopologyNode, parent: string): void => {
+    const own = key(parent, node.type, node.name);
+    const note = noteOf(node);
+    add({ key: own, type: node.type, name: node.name, parent, ...(note === null ? {} : { note }) });
+    for (const next of node.successors) link(own, successorKey(parent, next, description));
+    if (node.type === "source") for (const one of node.topics ?? []) link(topic(one), own);
+    if (node.type === "sink" && node.topic != null) link(own, topic(node.topic));
+    if (node.type === "processor") {
+      for (const store of node.stores ?? []) {
+        link(own, add({ key: key(parent, "store", store), type: "store", name: store, parent }));
+      }
+    }
+  };
+
+  for (const sub of description.subtopologies) {
+    const parent = add({ key: key("sub", sub.id), type: "sub", name: `Sub-topology ${sub.id}` });
+    for (const node of sub.nodes) addNode(node, parent);
+  }
+  description.global_stores.forEach((store, place) => {
+    const parent = add({ key: key("sub", `global ${place}`), type: "sub", name: "Global store" });
+    addNode(store.source, parent);
+    addNode(store.processor, parent);
+  });
+  const known = [...edges.values()].filter((edge) => pieces.has(edge.from) && pieces.has(edge.to));
+  return { pieces: [...pieces.values()], edges: known };
+}
+
+function key(...parts: string[]): string {
+  return parts.map(encodeURIComponent).join("/");
+}
+
+function successorKey(parent: string, name: string, description: Description): string {
+  const nodes = [
+    ...description.subtopologies.flatMap((sub) => sub.nodes),
+    ...description.global_stores.flatMap((store) => [store.source, store.processor]),
+  ];
+  return key(parent, nodes.find((node) => node.name === name)?.type ?? "processor", name);
+}
+
+function noteOf(node: TopologyNode): string | null {
+  if (node.type === "source" && node.pattern != null) return `pattern ${node.pattern}`;
+  if (node.type === "sink" && node.topic == null) return "topic chosen for each record";
+  return null;
+}
+
+/** The form of `Topology#describe()` of Kafka 4. */
+export function topologyText(description: Description): string {
+  const before = predecessors(description);
+  const lines = ["Topologies:"];
+  for (const sub of description.subtopologies) {
+    lines.push(`   Sub-topology: ${sub.id}`);
+    for (const node of sub.nodes) lines.push(...nodeLines(node, before));
+    lines.push("");
+  }
+  description.global_stores.forEach((store, place) => {
+    lines.push(`   Sub-topology: ${store.id ?? place} for global store (will not generate tasks)`);
+    lines.push(...nodeLines(store.source, before), ...nodeLines(store.processor, before), "");
+  });
+  return `${lines.join("\n").trimEnd()}\n`;
+}
+
+function nodeLines(node: TopologyNode, before: ReadonlyMap<string, string[]>): string[] {
+  const from = listed(before.get(node.name) ?? []);
+  const to = `      --> ${listed(node.successors)}`;
+  switch (node.type) {
+    case "source": {
+      const what = node.pattern == null ? `topics: [${(node.topics ?? []).join(", ")}]` : `topic pattern: ${node.pattern}`;
+      return [`    Source: ${node.name} (${what})`, to];
+    }
+    case "processor":
+      return [`    Processor: ${node.name} (stores: [${(node.stores ?? []).join(", ")}])`, to, `      <-- ${from}`];
+    case "sink": {
+      const what = node.topic == null ? `extractor class: ${node.extractor ?? "unknown"}` : `topic: ${node.topic}`;
+      return [`    Sink: ${node.name} (${what})`, `      <-- ${from}`];
+    }
+  }
+}
+
+function predecessors(description: Description): Map<string, string[]> {
+  const before = new Map<string, string[]>();
+  const nodes = [
+    ...description.subtopologies.flatMap((sub) => sub.nodes),
+    ...description.global_stores.flatMap((store) => [store.source, store.processor]),
+  ];
+  for (const node of nodes) for (const next of node.successors) before.set(next, [...(before.get(next) ?? []), node.name]);
+  return before;
+}
+
+function listed(names: readonly string[]): string {
+  return names.length === 0 ? "none" : names.join(", ");
+}
+
+const SHORT_HASH = 12;
+
+/** `9f2c/0/ab12…`: a version as the commands name it. */
+export function shortVersion(version: string): string {
+  const [incarnation = "", epoch = "", hash = ""] = version.split("/");
+  return hash === "" ? version : `${incarnation.slice(0, SHORT_HASH)}/${epoch}/${hash.replace("sha256:", "").slice(0, SHORT_HASH)}`;
+}

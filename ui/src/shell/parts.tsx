@@ -1,0 +1,123 @@
+/** Small parts that all views use: links, names, times, states, notices, commands. */
+
+import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
+import { exact, kindWord, printable, relative } from "../model/format";
+import type { StateName } from "../model/freshness";
+import { thingPath, viewOfKind } from "../model/route";
+import { followed } from "./router";
+
+export function Link({ to, children, ...more }: { to: string; children: ReactNode } & Record<string, unknown>) {
+  return (
+    <a href={to} onClick={followed} {...more}>
+      {children}
+    </a>
+  );
+}
+
+export function Name({ of }: { of: string | null }) {
+  if (of === null) return <span className="muted">name not visible</span>;
+  return (
+    <bdi className="name" title={of.length > 60 ? printable(of.slice(0, 2000)) : undefined}>
+      {of.length > 300 ? `${printable(of.slice(0, 300))}…` : printable(of)}
+    </bdi>
+  );
+}
+
+/** The name as a link to its view, where its kind has one. */
+export function ThingLink({ kind, name, cluster = null }: { kind: string; name: string | null; cluster?: string | null }) {
+  const view = viewOfKind(kind);
+  if (name === null || view === null) return <Name of={name} />;
+  return (
+    <Link to={thingPath(view, cluster, name)}>
+      <Name of={name} />
+    </Link>
+  );
+}
+
+const Clock = createContext(0);
+
+/** One timer for all relative times. */
+export function ClockProvider({ children }: { children: ReactNode }) {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = window.setInterval(() => setNow(Date.now()), 1_000);
+    return () => window.clearInterval(timer);
+  }, []);
+  return <Clock.Provider value={now}>{children}</Clock.Provider>;
+}
+
+export function useNow(): number {
+  return useContext(Clock);
+}
+
+export function Time({ at }: { at: number | null }) {
+  const now = useNow();
+  if (at === null) return <span className="muted">never</span>;
+  return (
+    <time dateTime={new Date(at).toISOString()} title={exact(at)}>
+      {relative(at, now)}
+    </time>
+  );
+}
+
+const SHAPES: Readonly<Record<StateName, string>> = { good: "✓", attention: "▲", stopped: "●", unknown: "◆" };
+const WORDS: Readonly<Record<StateName, string>> = {
+  good: "good",
+  attention: "needs attention",
+  stopped: "stopped",
+  unknown: "unknown",
+};
+
+export function State({ of, children, title }: { of: StateName; children?: ReactNode; title?: string }) {
+  return (
+    <span className={`state ${of}`} title={title}>
+      <i aria-hidden="true">{SHAPES[of]}</i>
+      <span className="visually-hidden">{WORDS[of]}: </span>
+      {children}
+    </span>
+  );
+}
+
+export function Notice({ state, title, children }: { state: StateName; title: string; children?: ReactNode }) {
+  return (
+    <section className={`notice ${state}`} role={state === "stopped" ? "alert" : "status"}>
+      <h2>
+        <State of={state}>{title}</State>
+      </h2>
+      {children}
+    </section>
+  );
+}
+
+/** A command line that does what the page says, with a button that copies it. */
+export function Command({ text }: { text: string }) {
+  const [copied, setCopied] = useState(false);
+  return (
+    <div className="command">
+      <code tabIndex={0}>{text}</code>
+      <button
+        type="button"
+        onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}
+        aria-label="Copy the command"
+      >
+        {copied ? "Copied" : "Copy"}
+      </button>
+    </div>
+  );
+}
+
+export function KindTag({ kind }: { kind: string }) {
+  return <span className="tag">{kindWord(kind)}</span>;
+}
+
+export function Skeleton({ what }: { what: string }) {
+  return (
+    <div className="skeleton" role="status" aria-label={`Loading ${what}`}>
+      <span />
+      <span />
+      <span />
+      <span />
+      <p className="muted">Loading {what}…</p>
+    </div>
+  );
+}

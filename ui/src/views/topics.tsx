@@ -1,0 +1,265 @@
+/** Topics: the list, and one topic with who writes it, who reads it, and what depends on it. */
+
+import { useState } from "react";
+import type { Client, Impact, Owner, Topic, Topics } from "../api/shapes";
+import { useLastData, useResource } from "../api/use_resource";
+import { edgeState } from "../model/estate_graph";
+import { bytes, count, kindWord, percent } from "../model/format";
+import { coverageState, type ImpactLevel, impactLevels } from "../model/impact";
+import { mapPath } from "../model/map_view";
+import { thingPath } from "../model/route";
+import { KindTag, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { Resource } from "../shell/resource";
+import { useRoute } from "../shell/router";
+
+export function TopicsView() {
+  const { name, cluster } = useRoute();
+  return name === null ? <TopicList /> : <OneTopic name={name} cluster={cluster} key={name} />;
+}
+
+function TopicList() {
+  const [text, setText] = useState("");
+  const found = useResource<Topics>(`topics?limit=200${text === "" ? "" : `&contains=${encodeURIComponent(text)}`}`);
+  const shown = useLastData(found);
+  const isWaiting = found.state === "loading" && shown !== null;
+  return (
+    <div className="content">
+      <div className="heading">
+        <h1>Topics</h1>
+        {shown === null ? null : <span className="muted">{count(shown.count)}</span>}
+        <span className="space" />
+        <input type="search" aria-label="Filter by name" placeholder="Filter by name" value={text} maxLength={249} onChange={(event) => setText(event.target.value)} />
+      </div>
+      {isWaiting ? <TopicTable topics={shown} text={text} /> : <Resource of={found} what="topics">{(data) => <TopicTable topics={data} text={text} />}</Resource>}
+    </div>
+  );
+}
+
+function TopicTable({ topics, text }: { topics: Topics; text: string }) {
+  if (topics.topics.length === 0) {
+    return text === "" ? (
+      <Notice state="unknown" title="No topic has been seen yet">
+        <p>A topic appears when a client uses it through the gateway, or when an application describes its topology.</p>
+      </Notice>
+    ) : (
+      <Notice state="unknown" title="No topic has such a name">
+        <p>The filter looks for a part of the name.</p>
+      </Notice>
+    );
+  }
+  return (
+    <section className="panel">
+      <table>
+        <thead>
+          <tr>
+            <th>Topic</th>
+            <th className="number">Writers</th>
+            <th className="number">Readers</th>
+          </tr>
+        </thead>
+        <tbody>
+          {topics.topics.map((topic) => (
+            <tr key={topic.name}>
+              <td>
+                <Link to={thingPath("topics", null, topic.name)}>
+                  <Name of={topic.name} />
+                </Link>{" "}
+                {topic.internal ? <span className="tag">internal</span> : null}
+              </td>
+              <td className="number">{count(topic.writers)}</td>
+              <td className="number">{count(topic.readers)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {topics.next === null ? null : <p className="body muted">The first {topics.topics.length} of {count(topics.count)}: filter by name to see the others.</p>}
+    </section>
+  );
+}
+
+function OneTopic({ name, cluster }: { name: string; cluster: string | null }) {
+  const inCluster = cluster === null ? "" : `?cluster=${encodeURIComponent(cluster)}`;
+  const path = `topics/${encodeURIComponent(name)}`;
+  const topic = useResource<Topic>(`${path}${inCluster}`);
+  return (
+    <div className="content">
+      <div className="heading">
+        <h1>
+          <Link to="/topics" className="crumb">
+            Topics /
+          </Link>
+          <Name of={name} />
+        </h1>
+        <span className="space" />
+        <Link to={mapPath({ focus: name, focusKind: "topic" })} className="button">
+          Show on the map
+        </Link>
+      </div>
+      <Resource of={topic} what="topic">
+        {(data) => (
+          <>
+            <Coverage topic={data} />
+            <div className="columns">
+              <Owners title="Writers" owners={data.writers} empty="Nothing is known to write this topic." cluster={cluster} />
+              <Owners title="Readers" owners={data.readers} empty="Nothing is known to read this topic." cluster={cluster} />
+            </div>
+            {data.truncated ? <p className="muted">The lists have the largest users only.</p> : null}
+            <div className="columns">
+              <ImpactPanel path={`${path}/impact`} direction="down" cluster={cluster} />
+              <ImpactPanel path={`${path}/impact`} direction="up" cluster={cluster} />
+            </div>
+          </>
+        )}
+      </Resource>
+    </div>
+  );
+}
+
+function Coverage({ topic }: { topic: Topic }) {
+  const state = coverageState(topic);
+  return (
+    <section className="panel">
+      <header>
+        <h2>Seen by the gateway</h2>
+        <span className="muted">last 24 hours</span>
+      </header>
+      <dl className="facts body">
+        <dt>Records through the gateway</dt>
+        <dd>
+          <State of={state.state}>{percent(topic.coverage)}</State>
+          {topic.coverage === null ? null : (
+            <span className="muted">
+              {" "}
+              {count(topic.seen_records)} of {count(topic.all_records)}
+            </span>
+          )}
+        </dd>
+        <dt>Written past it</dt>
+        <dd>{topic.coverage === null ? "unknown" : `${count(topic.past_gateway)} records`}</dd>
+        <dt>Without a known writer</dt>
+        <dd>{percent(topic.unattributed_share)} of the bytes</dd>
+      </dl>
+      {state.note === null ? null : <p className="body muted">{state.note}</p>}
+    </section>
+  );
+}
+
+const USE_WORDS = { both: "declared and observed", declared: "declared only", observed: "observed only" } as const;
+
+function Owners({ title, owners, empty, cluster }: { title: string; owners: Owner[]; empty: string; cluster: string | null }) {
+  return (
+    <section className="panel">
+      <header>
+        <h2>{title}</h2>
+        <span className="muted">{count(owners.length)}</span>
+      </header>
+      {owners.length === 0 ? (
+        <p className="body muted">{empty}</p>
+      ) : (
+        <div className="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Known by</th>
+                <th className="number">Bytes a day</th>
+                <th>Last seen</th>
+              </tr>
+            </thead>
+            <tbody>
+              {owners.map((owner, place) => (
+                <tr key={`${owner.kind} ${owner.name ?? place}`}>
+                  <td>
+                    <ThingLink kind={owner.kind} name={owner.name} cluster={cluster} />
+                    <br />
+                    <span className="muted">{kindWord(owner.kind)}</span>
+                    <Clients clients={owner.clients} />
+                  </td>
+                  <td>
+                    {USE_WORDS[edgeState(owner)]}
+                    {owner.filled ? <span className="tag" title="The topic matches the pattern of the source">by pattern</span> : null}
+                  </td>
+                  <td className="number">{bytes(owner.bytes_day)}</td>
+                  <td>
+                    <Time at={owner.last_seen} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Clients({ clients }: { clients: Client[] }) {
+  if (clients.length === 0) return null;
+  return (
+    <details>
+      <summary className="muted">{clients.length === 1 ? "1 client" : `${clients.length} clients`}</summary>
+      <ul>
+        {clients.map((client) => (
+          <li key={`${client.principal} ${client.client_id} ${client.host}`}>
+            <Name of={client.client_id === "" ? "without a client id" : client.client_id} />
+            <span className="muted">
+              {" "}
+              {client.host} {client.principal} {client.software ?? ""} {client.software_version ?? ""}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+export function ImpactPanel({ path, direction, cluster }: { path: string; direction: "up" | "down"; cluster: string | null }) {
+  const more = cluster === null ? "" : `&cluster=${encodeURIComponent(cluster)}`;
+  const found = useResource<Impact>(`${path}?direction=${direction}&limit=200${more}`, 30_000);
+  return (
+    <section className="panel">
+      <header>
+        <h2>{direction === "down" ? "Depends on this topic" : "This topic depends on"}</h2>
+        {found.state === "ready" ? <span className="muted">{impactSummary(found.data)}</span> : null}
+      </header>
+      <div className="body">
+        <Resource of={found} what="impact">
+          {(data) =>
+            data.nodes.length === 0 ? (
+              <p className="muted">{direction === "down" ? "Nothing that is known." : "It comes from outside, or from what is not known."}</p>
+            ) : (
+              <>
+                {impactLevels(data.nodes).map((level) => (
+                  <Level key={level.depth} level={level} cluster={cluster} />
+                ))}
+                {data.truncated ? <p className="muted">Only the nearest are listed; the counts are of all.</p> : null}
+              </>
+            )
+          }
+        </Resource>
+      </div>
+    </section>
+  );
+}
+
+export function impactSummary(impact: Impact): string {
+  const actors = impact.actors === 1 ? "1 application or client" : `${count(impact.actors)} applications and clients`;
+  const topics = impact.topics === 1 ? "1 topic" : `${count(impact.topics)} topics`;
+  return `${topics}, ${actors}`;
+}
+
+function Level({ level, cluster }: { level: ImpactLevel; cluster: string | null }) {
+  return (
+    <section>
+      <h3 className="muted">{level.depth === 1 ? "directly" : `${level.depth} steps away`}</h3>
+      <ul className="list">
+        {level.nodes.map((node, place) => (
+          <li key={`${node.kind} ${node.name ?? place}`}>
+            <ThingLink kind={node.kind} name={node.name} cluster={cluster} />
+            <KindTag kind={node.kind} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
