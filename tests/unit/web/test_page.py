@@ -27,7 +27,8 @@ def policy(answer: Answer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/map", "/apps/-/a.b", "/topics/-/a/b", "/groups/c1/sg", "/health", "/apps/-/%2e%2e", "/topics/-/\u202e"]
+    "path",
+    ["/", "/map", "/apps/-/a.b", "/topics/-/a/b", "/groups/c1/sg", "/health", "/apps/-/%2e%2e", "/topics/-/\u202e"],
 )
 async def test_every_address_of_a_view_is_the_page_without_a_token(built: Stage, path: str) -> None:
     answer = await built.call("GET", path)
@@ -55,7 +56,16 @@ async def test_files_have_their_type_and_are_not_sniffed(built: Stage, path: str
 
 
 @pytest.mark.parametrize(
-    "path", ["/assets/", "/assets/../index.html", "/assets/..%2findex.html", "/assets/none.js", "/map.js", "/nothing", "/index.html"]
+    "path",
+    [
+        "/assets/",
+        "/assets/../index.html",
+        "/assets/..%2findex.html",
+        "/assets/none.js",
+        "/map.js",
+        "/nothing",
+        "/index.html",
+    ],
 )
 async def test_other_paths_are_404(built: Stage, path: str) -> None:
     assert (await built.call("GET", path)).status == 404

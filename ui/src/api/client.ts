@@ -25,7 +25,7 @@ export interface Fetched<T> {
 }
 
 export async function get<T>(path: string, etag: string | null, stopped: AbortSignal): Promise<Fetched<T>> {
-  const headers: Record<string, string> = { Accept: "application/json" };
+  const headers: Record<string, string> = {};
   if (etag !== null) headers["If-None-Match"] = etag;
   if (token() !== "") headers["Authorization"] = `Bearer ${token()}`;
   try {
@@ -33,7 +33,9 @@ export async function get<T>(path: string, etag: string | null, stopped: AbortSi
     const response = await fetch(`/api/v1/${path}`, { headers, signal, cache: "no-store", credentials: "omit" });
     if (response.status === 304) return { outcome: { kind: "unchanged" }, etag };
     if (!response.ok) return failed({ status: response.status, message: await message(response) });
-    return { outcome: { kind: "data", data: (await response.json()) as T }, etag: response.headers.get("ETag") };
+    const isJson = response.headers.get("Content-Type")?.startsWith("application/json") ?? false;
+    const data: unknown = isJson ? await response.json() : await response.text();
+    return { outcome: { kind: "data", data: data as T }, etag: response.headers.get("ETag") };
   } catch (error) {
     if (stopped.aborted) throw error;
     const isLate = error instanceof DOMException && error.name === "TimeoutError";

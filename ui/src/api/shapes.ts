@@ -134,7 +134,24 @@ export interface ApplicationRow {
   kind: Kind;
   version: string | null;
   provenance: string | null;
-  at: number | null;
+  since: number | null;
+  reads_count: number;
+  writes_count: number;
+}
+
+export interface Gap {
+  kind: string;
+  topic: string | null;
+  direction: "read" | "write";
+  opened_at: number;
+  state: string;
+  coverage: number | null;
+}
+
+export interface Application extends ApplicationRow {
+  reads: (Use & { topic: string | null })[];
+  writes: (Use & { topic: string | null })[];
+  gaps: Gap[];
 }
 
 export interface Applications {
@@ -144,25 +161,21 @@ export interface Applications {
 }
 
 export type TopologyNode =
-  | { type: "source"; name: string; topics?: string[]; pattern?: string | null; successors: string[] }
-  | { type: "processor"; name: string; stores?: string[]; successors: string[] }
-  | { type: "sink"; name: string; topic?: string | null; extractor?: string | null; successors: string[] };
+  | { type: "source"; name: string; topics?: string[]; pattern?: string | null; successors?: string[] }
+  | { type: "processor"; name: string; stores?: string[]; successors?: string[] }
+  | { type: "sink"; name: string; topic?: string | null; successors?: string[] };
 
 export interface Description {
   subtopologies: { id: string; nodes: TopologyNode[] }[];
   global_stores: { id?: string; source: TopologyNode; processor: TopologyNode }[];
 }
 
-export interface Topology {
-  group: string;
-  version: string | null;
-  provenance: string | null;
-  description: Description;
-}
-
 export interface Version {
   version: string;
+  topology_epoch: number;
   provenance: string;
+  partial: boolean;
+  current: boolean;
   at: number;
   ended_at: number | null;
   nodes: number;
@@ -170,39 +183,118 @@ export interface Version {
   member: string | null;
 }
 
+export interface Topology extends Version {
+  application: string;
+  description: Description;
+}
+
 export interface Versions {
   versions: Version[];
+  truncated: boolean;
+}
+
+export interface Diff {
+  from: string;
+  to: string;
+  added: DiffItem[];
+  removed: DiffItem[];
+  renamed: { from: string; to: string }[];
+  moved: DiffItem[];
+  changed: DiffItem[];
+  verdict: string;
+  reasons: string[];
+}
+
+export interface DiffItem {
+  kind: string;
+  name: string;
+}
+
+export interface Task {
+  task: string;
+  role: string | null;
+  lag: number | null;
+  stores: string[];
+}
+
+export interface Member {
+  member: string;
+  process: string;
+  client_id: string;
+  host: string;
+  tasks_left_out: number;
+  tasks: Task[];
+}
+
+export interface Tasks {
+  members: Member[];
+  truncated: boolean;
 }
 
 export interface PauseReason {
-  code: string;
-  text: string;
+  code: string | null;
+  text: string | null;
   by: string | null;
-  since: number;
+  since: number | null;
 }
 
-export interface ShareGroup {
-  group: string;
-  enabled: boolean;
-  paused: boolean;
+/** A row of the list. What is null is not known to the server: it does not read the state of share groups. */
+export interface ShareGroupRow {
+  name: string;
+  managed: boolean | null;
+  breaker_enabled: boolean | null;
+  paused: boolean | null;
+  tripped: boolean | null;
   pause_reasons: PauseReason[];
-  generation: number;
-  window_ms: number;
-  delivered: number;
-  dlq_written: number;
-  dlq_rate: number | null;
-  threshold_percent: number;
-  min_messages: number;
+  generation: number | null;
   auto_resume_at: number | null;
-  last_resume: { reason: string; by: string | null; at: number } | null;
   dlq_topic: string | null;
-  limit: number;
-  spooled: number;
-  oldest_spooled_at: number | null;
+  dlq_topic_hidden: boolean;
 }
 
 export interface ShareGroups {
-  share_groups: ShareGroup[];
+  share_groups: ShareGroupRow[];
+  count: number;
+  next: string | null;
+  problem: string | null;
+}
+
+export interface BreakerSettings {
+  breaker_enable: boolean;
+  threshold_percent: number;
+  window_ms: number;
+  min_messages: number;
+  auto_resume_enable: boolean;
+  auto_resume_ms: number;
+  limit: number | null;
+}
+
+export interface MinuteRate {
+  minute: number;
+  processed: number;
+  dead_lettered: number;
+  dlq_rate: number | null;
+}
+
+export interface BreakerEvent {
+  event_id: string;
+  event: string;
+  at: number;
+  by: string | null;
+  reason: string | null;
+  dlq_written: number | null;
+  delivered: number | null;
+  threshold_percent: number | null;
+  window_ms: number | null;
+}
+
+export interface ShareGroup extends ShareGroupRow {
+  settings: BreakerSettings | null;
+  dlq_topic_shared_with: (string | null)[];
+  reads: (Use & { topic: string | null })[];
+  rates: MinuteRate[];
+  events: BreakerEvent[];
+  problem: string | null;
 }
 
 export interface Change {
@@ -220,4 +312,5 @@ export interface Changes {
 
 export interface SearchAnswer {
   results: { kind: Kind; name: string }[];
+  count: number;
 }

@@ -2,7 +2,7 @@
 
 import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Position, ReactFlow, type ReactFlowInstance, ReactFlowProvider } from "@xyflow/react";
 import { memo, useEffect, useMemo, useRef } from "react";
-import type { EdgeState, MapGraph, MapNode } from "../model/estate_graph";
+import { type MapGraph, type MapNode, USE_WORDS } from "../model/estate_graph";
 import { kindWord, printable } from "../model/format";
 import type { Positions } from "../model/placement";
 import { Icon } from "../shell/icons";
@@ -20,12 +20,6 @@ interface NodeData extends Record<string, unknown> {
 }
 
 const FIT = { padding: 0.12, maxZoom: 1, minZoom: 0.05 };
-const EDGE_WORDS: Readonly<Record<EdgeState, string>> = {
-  both: "declared and observed",
-  declared: "declared only",
-  observed: "observed only",
-};
-
 const MapNodeView = memo(function MapNodeView({ data }: NodeProps<Node<NodeData>>) {
   const { node, className } = data;
   return (
@@ -149,14 +143,15 @@ function flowEdges(graph: MapGraph, marks: NodeMarks): Edge[] {
       target: edge.to,
       className: classes.join(" "),
       markerEnd: { type: MarkerType.ArrowClosed, width: 14, height: 14, color },
-      ariaLabel: EDGE_WORDS[edge.state],
+      ariaLabel: USE_WORDS[edge.state],
     };
   });
 }
 
-export function Legend() {
+export function Legend({ summary }: { summary: string }) {
   return (
-    <div className="legend" aria-label="Legend">
+    <div className="legend">
+      <span role="status">{summary}</span>
       <Line dash="" text="declared and observed" />
       <Line dash="7 5" text="declared only" />
       <Line dash="1.5 4" text="observed only" />

@@ -12,17 +12,20 @@ export interface Box {
   parent?: string;
 }
 
+export type Direction = "RIGHT" | "DOWN";
+
 export interface Laid {
+  direction: Direction;
+  extent: { width: number; height: number };
   at: Map<string, Point>; // within the parent
   size: Map<string, { width: number; height: number }>; // of boxes with children
 }
 
 const OPTIONS = {
   "elk.algorithm": "layered",
-  "elk.direction": "RIGHT",
   "elk.hierarchyHandling": "INCLUDE_CHILDREN",
-  "elk.layered.spacing.nodeNodeBetweenLayers": "70",
-  "elk.spacing.nodeNode": "16",
+  "elk.layered.spacing.nodeNodeBetweenLayers": "56",
+  "elk.spacing.nodeNode": "20",
   "elk.spacing.componentComponent": "32",
   "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF",
   "elk.layered.nodePlacement.bk.fixedAlignment": "BALANCED",
@@ -32,7 +35,12 @@ const OPTIONS = {
 
 let elk: InstanceType<typeof ELK> | null = null;
 
-export async function layOut(boxes: readonly Box[], edges: readonly { from: string; to: string }[]): Promise<Laid> {
+/** The zoom at which a layout fits into a window, at most 1. */
+export function shownAt(laid: Laid, size: { width: number; height: number }): number {
+  return Math.min(1, size.width / Math.max(1, laid.extent.width), size.height / Math.max(1, laid.extent.height));
+}
+
+export async function layOut(boxes: readonly Box[], edges: readonly { from: string; to: string }[], direction: Direction = "RIGHT"): Promise<Laid> {
   elk ??= new ELK({ workerUrl });
   // Keys are chosen by clients and can be long: elk gets numbers.
   const number = new Map(boxes.map((box, place) => [box.key, `n${place}`]));
@@ -54,8 +62,11 @@ export async function layOut(boxes: readonly Box[], edges: readonly { from: stri
     const [from, to] = [number.get(edge.from), number.get(edge.to)];
     return from === undefined || to === undefined ? [] : [{ id: `e${place}`, sources: [from], targets: [to] }];
   });
-  await elk.layout({ id: "root", layoutOptions: OPTIONS, children: roots, edges: links }).then((found) => take(found, nodes));
-  const laid: Laid = { at: new Map(), size: new Map() };
+  const options = { ...OPTIONS, "elk.direction": direction };
+  const found: ElkNode = await elk.layout({ id: "root", layoutOptions: options, children: roots, edges: links });
+  take(found, nodes);
+  const extent = { width: found.width ?? 0, height: found.height ?? 0 };
+  const laid: Laid = { direction, extent, at: new Map(), size: new Map() };
   for (const [key, node] of nodes) {
     laid.at.set(key, { x: Math.round(node.x ?? 0), y: Math.round(node.y ?? 0) });
     if (node.children !== undefined) laid.size.set(key, { width: node.width ?? 0, height: node.height ?? 0 });

@@ -5,7 +5,7 @@ import type { Graph } from "../api/shapes";
 import { usePausedGroups } from "../api/use_paused_groups";
 import { useLastData, useResource } from "../api/use_resource";
 import { kindCounts, type MapGraph, type MapNode, mapGraph, nodeKey } from "../model/estate_graph";
-import { count, kindWord } from "../model/format";
+import { count, kindWord, kindWords } from "../model/format";
 import { graphPath, mapPath, type MapView as Settings, parseMapView } from "../model/map_view";
 import { type Arrow, walk } from "../model/placement";
 import { thingPath, viewOfKind } from "../model/route";
@@ -35,7 +35,7 @@ export function MapView() {
   const isProblem = found.state === "forbidden" || found.state === "absent" || found.state === "failed";
   return (
     <div className="map-view">
-      <Toolbar view={view} change={change} summary={graph === null || isProblem ? "" : summary(graph)} />
+      <Toolbar view={view} change={change} />
       {isProblem || (found.state === "loading" && graph === null) || isEmpty ? (
         <div className="content">
           <Resource of={found} what="map" absent={<Absent view={view} found={found} change={change} />}>
@@ -121,7 +121,7 @@ function Picture(props: {
         {laid === null ? null : (
           <Canvas graph={laid.graph} at={laid.at} marks={marks} layoutId={laid.layoutId} onSelect={(key) => change({ selected: key })} onOpen={open} />
         )}
-        <Legend />
+        <Legend summary={summary(graph)} />
         {laid !== null && laid.fresh.size > 0 ? (
           <p className="laying" role="status">
             {laid.fresh.size} new{" "}
@@ -143,8 +143,9 @@ function focusKey(graph: MapGraph, view: Settings): string | null {
 }
 
 function summary(graph: MapGraph): string {
-  const kinds = kindCounts(graph.nodes).map(([kind, many]) => `${count(many)} ${kindWord(kind)}${many === 1 || kind === "unattributed" ? "" : kind === "spark" ? "" : "s"}`.replace("querys", "queries"));
-  return kinds.slice(0, 3).join(", ") + (kinds.length > 3 ? ", …" : "");
+  return kindCounts(graph.nodes)
+    .map(([kind, many]) => `${count(many)} ${many === 1 ? kindWord(kind) : kindWords(kind)}`)
+    .join(", ");
 }
 
 function Empty({ asOf }: { asOf: number | null }) {

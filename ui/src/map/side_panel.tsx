@@ -2,8 +2,8 @@
 
 import type { Graph, Impact, Topic } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { type MapGraph, type MapNode, kindCounts, mapGraph, type Neighbour, neighbours, nodeKey } from "../model/estate_graph";
-import { bytes, count, kindWord, percent } from "../model/format";
+import { type MapGraph, type MapNode, kindCounts, mapGraph, type Neighbour, neighbours, nodeKey, USE_WORDS } from "../model/estate_graph";
+import { bytes, count, kindWord, kindWords, percent } from "../model/format";
 import { impactLevels } from "../model/impact";
 import { graphPath, type MapView, WHOLE_MAP } from "../model/map_view";
 import { thingPath, viewOfKind } from "../model/route";
@@ -18,8 +18,6 @@ interface Props {
   view: MapView;
   change: (changes: Partial<MapView>) => void;
 }
-
-const USE_WORDS = { both: "declared and observed", declared: "declared only", observed: "observed only" } as const;
 
 export function SidePanel({ node, graph, view, change, isPaused }: Props & { isPaused: boolean }) {
   const near = neighbours(graph, node.key);
@@ -195,7 +193,7 @@ function Reached({ node, direction, change }: { node: MapNode; direction: "up" |
           return (
             <p>
               {kindCounts(others)
-                .map(([kind, many]) => `${count(many)} × ${kindWord(kind)}`)
+                .map(([kind, many]) => `${count(many)} ${many === 1 ? kindWord(kind) : kindWords(kind)}`)
                 .join(", ")}{" "}
               <a
                 href="#focus"

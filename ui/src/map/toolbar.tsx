@@ -13,7 +13,7 @@ const DIRECTIONS = [
 ] as const;
 const FORMATS = ["json", "dot", "mermaid", "csv", "svg"] as const;
 
-export function Toolbar({ view, change, summary }: { view: MapView; change: (changes: Partial<MapView>) => void; summary: string }) {
+export function Toolbar({ view, change }: { view: MapView; change: (changes: Partial<MapView>) => void }) {
   return (
     <div className="map-bar" role="toolbar" aria-label="Map settings">
       <h1 className="visually-hidden">Map</h1>
@@ -24,7 +24,7 @@ export function Toolbar({ view, change, summary }: { view: MapView; change: (cha
       ) : (
         <>
           <span className="focus-tag">
-            <span>{view.focusKind === null ? "" : kindWord(view.focusKind)}</span>
+            {view.focusKind === null ? null : <span>{kindWord(view.focusKind)}</span>}
             <Name of={view.focus} />
             <button type="button" aria-label="Show the whole map" onClick={() => change({ focus: null, focusKind: null })}>
               ✕
@@ -37,13 +37,10 @@ export function Toolbar({ view, change, summary }: { view: MapView; change: (cha
       <span className="group">
         <Toggle text="Internal topics" isOn={view.internal} onChange={(internal) => change({ internal })} />
         <Toggle text="Without topics" isOn={!view.topics} onChange={(isOn) => change({ topics: !isOn })} />
-        <Toggle text="Parts of applications" isOn={view.parts} onChange={(parts) => change({ parts })} />
+        <Toggle text="Parts" isOn={view.parts} onChange={(parts) => change({ parts })} />
       </span>
       <AsOf view={view} change={change} />
       <span className="space" style={{ flex: 1 }} />
-      <span className="muted" role="status">
-        {summary}
-      </span>
       <Export view={view} />
     </div>
   );

@@ -1,21 +1,22 @@
 /** One application from inside: sub-topologies as frames, with sources, processors, stores and sinks. */
 
 import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Position, ReactFlow } from "@xyflow/react";
-import { memo, useEffect, useMemo, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import type { Description } from "../api/shapes";
 import { printable, shortened } from "../model/format";
 import { type Piece, topologyGraph, type TopologyGraph } from "../model/topology";
 import { Notice } from "../shell/parts";
-import { type Laid, layOut } from "./layout";
+import { type Direction, type Laid, layOut, shownAt } from "./layout";
 
-type PieceNode = Node<{ piece: Piece } & Record<string, unknown>>;
+type PieceNode = Node<{ piece: Piece; direction: Direction } & Record<string, unknown>>;
 const MOST_CHARACTERS = 36;
 
-const PieceView = memo(function PieceView({ data: { piece } }: NodeProps<PieceNode>) {
+const PieceView = memo(function PieceView({ data: { piece, direction } }: NodeProps<PieceNode>) {
+  const isDown = direction === "DOWN";
   if (piece.type === "sub") return <div className="sub">{printable(piece.name)}</div>;
   return (
-    <div className={`node ${piece.type}`} title={printable(piece.name)}>
-      <Handle type="target" position={Position.Left} isConnectable={false} />
+    <div className={`node piece-${piece.type}`} title={printable(piece.name)}>
+      <Handle type="target" position={isDown ? Position.Top : Position.Left} isConnectable={false} />
       {piece.type === "topic" ? null : (
         <span className="kind">
           {piece.type}
@@ -23,7 +24,7 @@ const PieceView = memo(function PieceView({ data: { piece } }: NodeProps<PieceNo
         </span>
       )}
       <bdi className="name">{shortened(piece.name, MOST_CHARACTERS)}</bdi>
-      <Handle type="source" position={Position.Right} isConnectable={false} />
+      <Handle type="source" position={isDown ? Position.Bottom : Position.Right} isConnectable={false} />
     </div>
   );
 });
@@ -40,14 +41,17 @@ export function TopologyPicture({ description }: { description: Description }) {
   // Equal content is the same picture, whatever object it comes in.
   const text = JSON.stringify(description);
   const graph = useMemo(() => topologyGraph(JSON.parse(text) as Description), [text]);
+  const place = useRef<HTMLDivElement>(null);
   const [laid, setLaid] = useState<Laid | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
     let isStopped = false;
     const boxes = graph.pieces.map((piece) => ({ key: piece.key, ...size(piece), ...(piece.parent === undefined ? {} : { parent: piece.parent }) }));
-    layOut(boxes, graph.edges).then(
-      (found) => {
-        if (!isStopped) setLaid(found);
+    const room = { width: place.current?.clientWidth ?? 1200, height: place.current?.clientHeight ?? 600 };
+    // The direction in which more of it can be read: applications are long chains or wide fans.
+    Promise.all([layOut(boxes, graph.edges, "RIGHT"), layOut(boxes, graph.edges, "DOWN")]).then(
+      ([right, down]) => {
+        if (!isStopped) setLaid(shownAt(down, room) > shownAt(right, room) ? down : right);
       },
       (error: unknown) => {
         if (!isStopped) setProblem(error instanceof Error ? error.message : String(error));
@@ -65,7 +69,7 @@ export function TopologyPicture({ description }: { description: Description }) {
     );
   }
   return (
-    <div className="picture" data-layout={laid === null ? "pending" : "done"}>
+    <div className="picture" ref={place} data-layout={laid === null ? "pending" : "done"}>
       {laid === null ? <p className="body muted" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} />}
     </div>
   );
@@ -80,7 +84,7 @@ function Drawn({ graph, laid }: { graph: TopologyGraph; laid: Laid }) {
       position: laid.at.get(piece.key) ?? { x: 0, y: 0 },
       ...(laid.size.get(piece.key) ?? size(piece)),
       ...(piece.parent === undefined ? {} : { parentId: piece.parent }),
-      data: { piece },
+      data: { piece, direction: laid.direction },
       focusable: piece.type !== "sub",
       ariaLabel: `${piece.type} ${printable(piece.name)}`,
     }));

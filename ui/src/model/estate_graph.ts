@@ -1,7 +1,7 @@
 /** The answer of `/graph` as things with stable keys, so that positions and the selection outlive an update. */
 
 import type { Graph, GraphEdge, Kind } from "../api/shapes";
-import { shortened } from "./format";
+import { kindWord, shortened } from "./format";
 
 export interface MapNode {
   key: string;
@@ -16,6 +16,12 @@ export interface MapNode {
 }
 
 export type EdgeState = "both" | "declared" | "observed";
+
+export const USE_WORDS: Readonly<Record<EdgeState, string>> = {
+  both: "declared and observed",
+  declared: "declared only",
+  observed: "observed only",
+};
 
 export interface MapEdge {
   key: string;
@@ -32,6 +38,7 @@ export interface MapGraph {
 
 const CHARACTER_PX = 7.3; // of the monospaced face at 12 px
 const MOST_CHARACTERS = 34;
+const KIND_PX = 48; // the icon of a kind and the padding
 const TOPIC_HEIGHT = 28;
 const ACTOR_HEIGHT = 46;
 
@@ -53,7 +60,7 @@ export function mapGraph(graph: Graph): MapGraph {
     const key = node.name === null ? `hidden/${place}` : nodeKey(node.kind, node.name, node.component);
     keys.set(node.id, key);
     const label = node.name === null ? "name not visible" : shortened(node.name, MOST_CHARACTERS);
-    const width = Math.max(node.kind === "topic" ? 72 : 132, Math.ceil([...label].length * CHARACTER_PX) + 30);
+    const width = Math.max(node.kind === "topic" ? 72 : KIND_PX + 6 * kindWord(node.kind).length, Math.ceil([...label].length * CHARACTER_PX) + 30);
     const height = node.kind === "topic" ? TOPIC_HEIGHT : ACTOR_HEIGHT;
     return { key, kind: node.kind, name: node.name, component: node.component, internal: node.internal, label, width, height };
   });

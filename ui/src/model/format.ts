@@ -86,6 +86,12 @@ export function kindWord(kind: string): string {
   return KIND_WORDS[kind] ?? kind;
 }
 
+export function kindWords(kind: string): string {
+  const word = kindWord(kind);
+  if (word.endsWith("s")) return word;
+  return word.endsWith("y") ? `${word.slice(0, -1)}ies` : `${word}s`;
+}
+
 /** A shell argument that means exactly this name. */
 export function shellQuoted(name: string): string {
   if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(name)) return name;

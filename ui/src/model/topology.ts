@@ -1,4 +1,4 @@
-/** A description of a topology as a graph with its sub-topologies, and as the text of Kafka's own `describe()`. */
+/** A description of a topology as a graph with its sub-topologies, and the short names of its versions. */
 
 import type { Description, TopologyNode } from "../api/shapes";
 
@@ -33,7 +33,7 @@ export function topologyGraph(description: Description): TopologyGraph {
     const own = key(parent, node.type, node.name);
     const note = noteOf(node);
     add({ key: own, type: node.type, name: node.name, parent, ...(note === null ? {} : { note }) });
-    for (const next of node.successors) link(own, successorKey(parent, next, description));
+    for (const next of node.successors ?? []) link(own, successorKey(parent, next, description));
     if (node.type === "source") for (const one of node.topics ?? []) link(topic(one), own);
     if (node.type === "sink" && node.topic != null) link(own, topic(node.topic));
     if (node.type === "processor") {
@@ -72,53 +72,6 @@ function noteOf(node: TopologyNode): string | null {
   if (node.type === "source" && node.pattern != null) return `pattern ${node.pattern}`;
   if (node.type === "sink" && node.topic == null) return "topic chosen for each record";
   return null;
-}
-
-/** The form of `Topology#describe()` of Kafka 4. */
-export function topologyText(description: Description): string {
-  const before = predecessors(description);
-  const lines = ["Topologies:"];
-  for (const sub of description.subtopologies) {
-    lines.push(`   Sub-topology: ${sub.id}`);
-    for (const node of sub.nodes) lines.push(...nodeLines(node, before));
-    lines.push("");
-  }
-  description.global_stores.forEach((store, place) => {
-    lines.push(`   Sub-topology: ${store.id ?? place} for global store (will not generate tasks)`);
-    lines.push(...nodeLines(store.source, before), ...nodeLines(store.processor, before), "");
-  });
-  return `${lines.join("\n").trimEnd()}\n`;
-}
-
-function nodeLines(node: TopologyNode, before: ReadonlyMap<string, string[]>): string[] {
-  const from = listed(before.get(node.name) ?? []);
-  const to = `      --> ${listed(node.successors)}`;
-  switch (node.type) {
-    case "source": {
-      const what = node.pattern == null ? `topics: [${(node.topics ?? []).join(", ")}]` : `topic pattern: ${node.pattern}`;
-      return [`    Source: ${node.name} (${what})`, to];
-    }
-    case "processor":
-      return [`    Processor: ${node.name} (stores: [${(node.stores ?? []).join(", ")}])`, to, `      <-- ${from}`];
-    case "sink": {
-      const what = node.topic == null ? `extractor class: ${node.extractor ?? "unknown"}` : `topic: ${node.topic}`;
-      return [`    Sink: ${node.name} (${what})`, `      <-- ${from}`];
-    }
-  }
-}
-
-function predecessors(description: Description): Map<string, string[]> {
-  const before = new Map<string, string[]>();
-  const nodes = [
-    ...description.subtopologies.flatMap((sub) => sub.nodes),
-    ...description.global_stores.flatMap((store) => [store.source, store.processor]),
-  ];
-  for (const node of nodes) for (const next of node.successors) before.set(next, [...(before.get(next) ?? []), node.name]);
-  return before;
-}
-
-function listed(names: readonly string[]): string {
-  return names.length === 0 ? "none" : names.join(", ");
 }
 
 const SHORT_HASH = 12;

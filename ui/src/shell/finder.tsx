@@ -1,11 +1,10 @@
 /** Search by keyboard: names of topics, applications, groups and clients; Enter opens, Shift+Enter shows on the map. */
 
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
-import { useFoundNames } from "../api/use_found_names";
+import { type Found, useFoundNames } from "../api/use_found_names";
 import { kindWord } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath, viewOfKind } from "../model/route";
-import type { Found } from "../model/search";
 import { Icon } from "./icons";
 import { Name } from "./parts";
 import { go } from "./router";

@@ -1,7 +1,7 @@
 /** Small parts that all views use: links, names, times, states, notices, commands. */
 
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
-import { exact, kindWord, printable, relative } from "../model/format";
+import { duration, exact, kindWord, printable, relative } from "../model/format";
 import type { StateName } from "../model/freshness";
 import { thingPath, viewOfKind } from "../model/route";
 import { followed } from "./router";
@@ -56,6 +56,17 @@ export function Time({ at }: { at: number | null }) {
   return (
     <time dateTime={new Date(at).toISOString()} title={exact(at)}>
       {relative(at, now)}
+    </time>
+  );
+}
+
+/** `for 4 min`: how long something lasts. */
+export function Lasting({ since }: { since: number | null }) {
+  const now = useNow();
+  if (since === null) return <span className="muted">–</span>;
+  return (
+    <time dateTime={new Date(since).toISOString()} title={`since ${exact(since)}`}>
+      for {duration(Math.max(0, now - since))}
     </time>
   );
 }

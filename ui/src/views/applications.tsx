@@ -1,20 +1,23 @@
-/** Applications: the list, and one application with its topology as a picture, its versions and its text. */
+/** Applications: the list, and one application with its topology, members, versions, activity and text. */
 
 import { useState } from "react";
-import type { Applications, Topology, Versions } from "../api/shapes";
+import type { Applications, Topology } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
 import { count, kindWord } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { shortVersion, topologyText } from "../model/topology";
+import { shortVersion } from "../model/topology";
 import { TopologyPicture } from "../map/topology_picture";
 import { Command, Link, Name, Notice, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
+import { Activity, Members, VersionList } from "./application_tabs";
 
 const TABS = [
   ["topology", "Topology"],
+  ["members", "Members"],
   ["versions", "Versions"],
+  ["activity", "Activity"],
   ["text", "Text"],
 ] as const;
 
@@ -28,6 +31,7 @@ function ApplicationList() {
   const [text, setText] = useState("");
   const found = useResource<Applications>(`applications?limit=200${text === "" ? "" : `&contains=${encodeURIComponent(text)}`}`);
   const shown = useLastData(found);
+  const isWaiting = found.state === "loading" && shown !== null;
   return (
     <div className="content">
       <div className="heading">
@@ -36,7 +40,13 @@ function ApplicationList() {
         <span className="space" />
         <input type="search" aria-label="Filter by name" placeholder="Filter by name" value={text} maxLength={500} onChange={(event) => setText(event.target.value)} />
       </div>
-      {found.state === "loading" && shown !== null ? <ApplicationTable found={shown} text={text} /> : <Resource of={found} what="applications">{(data) => <ApplicationTable found={data} text={text} />}</Resource>}
+      {isWaiting ? (
+        <ApplicationTable found={shown} text={text} />
+      ) : (
+        <Resource of={found} what="applications">
+          {(data) => <ApplicationTable found={data} text={text} />}
+        </Resource>
+      )}
     </div>
   );
 }
@@ -44,8 +54,8 @@ function ApplicationList() {
 function ApplicationTable({ found, text }: { found: Applications; text: string }) {
   if (found.applications.length === 0) {
     return text === "" ? (
-      <Notice state="unknown" title="No application has described itself yet">
-        <p>Streams applications of Kafka 4.4 do so by themselves when they run through the gateway. A text can be published before that:</p>
+      <Notice state="unknown" title="No application is known yet">
+        <p>Streams applications of Kafka 4.4 describe themselves when they run through the gateway. A text can be published before that:</p>
         <Command text="headgate topology publish FILE --group GROUP --bootstrap-server HOST:PORT" />
       </Notice>
     ) : (
@@ -59,7 +69,9 @@ function ApplicationTable({ found, text }: { found: Applications; text: string }
           <tr>
             <th>Application</th>
             <th className="narrow-hide">Kind</th>
-            <th>Version</th>
+            <th className="number">Reads</th>
+            <th className="number">Writes</th>
+            <th className="narrow-hide">Version</th>
             <th className="narrow-hide">Described by</th>
             <th>Since</th>
           </tr>
@@ -73,15 +85,16 @@ function ApplicationTable({ found, text }: { found: Applications; text: string }
                 </Link>
               </td>
               <td className="narrow-hide">{kindWord(one.kind)}</td>
-              <td>{one.version === null ? <span className="muted">none</span> : <code title={one.version}>{shortVersion(one.version)}</code>}</td>
+              <td className="number">{count(one.reads_count)}</td>
+              <td className="number">{count(one.writes_count)}</td>
+              <td className="narrow-hide">{one.version === null ? <span className="muted">not described</span> : <code title={one.version}>{shortVersion(one.version)}</code>}</td>
               <td className="narrow-hide">{one.provenance ?? "–"}</td>
-              <td>
-                <Time at={one.at} />
-              </td>
+              <td>{one.since === null ? "–" : <Time at={one.since} />}</td>
             </tr>
           ))}
         </tbody>
       </table>
+      {found.next === null ? null : <p className="body muted">The first {found.applications.length} of {count(found.count)}: filter by name to see the others.</p>}
     </section>
   );
 }
@@ -89,14 +102,12 @@ function ApplicationTable({ found, text }: { found: Applications; text: string }
 function OneApplication({ name, cluster, query }: { name: string; cluster: string | null; query: URLSearchParams }) {
   const tab = TABS.find(([id]) => id === query.get("tab"))?.[0] ?? "topology";
   const version = query.get("version");
+  const path = `applications/${encodeURIComponent(name)}`;
   const asked = new URLSearchParams();
   if (version !== null) asked.set("version", version);
   if (cluster !== null) asked.set("cluster", cluster);
-  const path = `applications/${encodeURIComponent(name)}`;
-  const suffix = asked.toString() === "" ? "" : `?${asked.toString()}`;
-  const topology = useResource<Topology>(`${path}/topology${suffix}`);
-  const link = (id: string, of: string | null) =>
-    thingPath("apps", cluster, name, { ...(id === "topology" ? {} : { tab: id }), ...(of === null ? {} : { version: of }) });
+  const topology = useResource<Topology>(`${path}/topology?${asked.toString()}`);
+  const link = (id: string, of: string | null) => thingPath("apps", cluster, name, { ...(id === "topology" ? {} : { tab: id }), ...(of === null ? {} : { version: of }) });
   return (
     <div className="content">
       <div className="heading">
@@ -106,19 +117,16 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
           </Link>
           <Name of={name} />
         </h1>
-        {topology.state === "ready" ? <About topology={topology.data} /> : null}
+        {topology.state === "ready" ? (
+          <span className="muted">
+            <code title={topology.data.version}>{shortVersion(topology.data.version)}</code> {topology.data.provenance}
+          </span>
+        ) : null}
         <span className="space" />
         <Link to={mapPath({ focus: name })} className="button">
           Show on the map
         </Link>
       </div>
-      {version === null ? null : (
-        <Notice state="attention" title="This is a chosen version">
-          <p>
-            <code>{version}</code> <Link to={link(tab, null)}>Show the current one</Link>
-          </p>
-        </Notice>
-      )}
       <nav className="tabs" aria-label="Parts of the application">
         {TABS.map(([id, title]) => (
           <Link key={id} to={link(id, version)} aria-current={tab === id ? "page" : undefined}>
@@ -126,29 +134,39 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
           </Link>
         ))}
       </nav>
-      {tab === "versions" ? (
-        <VersionList path={path} linkTo={(of) => link("topology", of)} />
-      ) : (
-        <Resource of={topology} what="topology">
-          {(data) => (tab === "text" ? <Text topology={data} /> : <Described topology={data} />)}
+      {version !== null && topology.state === "ready" && !topology.data.current ? (
+        <Notice state="attention" title="This version does not run any more">
+          <p>
+            It was replaced <Time at={topology.data.ended_at} />. <Link to={link(tab, null)}>Show the current one</Link>
+          </p>
+        </Notice>
+      ) : null}
+      {tab === "versions" ? <VersionList path={path} cluster={cluster} linkTo={(of) => link("topology", of)} /> : null}
+      {tab === "members" ? <Members path={path} cluster={cluster} /> : null}
+      {tab === "activity" ? <Activity path={path} cluster={cluster} /> : null}
+      {tab === "text" ? <Text path={`${path}/topology?${asked.toString()}&format=text`} /> : null}
+      {tab === "topology" ? (
+        <Resource of={topology} what="topology" absent={<NotDescribed />}>
+          {(data) => <Described topology={data} />}
         </Resource>
-      )}
+      ) : null}
     </div>
   );
 }
 
-function About({ topology }: { topology: Topology }) {
+function NotDescribed() {
   return (
-    <span className="muted">
-      {topology.version === null ? null : <code title={topology.version}>{shortVersion(topology.version)}</code>} {topology.provenance}
-    </span>
+    <Notice state="unknown" title="No topology of this application is known">
+      <p>It is seen on the wire only: the tab Activity has the topics that it uses. Its text can be published:</p>
+      <Command text="headgate topology publish FILE --group GROUP --bootstrap-server HOST:PORT" />
+    </Notice>
   );
 }
 
 function Described({ topology }: { topology: Topology }) {
   return (
     <>
-      {topology.provenance === "assignment" ? (
+      {topology.partial ? (
         <Notice state="attention" title="This description is partial">
           <p>The members have pushed none. It has what they send to be assigned tasks: processors and output topics are not in it.</p>
         </Notice>
@@ -160,62 +178,22 @@ function Described({ topology }: { topology: Topology }) {
   );
 }
 
-function Text({ topology }: { topology: Topology }) {
-  const text = topologyText(topology.description);
+function Text({ path }: { path: string }) {
+  const found = useResource<string>(path, 60_000);
   const [copied, setCopied] = useState(false);
   return (
-    <section className="panel">
-      <header>
-        <h2>As Topology#describe() prints it</h2>
-        <button type="button" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
-          {copied ? "Copied" : "Copy"}
-        </button>
-      </header>
-      <pre className="source" tabIndex={0} aria-label="Text of the topology">
-        {text}
-      </pre>
-    </section>
-  );
-}
-
-function VersionList({ path, linkTo }: { path: string; linkTo: (version: string) => string }) {
-  const found = useResource<Versions>(`${path}/versions`);
-  return (
-    <Resource of={found} what="versions">
-      {(data) => (
-        <section className="panel scroll">
-          <table>
-            <thead>
-              <tr>
-                <th>Version</th>
-                <th>Since</th>
-                <th>Until</th>
-                <th className="narrow-hide">Described by</th>
-                <th className="number">Nodes</th>
-                <th className="number narrow-hide">Sub-topologies</th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.versions.map((one) => (
-                <tr key={`${one.version} ${one.provenance}`}>
-                  <td>
-                    <Link to={linkTo(one.version)}>
-                      <code title={one.version}>{shortVersion(one.version)}</code>
-                    </Link>
-                  </td>
-                  <td>
-                    <Time at={one.at} />
-                  </td>
-                  <td>{one.ended_at === null ? <span className="tag">current</span> : <Time at={one.ended_at} />}</td>
-                  <td className="narrow-hide">
-                    {one.provenance} {one.member === null ? null : <Name of={one.member} />}
-                  </td>
-                  <td className="number">{count(one.nodes)}</td>
-                  <td className="number narrow-hide">{count(one.subtopologies)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+    <Resource of={found} what="text" absent={<NotDescribed />}>
+      {(text) => (
+        <section className="panel">
+          <header>
+            <h2>As Kafka prints it</h2>
+            <button type="button" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
+              {copied ? "Copied" : "Copy"}
+            </button>
+          </header>
+          <pre className="text-source" tabIndex={0} aria-label="Text of the topology">
+            {text}
+          </pre>
         </section>
       )}
     </Resource>

@@ -1,13 +1,12 @@
 /** Share groups: the state of the breaker, the rate beside its threshold, and the commands that pause and resume. */
 
-import type { ShareGroup, ShareGroups } from "../api/shapes";
+import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { count, duration, percent, printable, shellQuoted } from "../model/format";
-import { groupState, rateScale } from "../model/groups";
+import { count, duration, exact, percent, printable, shellQuoted } from "../model/format";
+import { groupState, pausedSince, rateChart, reasonText } from "../model/groups";
 import { mapPath } from "../model/map_view";
-import { windowText } from "../model/now_cards";
 import { thingPath } from "../model/route";
-import { Command, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { Command, Lasting, Link, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 
@@ -17,25 +16,32 @@ export function GroupsView() {
 }
 
 function GroupList() {
-  const groups = useResource<ShareGroups>("share-groups");
+  const groups = useResource<ShareGroups>("share-groups?limit=1000");
   return (
     <div className="content">
       <div className="heading">
         <h1>Share groups</h1>
-        {groups.state === "ready" ? <span className="muted">{count(groups.data.share_groups.length)}</span> : null}
+        {groups.state === "ready" ? <span className="muted">{count(groups.data.count)}</span> : null}
       </div>
-      <Resource of={groups} what="share groups" absent={<Unavailable />}>
-        {(data) => (data.share_groups.length === 0 ? <NoGroups /> : <GroupTable groups={data.share_groups} />)}
+      <Resource of={groups} what="share groups">
+        {(data) => (
+          <>
+            <Unread problem={data.problem} />
+            {data.share_groups.length === 0 ? <NoGroups /> : <GroupTable groups={data.share_groups} problem={data.problem} />}
+            {data.next === null ? null : <p className="muted">The first {count(data.share_groups.length)}: press / and search for the others.</p>}
+          </>
+        )}
       </Resource>
     </div>
   );
 }
 
-function Unavailable() {
+function Unread({ problem }: { problem: string | null }) {
+  if (problem === null) return null;
   return (
-    <Notice state="unknown" title="This server has no states of share groups">
-      <p>The command asks the gateway itself:</p>
-      <Command text="headgate share-groups --bootstrap-server HOST:PORT --describe --dlq-topology" />
+    <Notice state="unknown" title="The state of share groups is not up to date">
+      <p>{problem}</p>
+      <Command text="headgate doctor --config FILE" />
     </Notice>
   );
 }
@@ -49,8 +55,8 @@ function NoGroups() {
   );
 }
 
-function GroupTable({ groups }: { groups: ShareGroup[] }) {
-  const sorted = [...groups].sort((a, b) => Number(b.paused) - Number(a.paused) || a.group.localeCompare(b.group));
+function GroupTable({ groups, problem }: { groups: ShareGroupRow[]; problem: string | null }) {
+  const sorted = [...groups].sort((a, b) => Number(b.paused) - Number(a.paused) || a.name.localeCompare(b.name));
   return (
     <section className="panel scroll">
       <table>
@@ -58,31 +64,27 @@ function GroupTable({ groups }: { groups: ShareGroup[] }) {
           <tr>
             <th>Group</th>
             <th>State</th>
-            <th className="number">Dead-lettered</th>
-            <th className="narrow-hide">Rate and threshold</th>
-            <th className="number narrow-hide">Spooled</th>
+            <th>Since</th>
+            <th className="narrow-hide">Breaker</th>
             <th className="narrow-hide">Dead-letter topic</th>
           </tr>
         </thead>
         <tbody>
           {sorted.map((group) => (
-            <tr key={group.group}>
+            <tr key={group.name}>
               <td>
-                <Link to={thingPath("groups", null, group.group)}>
-                  <Name of={group.group} />
+                <Link to={thingPath("groups", null, group.name)}>
+                  <Name of={group.name} />
                 </Link>
               </td>
               <td>
-                <State of={groupState(group).state}>{groupState(group).text}</State>
+                <GroupMark group={group} problem={problem} />
               </td>
-              <td className="number">
-                {percent(group.dlq_rate)} <span className="muted">of {count(group.delivered)}</span>
-              </td>
+              <td><Lasting since={pausedSince(group)} /></td>
+              <td className="narrow-hide">{group.breaker_enabled === null ? "unknown" : group.breaker_enabled ? "on" : "off"}</td>
               <td className="narrow-hide">
-                <RateBar group={group} />
+                <Route group={group} />
               </td>
-              <td className="number narrow-hide">{count(group.spooled)}</td>
-              <td className="narrow-hide">{group.dlq_topic === null ? <span className="muted">none</span> : <ThingLink kind="topic" name={group.dlq_topic} />}</td>
             </tr>
           ))}
         </tbody>
@@ -91,14 +93,14 @@ function GroupTable({ groups }: { groups: ShareGroup[] }) {
   );
 }
 
-function RateBar({ group }: { group: ShareGroup }) {
-  const scale = rateScale(group);
-  return (
-    <div className={`bar ${scale.isOver ? "over" : ""}`} role="img" aria-label={windowText(group)} title={windowText(group)}>
-      <span style={{ width: `${scale.rate}%` }} />
-      {group.enabled ? <b style={{ left: `${scale.threshold}%` }} /> : null}
-    </div>
-  );
+function GroupMark({ group, problem }: { group: ShareGroupRow; problem: string | null }) {
+  const { state, text } = groupState(group, problem);
+  return <State of={state}>{text}</State>;
+}
+
+function Route({ group }: { group: ShareGroupRow }) {
+  if (group.dlq_topic_hidden) return <Name of={null} />;
+  return group.dlq_topic === null ? <span className="muted">none</span> : <ThingLink kind="topic" name={group.dlq_topic} />;
 }
 
 function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
@@ -113,108 +115,187 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
           </Link>
           <Name of={name} />
         </h1>
-        {group.state === "ready" ? <State of={groupState(group.data).state}>{groupState(group.data).text}</State> : null}
+        {group.state === "ready" ? <GroupMark group={group.data} problem={group.data.problem} /> : null}
         <span className="space" />
         <Link to={mapPath({ focus: name, focusKind: "share_group" })} className="button">
           Show on the map
         </Link>
       </div>
       <Resource of={group} what="share group">
-        {(data) => <GroupFacts group={data} />}
+        {(data) => (
+          <>
+            <Unread problem={data.problem} />
+            {data.paused === true ? <Paused group={data} /> : null}
+            <Rate group={data} />
+            <div className="columns">
+              <Settings group={data} />
+              <Events events={data.events} />
+            </div>
+            {data.paused === false ? <Pause name={data.name} /> : null}
+          </>
+        )}
       </Resource>
     </div>
   );
 }
 
-function GroupFacts({ group }: { group: ShareGroup }) {
-  const quoted = shellQuoted(group.group);
+function Paused({ group }: { group: ShareGroup }) {
   return (
-    <>
-      {group.paused ? (
-        <Notice state="stopped" title="The group is paused: its members get no records">
-          <ul>
-            {group.pause_reasons.map((reason) => (
-              <li key={reason.code}>
-                {printable(reason.text)}
-                <span className="muted">
-                  {" "}
-                  {reason.by ?? ""} since <Time at={reason.since} />
-                </span>
-              </li>
+    <Notice state="stopped" title="The group is paused: its members get no records">
+      <ul>
+        {group.pause_reasons.map((reason) => (
+          <li key={reasonText(reason)}>
+            {printable(reasonText(reason))},{" "}
+            <span className="muted">
+              {reason.by === null ? "" : `by ${reason.by} `}
+              <Lasting since={reason.since} />
+            </span>
+          </li>
+        ))}
+      </ul>
+      {group.auto_resume_at === null ? null : (
+        <p>
+          It resumes by itself <Time at={group.auto_resume_at} />.
+        </p>
+      )}
+      <p className="muted">To resume it, with a reason that others will see:</p>
+      <Command text={`headgate share-groups --bootstrap-server HOST:PORT --resume --group ${shellQuoted(group.name)} --reason REASON`} />
+    </Notice>
+  );
+}
+
+function Pause({ name }: { name: string }) {
+  return (
+    <section className="panel">
+      <header>
+        <h2>Pause</h2>
+        <span className="muted">members get no records until the group is resumed</span>
+      </header>
+      <div className="body">
+        <Command text={`headgate share-groups --bootstrap-server HOST:PORT --pause --group ${shellQuoted(name)} --reason REASON`} />
+      </div>
+    </section>
+  );
+}
+
+const CHART = { width: 1200, height: 120 };
+const MINUTES = 60;
+
+function Rate({ group }: { group: ShareGroup }) {
+  const now = useNow();
+  const threshold = group.settings?.breaker_enable === true ? group.settings.threshold_percent : null;
+  const chart = rateChart({ rates: group.rates, events: group.events, thresholdPercent: threshold }, now, MINUTES, CHART);
+  const last = group.rates.at(-1);
+  return (
+    <section className="panel">
+      <header>
+        <h2>Rate of dead letters</h2>
+        <span className="muted">each minute of the last hour{threshold === null ? "" : `, threshold ${threshold} %`}</span>
+      </header>
+      {group.rates.length === 0 ? (
+        <p className="body muted">No record was disposed of in the last hour, or the pipeline has not counted it yet.</p>
+      ) : (
+        <figure className="body chart">
+          <svg viewBox={`0 0 ${CHART.width} ${CHART.height}`} preserveAspectRatio="none" role="img" aria-label={`Rate of dead letters of the last hour; last minute ${percent(last?.dlq_rate ?? null)}`}>
+            {chart.bars.map((bar) => (
+              <rect key={bar.minute} className={bar.isOver ? "over" : ""} x={bar.x} width={bar.width} y={CHART.height - bar.height} height={bar.height}>
+                <title>{`${exact(bar.minute)} ${bar.title}`}</title>
+              </rect>
             ))}
-          </ul>
-          {group.auto_resume_at === null ? null : (
-            <p>
-              It resumes by itself <Time at={group.auto_resume_at} />.
-            </p>
-          )}
-          <p className="muted">To resume it, with a reason that all will see:</p>
-          <Command text={`headgate share-groups --bootstrap-server HOST:PORT --resume --group ${quoted} --reason REASON`} />
-        </Notice>
-      ) : null}
-      <div className="columns">
-        <section className="panel">
-          <header>
-            <h2>Rate of dead letters</h2>
-            <span className="muted">last {duration(group.window_ms)}</span>
-          </header>
-          <div className="body" style={{ display: "grid", gap: 10 }}>
-            <RateBar group={group} />
-            <p>{windowText(group)}</p>
-            {group.enabled ? null : <p className="muted">The breaker is off: nothing pauses this group by itself.</p>}
-            {group.enabled && group.delivered < group.min_messages ? (
-              <p className="muted">The breaker waits for {count(group.min_messages)} records in the window.</p>
-            ) : null}
-          </div>
-        </section>
-        <section className="panel">
-          <header>
-            <h2>Settings and route</h2>
-          </header>
-          <dl className="facts body">
+            {chart.threshold === null ? null : <line className="threshold" x1={0} x2={CHART.width} y1={chart.threshold} y2={chart.threshold} />}
+            {chart.marks.map(({ x, event }) => (
+              <line key={event.event_id} className={event.event} x1={x} x2={x} y1={0} y2={CHART.height}>
+                <title>{`${exact(event.at)} ${event.event}`}</title>
+              </line>
+            ))}
+          </svg>
+          <figcaption>
+            <span>1 hour ago</span>
+            <span>top: {Math.round(chart.top)} %</span>
+            <span>now</span>
+          </figcaption>
+        </figure>
+      )}
+    </section>
+  );
+}
+
+function Settings({ group }: { group: ShareGroup }) {
+  const settings = group.settings;
+  return (
+    <section className="panel">
+      <header>
+        <h2>Settings and route</h2>
+      </header>
+      <dl className="facts body">
+        {settings === null ? null : (
+          <>
             <dt>Breaker</dt>
-            <dd>{group.enabled ? `on, threshold ${group.threshold_percent} %` : "off"}</dd>
+            <dd>{settings.breaker_enable ? `on, threshold ${settings.threshold_percent} %` : "off: nothing pauses this group by itself"}</dd>
             <dt>Window</dt>
             <dd>
-              {duration(group.window_ms)}, at least {count(group.min_messages)} records
+              {duration(settings.window_ms)}, at least {count(settings.min_messages)} records
             </dd>
+            <dt>Resumes by itself</dt>
+            <dd>{settings.auto_resume_enable ? `after ${duration(settings.auto_resume_ms)}` : "no"}</dd>
             <dt>Delivery count limit</dt>
-            <dd>{count(group.limit)}</dd>
-            <dt>Dead-letter topic</dt>
-            <dd>{group.dlq_topic === null ? "none" : <ThingLink kind="topic" name={group.dlq_topic} />}</dd>
-            <dt>Spooled dead letters</dt>
-            <dd>
-              {count(group.spooled)}
-              {group.oldest_spooled_at === null ? null : (
-                <>
-                  , the oldest <Time at={group.oldest_spooled_at} />
-                </>
-              )}
-            </dd>
-            <dt>Last resume</dt>
-            <dd>
-              {group.last_resume === null ? (
-                "never"
-              ) : (
-                <>
-                  <Time at={group.last_resume.at} /> {group.last_resume.by ?? ""}: {printable(group.last_resume.reason)}
-                </>
-              )}
-            </dd>
-          </dl>
-        </section>
-      </div>
-      {group.paused ? null : (
-        <section className="panel">
-          <header>
-            <h2>Pause</h2>
-            <span className="muted">members get no records until it is resumed</span>
-          </header>
-          <div className="body">
-            <Command text={`headgate share-groups --bootstrap-server HOST:PORT --pause --group ${quoted} --reason REASON`} />
-          </div>
-        </section>
+            <dd>{settings.limit === null ? "that of the broker" : count(settings.limit)}</dd>
+          </>
+        )}
+        <dt>Dead-letter topic</dt>
+        <dd>
+          <Route group={group} />
+        </dd>
+        <dt>Shared with</dt>
+        <dd>
+          {group.dlq_topic_shared_with.length === 0 ? "no other group" : null}
+          {group.dlq_topic_shared_with.map((other, place) => (
+            <span key={other ?? place}>
+              {place === 0 ? "" : ", "}
+              <ThingLink kind="share_group" name={other} />
+            </span>
+          ))}
+        </dd>
+        <dt>Reads</dt>
+        <dd>
+          {group.reads.length === 0 ? "nothing that is known" : null}
+          {group.reads.map((use, place) => (
+            <span key={use.topic ?? place}>
+              {place === 0 ? "" : ", "}
+              <ThingLink kind="topic" name={use.topic} />
+            </span>
+          ))}
+        </dd>
+      </dl>
+    </section>
+  );
+}
+
+const EVENT_STATES: Readonly<Record<string, "stopped" | "good" | "attention">> = { tripped: "stopped", paused: "stopped", resumed: "good" };
+
+function Events({ events }: { events: BreakerEvent[] }) {
+  return (
+    <section className="panel">
+      <header>
+        <h2>Events</h2>
+        <span className="muted">the latest first</span>
+      </header>
+      {events.length === 0 ? (
+        <p className="body muted">The group has never been paused or resumed.</p>
+      ) : (
+        <ul className="list body">
+          {events.map((event) => (
+            <li key={event.event_id}>
+              <State of={EVENT_STATES[event.event] ?? "unknown"}>{event.event.replaceAll("_", " ")}</State>
+              <span className="grow">
+                {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.delivered)} records `}
+                {event.reason === null ? "" : printable(event.reason)} <span className="muted">{event.by ?? ""}</span>
+              </span>
+              <Time at={event.at} />
+            </li>
+          ))}
+        </ul>
       )}
-    </>
+    </section>
   );
 }

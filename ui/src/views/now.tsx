@@ -7,11 +7,11 @@ import type { Loaded } from "../model/loaded";
 import { mapPath } from "../model/map_view";
 import { type NowCard, nowCards } from "../model/now_cards";
 import { thingPath, viewOfKind } from "../model/route";
-import { Command, Link, Notice, Skeleton, State, ThingLink, Time } from "../shell/parts";
+import { Command, Lasting, Link, Notice, Skeleton, State, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 
 export function NowView({ health }: { health: Loaded<Health> }) {
-  const groups = useResource<ShareGroups>("share-groups");
+  const groups = useResource<ShareGroups>("share-groups?limit=1000");
   const changes = useResource<Changes>("changes?limit=100");
   const cards = nowCards({
     groups: groups.state === "ready" ? groups.data.share_groups : [],
@@ -42,11 +42,7 @@ export function NowView({ health }: { health: Loaded<Health> }) {
         ))}
       </div>
       {!isLoading && cards.length === 0 && health.state === "ready" ? <Quiet groups={groups} /> : null}
-      {groups.state === "ready" || groups.state === "loading" ? null : (
-        <Notice state="unknown" title="The state of share groups is not known">
-          <p>{groups.problem.message}</p>
-        </Notice>
-      )}
+      <UnknownGroups groups={groups} />
       <Recent changes={changes} />
     </div>
   );
@@ -62,7 +58,7 @@ function Card({ card }: { card: NowCard }) {
         </h2>
         {card.since === null ? null : (
           <span className="muted">
-            since <Time at={card.since} />
+            <Lasting since={card.since} />
           </span>
         )}
       </header>
@@ -101,8 +97,19 @@ export function words(event: string): string {
   return event.replaceAll("_", " ");
 }
 
+function UnknownGroups({ groups }: { groups: Loaded<ShareGroups> }) {
+  if (groups.state === "loading") return null;
+  const text = groups.state === "ready" ? groups.data.problem : groups.problem.message;
+  if (text === null) return null;
+  return (
+    <Notice state="unknown" title="The state of share groups is not known">
+      <p>{text}</p>
+    </Notice>
+  );
+}
+
 function Quiet({ groups }: { groups: Loaded<ShareGroups> }) {
-  const many = groups.state === "ready" ? groups.data.share_groups.length : 0;
+  const many = groups.state === "ready" ? groups.data.count : 0;
   return (
     <Notice state="good" title="Nothing needs attention">
       <p>

@@ -3,7 +3,7 @@
 import { useState } from "react";
 import type { Client, Impact, Owner, Topic, Topics } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { edgeState } from "../model/estate_graph";
+import { edgeState, USE_WORDS } from "../model/estate_graph";
 import { bytes, count, kindWord, percent } from "../model/format";
 import { coverageState, type ImpactLevel, impactLevels } from "../model/impact";
 import { mapPath } from "../model/map_view";
@@ -123,7 +123,8 @@ function Coverage({ topic }: { topic: Topic }) {
         <h2>Seen by the gateway</h2>
         <span className="muted">last 24 hours</span>
       </header>
-      <dl className="facts body">
+      <dl className="stats body">
+        <div>
         <dt>Records through the gateway</dt>
         <dd>
           <State of={state.state}>{percent(topic.coverage)}</State>
@@ -134,17 +135,20 @@ function Coverage({ topic }: { topic: Topic }) {
             </span>
           )}
         </dd>
-        <dt>Written past it</dt>
-        <dd>{topic.coverage === null ? "unknown" : `${count(topic.past_gateway)} records`}</dd>
-        <dt>Without a known writer</dt>
-        <dd>{percent(topic.unattributed_share)} of the bytes</dd>
+        </div>
+        <div>
+          <dt>Written past it</dt>
+          <dd>{topic.coverage === null ? "unknown" : `${count(topic.past_gateway)} records`}</dd>
+        </div>
+        <div>
+          <dt>Written by clients that are not known</dt>
+          <dd>{topic.unattributed_share === null ? "unknown" : `${percent(topic.unattributed_share)} of the bytes`}</dd>
+        </div>
       </dl>
       {state.note === null ? null : <p className="body muted">{state.note}</p>}
     </section>
   );
 }
-
-const USE_WORDS = { both: "declared and observed", declared: "declared only", observed: "observed only" } as const;
 
 function Owners({ title, owners, empty, cluster }: { title: string; owners: Owner[]; empty: string; cluster: string | null }) {
   return (
