@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q
 MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help system system-run setup run test check format unit contract integration pipeline bench soak soak-pipeline mutants goldens lock clean
+.PHONY: help system system-run setup run test check format unit contract integration pipeline e2e bench soak soak-pipeline mutants goldens lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ system:         ## Debian packages that are missing: Java, Maven, Node, and what
 system-run:
 	@scripts/system run
 
-setup: $(STAMPS)/python $(STAMPS)/java   ## .venv and Java parts; nothing to do when nothing changed
+setup: $(STAMPS)/python $(STAMPS)/java $(STAMPS)/page   ## .venv, Java parts and the page; nothing to do when nothing changed
 
 $(STAMPS)/python: requirements.lock pyproject.toml
 	@mkdir -p $(STAMPS)
@@ -34,6 +34,15 @@ $(STAMPS)/java: java/pom.xml scripts/jars $(shell find java -name '*.java' 2>/de
 	scripts/jars
 	@touch $@
 
+$(STAMPS)/node: ui/package-lock.json ui/package.json ui/.npmrc
+	@mkdir -p $(STAMPS)
+	cd ui && npm ci --no-progress --loglevel=error
+	@touch $@
+
+$(STAMPS)/page: $(STAMPS)/node ui/index.html ui/vite.config.ts ui/tsconfig.json $(shell find ui/src ui/public -type f ! -name '*.test.ts' 2>/dev/null)
+	cd ui && npm run -s build -- --logLevel warn
+	@touch $@
+
 run: system-run setup   ## a real Kafka with Headgate in front of it
 	@exec $(BIN)/headgate dev
 
@@ -44,6 +53,7 @@ test: system    ## everything that CI runs
 	scripts/tier contract 3 $(MAKE) --no-print-directory contract
 	scripts/tier integration 18 $(MAKE) --no-print-directory integration
 	scripts/tier pipeline 5 $(MAKE) --no-print-directory pipeline
+	scripts/tier e2e 5 $(MAKE) --no-print-directory e2e
 
 check: setup    ## format, lint, types, import contracts
 	$(BIN)/ruff format --check -q .
@@ -67,6 +77,10 @@ integration: setup  ## real Kafka, real clients
 pipeline: setup ## real Spark on a real Kafka: facts to tables
 	$(PYTEST) -n 2 --dist loadfile tests/pipeline
 
+e2e: setup      ## the page: its logic, and a real browser against the real web process
+	cd ui && npm run -s test
+	$(PYTEST) tests/e2e
+
 bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
 	$(BIN)/python -m bench
 
@@ -86,4 +100,4 @@ lock:           ## make the lock file anew from pyproject.toml
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -q -o requirements.lock
 
 clean:
-	rm -rf $(VENV) $(STAMPS) java/lib java/target
+	rm -rf $(VENV) $(STAMPS) java/lib java/target ui/node_modules src/headgate/web/static

@@ -11,6 +11,11 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 2000, // elkjs, which only its worker loads
     target: "es2022",
+    rollupOptions: {
+      onwarn: (warning, warn) => {
+        if (warning.code !== "MODULE_LEVEL_DIRECTIVE") warn(warning); // "use client" means nothing here
+      },
+    },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8080" } },
   test: { include: ["src/**/*.test.ts"], environment: "node" },

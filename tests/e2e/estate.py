@@ -1,4 +1,4 @@
-"""A small estate in tables for the tests of the page: a shop with applications, groups, connectors and hostile names."""
+"""A small estate in tables for the tests of the page: a shop with applications, groups and hostile names."""
 
 import json
 from pathlib import Path
@@ -107,11 +107,18 @@ def versions(now: int) -> list[Row]:
 def write_estate(root: Path, now: int) -> None:
     described = versions(now)
     keys = ("app_id", "incarnation", "epoch", "hash", "provenance", "valid_from", "valid_to", "at", "ended_at")
-    pairs = [("orders", "enriched-orders"), ("customers", "enriched-orders"), ("orders", "audit"), ("customers", "audit")]
+    pairs = [
+        ("orders", "enriched-orders"),
+        ("customers", "enriched-orders"),
+        ("orders", "audit"),
+        ("customers", "audit"),
+    ]
     current = {key: value for key, value in described[1].items() if key in keys}
     write(root, "lineage_edges", edges(now))
     write(root, "topology_versions", described)
-    write(root, "applications", [{k: v for k, v in one.items() if k in keys} | {"kind": "streams"} for one in described])
+    write(
+        root, "applications", [{k: v for k, v in one.items() if k in keys} | {"kind": "streams"} for one in described]
+    )
     write(root, "app_io", [current | {"component": "0", "in_topic": one, "out_topic": two} for one, two in pairs])
     hour = now - now % HOUR - 2 * HOUR
     write(
@@ -126,8 +133,20 @@ def write_estate(root: Path, now: int) -> None:
         root,
         "client_identities",
         [
-            {"client_id": "web-shop-1", "host": "10.0.0.7", "actor_kind": "client", "actor": "web-shop", "last_seen": now},
-            {"client_id": "web-shop-2", "host": "10.0.0.8", "actor_kind": "client", "actor": "web-shop", "last_seen": now},
+            {
+                "client_id": "web-shop-1",
+                "host": "10.0.0.7",
+                "actor_kind": "client",
+                "actor": "web-shop",
+                "last_seen": now,
+            },
+            {
+                "client_id": "web-shop-2",
+                "host": "10.0.0.8",
+                "actor_kind": "client",
+                "actor": "web-shop",
+                "last_seen": now,
+            },
         ],
     )
     changes: Row = {"topic": "headgate.events", "detail": "{}", "subject_kind": "application", "subject": APP}
@@ -140,6 +159,24 @@ def write_estate(root: Path, now: int) -> None:
             | {"event_id": "e2", "event": "config_changed", "subject_kind": "share_group", "subject": "billing"}
             | {"at": now - HOUR // 2, "by": "User:ops"},
         ],
+    )
+    minute = now - now % 60_000
+    rates = [
+        {"minute": minute - back * 60_000, "processed": 100, "dead_lettered": 30 if back == 4 else 1}
+        for back in range(1, 30)
+    ]
+    write(root, "dlq_rates", [one | {"group": "billing", "topic": "enriched-orders"} for one in rates])
+    trip: Row = {
+        "event_id": "t1",
+        "group": "billing",
+        "event": "tripped",
+        "at": now - 240_000,
+        "topic": "headgate.events",
+    }
+    write(
+        root,
+        "breaker_events",
+        [trip | {"dlq_written": 30, "delivered": 100, "threshold_percent": 20, "window_ms": 60_000}],
     )
     run: Row = {"state": "running", "started_at": now - DAY, "at": now - 2_000, "batch": 812, "rows": 91_204, "lag": 0}
     write(

@@ -46,12 +46,14 @@ class Web:
 
 
 @contextmanager
-def running_web(folder: Path, upstream: str, keys: Mapping[str, object], *, token: str | None = None) -> Iterator[Web]:
+def running_web(
+    folder: Path, upstream: str, keys: Mapping[str, object], *, token: str | None = None, host: str = "127.0.0.1"
+) -> Iterator[Web]:
     """Until the block ends; it must end cleanly, and a defect that it wrote into its log fails the test."""
     folder.mkdir(parents=True, exist_ok=True)
     web = Web(port=port_block(), log=folder / "web.log", token=token)
     written = {
-        "web.listen": f"127.0.0.1:{web.port}",
+        "web.listen": f"{host}:{web.port}",
         "upstream.bootstrap": upstream.split(","),
         "upstream.service_mechanism": "none",
         **keys,

@@ -18,8 +18,8 @@ VIEWS: Final = ("map", "apps", "topics", "groups", "health")  # as in ui/src/mod
 _HEADERS: Final = {
     # Everything comes from this server: no inline scripts or styles, and nothing from another site.
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

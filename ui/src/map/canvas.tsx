@@ -3,7 +3,7 @@
 import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Position, ReactFlow, type ReactFlowInstance, ReactFlowProvider } from "@xyflow/react";
 import { memo, useEffect, useMemo, useRef } from "react";
 import { type MapGraph, type MapNode, USE_WORDS } from "../model/estate_graph";
-import { kindWord, printable } from "../model/format";
+import { kindWord, printable, shortened } from "../model/format";
 import type { Positions } from "../model/placement";
 import { Icon } from "../shell/icons";
 
@@ -29,7 +29,7 @@ const MapNodeView = memo(function MapNodeView({ data }: NodeProps<Node<NodeData>
         <span className="kind">
           <Icon of={node.kind} />
           {kindWord(node.kind)}
-          {node.component === null ? "" : ` · part ${printable(node.component)}`}
+          {node.component === null ? "" : ` · part ${shortened(node.component, 8)}`}
         </span>
       )}
       <bdi className="name">{node.label}</bdi>
@@ -148,28 +148,23 @@ function flowEdges(graph: MapGraph, marks: NodeMarks): Edge[] {
   });
 }
 
-export function Legend({ summary }: { summary: string }) {
+export function Legend({ summary, hasPaused }: { summary: string; hasPaused: boolean }) {
   return (
     <div className="legend">
       <span role="status">{summary}</span>
       <Line dash="" text="declared and observed" />
       <Line dash="7 5" text="declared only" />
       <Line dash="1.5 4" text="observed only" />
-      <span>
-        <svg aria-hidden="true">
-          <path d="M0 4h30" stroke="var(--stopped)" strokeWidth="2" />
-        </svg>
-        paused
-      </span>
+      {hasPaused ? <Line dash="" text="paused" color="var(--stopped)" /> : null}
     </div>
   );
 }
 
-function Line({ dash, text }: { dash: string; text: string }) {
+function Line({ dash, text, color = "var(--edge)" }: { dash: string; text: string; color?: string }) {
   return (
     <span>
       <svg aria-hidden="true">
-        <path d="M0 4h30" stroke="var(--edge)" strokeWidth="1.800" strokeDasharray={dash} strokeLinecap={dash.startsWith("1") ? "round" : "butt"} />
+        <path d="M0 4h30" stroke={color} strokeWidth="1.8" strokeDasharray={dash} strokeLinecap={dash.startsWith("1") ? "round" : "butt"} />
       </svg>
       {text}
     </span>

@@ -121,7 +121,7 @@ function Picture(props: {
         {laid === null ? null : (
           <Canvas graph={laid.graph} at={laid.at} marks={marks} layoutId={laid.layoutId} onSelect={(key) => change({ selected: key })} onOpen={open} />
         )}
-        <Legend summary={summary(graph)} />
+        <Legend summary={summary(graph)} hasPaused={paused.size > 0} />
         {laid !== null && laid.fresh.size > 0 ? (
           <p className="laying" role="status">
             {laid.fresh.size} new{" "}

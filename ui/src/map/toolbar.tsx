@@ -48,7 +48,7 @@ export function Toolbar({ view, change }: { view: MapView; change: (changes: Par
 
 function Segments<T extends string | number>(props: { label: string; values: readonly (readonly [T, string])[]; value: T; onChange: (value: T) => void }) {
   return (
-    <span className="group">
+    <span className="group narrow-hide">
       <span>{props.label}</span>
       <span className="segments" role="radiogroup" aria-label={props.label}>
         {props.values.map(([value, text]) => (

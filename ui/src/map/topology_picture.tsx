@@ -70,7 +70,7 @@ export function TopologyPicture({ description }: { description: Description }) {
   }
   return (
     <div className="picture" ref={place} data-layout={laid === null ? "pending" : "done"}>
-      {laid === null ? <p className="body muted" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} />}
+      {laid === null ? <p className="laying" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} />}
     </div>
   );
 }

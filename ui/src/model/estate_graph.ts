@@ -60,7 +60,8 @@ export function mapGraph(graph: Graph): MapGraph {
     const key = node.name === null ? `hidden/${place}` : nodeKey(node.kind, node.name, node.component);
     keys.set(node.id, key);
     const label = node.name === null ? "name not visible" : shortened(node.name, MOST_CHARACTERS);
-    const width = Math.max(node.kind === "topic" ? 72 : KIND_PX + 6 * kindWord(node.kind).length, Math.ceil([...label].length * CHARACTER_PX) + 30);
+    const words = `${kindWord(node.kind)}${node.component === null ? "" : ` · part ${node.component}`}`;
+    const width = Math.max(node.kind === "topic" ? 72 : KIND_PX + 6 * Math.min(words.length, MOST_CHARACTERS), Math.ceil([...label].length * CHARACTER_PX) + 30);
     const height = node.kind === "topic" ? TOPIC_HEIGHT : ACTOR_HEIGHT;
     return { key, kind: node.kind, name: node.name, component: node.component, internal: node.internal, label, width, height };
   });

@@ -43,7 +43,7 @@ export function App() {
         <Link to="/" className="brand" aria-label="Headgate">
           <svg viewBox="0 0 16 16" aria-hidden="true">
             <rect width="16" height="16" rx="3" fill="var(--accent)" />
-            <path d="M4.500 3v10M11.500 3v10M4.500 8h7" stroke="var(--on-accent)" strokeWidth="2" />
+            <path d="M4.5 3v10M11.5 3v10M4.5 8h7" stroke="var(--on-accent)" strokeWidth="2" />
           </svg>
           <span>headgate</span>
         </Link>
