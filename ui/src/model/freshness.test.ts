@@ -17,6 +17,7 @@ function ready(health: Partial<Health>, stale = false): Loaded<Health> {
 test("each case has a shape of its own", () => {
   expect(freshness({ state: "loading" }, NOW).state).toBe("unknown");
   expect(freshness({ state: "failed", problem: { status: 0, message: "" } }, NOW)).toMatchObject({ state: "stopped", text: "no connection" });
+  expect(freshness({ state: "failed", problem: { status: 503, message: "" } }, NOW).text).toBe("server error");
   expect(freshness({ state: "forbidden", problem: { status: 401, message: "" } }, NOW).text).toBe("no access");
   expect(freshness(ready({}, true), NOW).text).toBe("no connection for 12 s");
   expect(freshness(ready({}), NOW).text).toBe("no data yet");

@@ -20,9 +20,12 @@ export function freshness(health: Loaded<Health>, now: number): Freshness {
   if (health.state === "forbidden") {
     return { state: "stopped", text: "no access", detail: health.problem.message };
   }
-  if (health.state !== "ready") return { state: "stopped", text: "no connection", detail: health.problem.message };
+  if (health.state !== "ready") {
+    return { state: "stopped", text: health.problem.status === 0 ? "no connection" : "server error", detail: health.problem.message };
+  }
   if (health.stale !== null) {
-    return { state: "stopped", text: `no connection for ${duration(now - health.at)}`, detail: health.stale.message };
+    const what = health.stale.status === 0 ? "no connection" : "server error";
+    return { state: "stopped", text: `${what} for ${duration(now - health.at)}`, detail: health.stale.message };
   }
   const { pipeline, tables } = health.data;
   const failed = pipeline.find((run) => run.state === "failed");
@@ -33,7 +36,7 @@ export function freshness(health: Loaded<Health>, now: number): Freshness {
   if (times.length === 0) {
     return { state: "unknown", text: "no data yet", detail: "The pipeline has not written a table yet." };
   }
-  const age = Math.max(0, now - Math.max(...times));
+  const age = now - Math.max(...times);
   const text = `${age < 1_000 ? "1 s" : duration(age)}`;
   return age > QUIET_MS
     ? { state: "attention", text: `data ${text} old`, detail: "The pipeline has written nothing since then." }

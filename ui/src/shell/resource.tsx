@@ -58,7 +58,7 @@ function Failed({ problem, what }: { problem: Problem; what: string }) {
   return (
     <Notice state="stopped" title={`The ${what} could not be loaded`}>
       <p>{problem.message}</p>
-      <p className="muted">The page asks again every few seconds. To look for the cause:</p>
+      <p className="muted">The page asks again every few seconds. {problem.status === 503 ? "The pipeline writes the tables:" : "To look for the cause:"}</p>
       <Command text={problem.status === 503 ? "headgate pipeline run --config FILE" : "headgate doctor --config FILE"} />
     </Notice>
   );

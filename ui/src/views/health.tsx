@@ -86,7 +86,7 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
               <th>State</th>
               <th className="number">Unread facts</th>
               <th className="number">Rejected</th>
-              <th>Started</th>
+              <th className="narrow-hide">Started</th>
               <th>Last written</th>
               <th>Problem</th>
             </tr>
@@ -102,7 +102,7 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
                 </td>
                 <td className="number">{count(run.lag)}</td>
                 <td className="number">{count(run.rejected)}</td>
-                <td>
+                <td className="narrow-hide">
                   <Time at={run.started_at} />
                 </td>
                 <td>
