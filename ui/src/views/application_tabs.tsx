@@ -2,11 +2,11 @@
 
 import type { Application, Diff, DiffItem, Tasks, Use, Versions } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { edgeState, USE_WORDS } from "../model/estate_graph";
-import { bytes, count, printable } from "../model/format";
+import { count, printable } from "../model/format";
 import { shortVersion } from "../model/topology";
 import { Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
+import { UsesPanel } from "./uses_panel";
 
 function inCluster(cluster: string | null, sign: "?" | "&"): string {
   return cluster === null ? "" : `${sign}cluster=${encodeURIComponent(cluster)}`;
@@ -201,41 +201,13 @@ export function Activity({ path, cluster }: { path: string; cluster: string | nu
 
 function Uses({ title, uses, cluster }: { title: string; uses: (Use & { topic: string | null })[]; cluster: string | null }) {
   return (
-    <section className="panel">
-      <header>
-        <h2>{title}</h2>
-        <span className="muted">{count(uses.length)}</span>
-      </header>
-      {uses.length === 0 ? (
-        <p className="body muted">Nothing that is known.</p>
-      ) : (
-        <div className="scroll">
-          <table>
-            <thead>
-              <tr>
-                <th>Topic</th>
-                <th>Known by</th>
-                <th className="number">Bytes a day</th>
-                <th>Last seen</th>
-              </tr>
-            </thead>
-            <tbody>
-              {uses.map((use, place) => (
-                <tr key={use.topic ?? place}>
-                  <td>
-                    <ThingLink kind="topic" name={use.topic} cluster={cluster} />
-                  </td>
-                  <td>{USE_WORDS[edgeState(use)]}</td>
-                  <td className="number">{bytes(use.bytes_day)}</td>
-                  <td>
-                    <Time at={use.last_seen} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-    </section>
+    <UsesPanel
+      title={title}
+      column="Topic"
+      uses={uses}
+      empty="Nothing that is known."
+      keyOf={(use) => use.topic}
+      first={(use) => <ThingLink kind="topic" name={use.topic} cluster={cluster} />}
+    />
   );
 }

@@ -3,14 +3,14 @@
 import { useState } from "react";
 import type { Client, Impact, Owner, Topic, Topics } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { edgeState, USE_WORDS } from "../model/estate_graph";
-import { bytes, count, kindWord, percent } from "../model/format";
+import { count, kindWord, percent } from "../model/format";
 import { coverageState, type ImpactLevel, impactLevels } from "../model/impact";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { KindTag, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { KindTag, Link, Name, Notice, State, ThingLink } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
+import { UsesPanel } from "./uses_panel";
 
 export function TopicsView() {
   const { name, cluster } = useRoute();
@@ -152,48 +152,21 @@ function Coverage({ topic }: { topic: Topic }) {
 
 function Owners({ title, owners, empty, cluster }: { title: string; owners: Owner[]; empty: string; cluster: string | null }) {
   return (
-    <section className="panel">
-      <header>
-        <h2>{title}</h2>
-        <span className="muted">{count(owners.length)}</span>
-      </header>
-      {owners.length === 0 ? (
-        <p className="body muted">{empty}</p>
-      ) : (
-        <div className="scroll">
-          <table>
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Known by</th>
-                <th className="number">Bytes a day</th>
-                <th>Last seen</th>
-              </tr>
-            </thead>
-            <tbody>
-              {owners.map((owner, place) => (
-                <tr key={`${owner.kind} ${owner.name ?? place}`}>
-                  <td>
-                    <ThingLink kind={owner.kind} name={owner.name} cluster={cluster} />
-                    <br />
-                    <span className="muted">{kindWord(owner.kind)}</span>
-                    <Clients clients={owner.clients} />
-                  </td>
-                  <td>
-                    {USE_WORDS[edgeState(owner)]}
-                    {owner.filled ? <span className="tag" title="The topic matches the pattern of the source">by pattern</span> : null}
-                  </td>
-                  <td className="number">{bytes(owner.bytes_day)}</td>
-                  <td>
-                    <Time at={owner.last_seen} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+    <UsesPanel
+      title={title}
+      column="Name"
+      uses={owners}
+      empty={empty}
+      keyOf={(owner) => (owner.name === null ? null : `${owner.kind} ${owner.name}`)}
+      first={(owner) => (
+        <>
+          <ThingLink kind={owner.kind} name={owner.name} cluster={cluster} />
+          <br />
+          <span className="muted">{kindWord(owner.kind)}</span>
+          <Clients clients={owner.clients} />
+        </>
       )}
-    </section>
+    />
   );
 }
 
