@@ -1,4 +1,4 @@
-/** What needs somebody, worst first: one card for each thing, with what happened and the command that acts on it. */
+/** What needs attention, worst first: one card for each thing, with what happened and the command that acts on it. */
 
 import type { Change, Health, ShareGroupRow } from "../api/shapes";
 import { shellQuoted } from "./format";

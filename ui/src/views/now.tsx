@@ -1,4 +1,4 @@
-/** Now: what needs somebody, worst first. */
+/** Now: what needs attention, worst first. */
 
 import type { Changes, Health, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";

@@ -1,7 +1,6 @@
 """`/api/v1/applications`: Streams applications and Spark queries, their topologies, versions, differences and tasks."""
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +24,7 @@ from headgate.web.api import models
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate, Stamps, bounded
 from headgate.web.api.models import errors
-from headgate.web.api.parameters import MAX_NAME, AsOf, Cluster, Limit, parse_as_of
+from headgate.web.api.parameters import MAX_NAME, After, AsOf, Cluster, Contains, Limit, page_after, parse_as_of
 from headgate.web.api.versions import (
     read_description,
     read_versions,
@@ -80,8 +79,8 @@ def applications_router(tables: EstateTables, answers: Answers, access: AccessCo
     async def applications(
         request: Request,
         names: Annotated[VisibleNames, names_of],
-        contains: Annotated[str, Query(max_length=MAX_NAME, description="a part of the name")] = "",
-        after: Annotated[str, Query(max_length=MAX_NAME, description="names after this one")] = "",
+        contains: Contains = "",
+        after: After = "",
         limit: Limit = 100,
         as_of: AsOf = None,
         cluster: Cluster = None,
@@ -92,11 +91,9 @@ def applications_router(tables: EstateTables, answers: Answers, access: AccessCo
         def make() -> Rendered:
             low = contains.lower()
             found = [name for name in known.names if low in name.lower() and names.has(name)]
-            first = bisect_right(found, after) if after else 0
-            page = found[first : first + limit]
-            more = first + limit < len(found)
-            rows = [_summary(known, name) for name in page]
-            return json_answer({"applications": rows, "count": len(found), "next": page[-1] if more else None})
+            page, following = page_after(found, after, limit)
+            rows = [_summary(known, name) for name in found[page]]
+            return json_answer({"applications": rows, "count": len(found), "next": following})
 
         return await answers.of_versions(request, names, known.stamps, make)
 

@@ -1,5 +1,7 @@
 """Parameters that several resources have, with their bounds."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -14,8 +16,17 @@ _TIME_HELP: Final = "such as 2026-11-15T12:00:00Z, or epoch milliseconds"
 Cluster = Annotated[
     str | None, Query(max_length=255, description="the id of the Kafka cluster; needed where the tables have several")
 ]
+Contains = Annotated[str, Query(max_length=MAX_NAME, description="a part of the name")]
+After = Annotated[str, Query(max_length=MAX_NAME, description="names after this one")]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="at most so many rows")]
 AsOf = Annotated[str | None, Query(max_length=64, description=f"a time {_TIME_HELP}; without it, now")]
+
+
+def page_after(names: Sequence[str], after: str, limit: int) -> tuple[slice, str | None]:
+    """The place of a page in these sorted names, and the name after which the next page begins, None on the last."""
+    first = bisect_right(names, after) if after else 0
+    end = first + limit
+    return slice(first, end), names[end - 1] if end < len(names) else None
 
 
 def parse_as_of(as_of: str | None) -> int | None:

@@ -21,7 +21,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate, bounded
 from headgate.web.api.models import ShareGroupModel, ShareGroupsModel, errors
-from headgate.web.api.parameters import MAX_NAME, Cluster, Limit
+from headgate.web.api.parameters import After, Cluster, Contains, Limit, page_after
 from headgate.web.paths import NameInPath
 from headgate.web.share_states import SharePort
 from headgate.web.visible_names import VisibleNames
@@ -58,8 +58,8 @@ def share_groups_router(
     async def share_groups(
         request: Request,
         names: Annotated[VisibleNames, names_of],
-        contains: Annotated[str, Query(max_length=MAX_NAME, description="a part of the name")] = "",
-        after: Annotated[str, Query(max_length=MAX_NAME, description="names after this one")] = "",
+        contains: Contains = "",
+        after: After = "",
         paused: Annotated[bool, Query(description="only groups that are paused")] = False,
         limit: Limit = 100,
         cluster: Cluster = None,
@@ -72,13 +72,11 @@ def share_groups_router(
             for name in sorted(names.among(known(estate)))
             if low in name.lower() and (not paused or (port is not None and port.of(name).is_paused))
         ]
-        following = [name for name in found if name > after]
-        page = following[:limit]
-        rows = [_row(name, port, names) for name in page]
+        page, following = page_after(found, after, limit)
         document = {
-            "share_groups": rows,
+            "share_groups": [_row(name, port, names) for name in found[page]],
             "count": len(found),
-            "next": page[-1] if len(following) > limit else None,
+            "next": following,
             "problem": _problem(port),
         }
         versions = (*(estate.stamps if estate is not None else ()), port.changes if port is not None else 0)

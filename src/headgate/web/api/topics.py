@@ -1,6 +1,5 @@
 """`/api/v1/topics`: the topics of the estate, who uses one, and what depends on it."""
 
-from bisect import bisect_right
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -12,7 +11,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel, errors
-from headgate.web.api.parameters import MAX_NAME, AsOf, Cluster, Limit, parse_as_of
+from headgate.web.api.parameters import After, AsOf, Cluster, Contains, Limit, page_after, parse_as_of
 from headgate.web.api.topic_owners import owners_document, topic_facts
 from headgate.web.paths import NameInPath
 from headgate.web.visible_names import VisibleNames
@@ -28,8 +27,8 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
     async def topics(
         request: Request,
         names: Annotated[VisibleNames, names_of],
-        contains: Annotated[str, Query(max_length=MAX_NAME, description="a part of the name")] = "",
-        after: Annotated[str, Query(max_length=MAX_NAME, description="names after this one")] = "",
+        contains: Contains = "",
+        after: After = "",
         internal: Annotated[bool, Query(description="with topics that are internal to an application")] = True,
         limit: Limit = 100,
         as_of: AsOf = None,
@@ -45,10 +44,8 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
                 for one in estate.map.summaries(_TOPICS)
                 if low in one.lower and (internal or not one.internal) and names.has(one.name)
             ]
-            first = bisect_right(rows, after, key=lambda row: str(row["name"])) if after else 0
-            page = rows[first : first + limit]
-            more = first + limit < len(rows)
-            return json_answer({"topics": page, "count": len(rows), "next": page[-1]["name"] if more else None})
+            page, following = page_after([str(row["name"]) for row in rows], after, limit)
+            return json_answer({"topics": rows[page], "count": len(rows), "next": following})
 
         return await answers.of_versions(request, names, estate.stamps, make)
 
