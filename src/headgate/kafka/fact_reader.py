@@ -3,7 +3,8 @@
 Invariant: records are handed over in the log's order, and the position moves only after they were taken in. So
 `await reached(offset)` is reading one's own writes, and a reader that starts at a saved position misses nothing. If the
 topic lost records, it is read again from its start: the position does not lie in it any more (it was created again, or
-truncated), its id is another, or its first records were deleted. The last two are checked every ten seconds.
+truncated), its id is another, or its first records were deleted. The last two are checked before it
+is read, and every ten seconds.
 
 librdkafka reports the end of a partition only when nothing was written to it for half a second. So the end is also
 reached with the last of the records that were there when the first one came.
@@ -157,6 +158,10 @@ class FactReader(TopicFollower, Generic[T]):
 
     # --- on the consumer's thread
 
+    def looks_first(self) -> bool:
+        """The id of a topic that is created again while it is read must be known from before."""
+        return self._detects_loss and self._log is None
+
     def look_interval_s(self) -> float | None:
         if self.problem is not None and self.replayed.is_set():
             return self.retry_s  # at the end of a quiet topic no record comes that would show that it is over
@@ -167,7 +172,7 @@ class FactReader(TopicFollower, Generic[T]):
             return Next.GO_ON
         if self.replayed.is_set():
             self.problem = None
-        # Before the first look, what was read shows where the topic began.
+        # If the look before reading failed, what was read shows where the topic began.
         before = self._log
         if before is None and self._first_read is not None:
             before = _Log(found.topic_id, self._first_read)

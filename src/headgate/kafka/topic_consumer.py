@@ -91,6 +91,10 @@ class TopicFollower(ABC):
 
     # --- on the consumer's thread; what is raised is reported, and the follower goes on a second later
 
+    def looks_first(self) -> bool:
+        """Whether `look` is to be called before the topic is fetched."""
+        return False
+
     @abstractmethod
     def on_messages(self, messages: Sequence[Message]) -> Next:
         """Take in messages of the topic, also records before its positions; moves the positions."""
@@ -150,12 +154,14 @@ class _Entry:
     def __init__(self, follower: TopicFollower) -> None:
         self.follower = follower
         self.is_following = False
+        self.has_looked = False  # before it follows
         self.resume_at = 0.0
         self.look_at = 0.0
         self.lookup: Future[Any] | None = None
 
     def leave(self, until: float) -> None:
         self.is_following = False
+        self.has_looked = False
         self.resume_at = until
         self.drop_lookup()
 
@@ -299,6 +305,7 @@ class TopicConsumer:
         self._changed.clear()
         for entry in self._entries.values():
             entry.is_following = False
+            entry.has_looked = False
             entry.lookup = None
         while not self._stop.is_set() and not self._needs_new_consumer.is_set():
             self._take_changes()
@@ -324,12 +331,16 @@ class TopicConsumer:
             if interval_s is not None and entry.lookup is None and now >= entry.look_at:
                 entry.look_at = now + interval_s
                 entry.lookup = self._start_lookup(follower.look)
-        elif now >= entry.resume_at:
-            if follower.positions:
-                entry.is_following = True
-                self._changed.add(follower.topic)
-            elif entry.lookup is None:
+        elif now >= entry.resume_at and entry.lookup is None:
+            if not follower.positions:
                 entry.lookup = self._start_lookup(follower.locate)
+            elif follower.looks_first() and not entry.has_looked:
+                entry.has_looked = True
+                entry.lookup = self._start_lookup(follower.look)
+            else:
+                entry.is_following = True
+                entry.has_looked = False
+                self._changed.add(follower.topic)
 
     def _start_lookup(self, lookup: Callable[[TopicAdmin], Any]) -> "Future[Any]":
         """Run it on a thread that does not delay the end of the process."""
@@ -345,7 +356,7 @@ class TopicConsumer:
         return found
 
     def _on_lookup(self, entry: _Entry, lookup: "Future[Any]") -> Next:
-        if entry.is_following:
+        if entry.is_following or entry.has_looked:
             return entry.follower.on_look(lookup.result())
         positions = lookup.result()
         if not positions:

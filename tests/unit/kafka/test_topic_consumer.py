@@ -1,6 +1,7 @@
 """Several topics on one consumer: what each follower reads, and that none waits for another one."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
+from headgate.base.errors import ClusterError
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
@@ -153,7 +155,7 @@ async def test_a_topic_that_lost_records_is_read_again_and_the_others_miss_and_r
         a, b = Reading(consumer, "a", detects_loss=True), Reading(consumer, "b")
         a.start()
         b.start()
-        await until(lambda: a.replayed.is_set() and b.replayed.is_set() and a._log is not None)
+        await until(lambda: a.replayed.is_set() and b.replayed.is_set())
         log.create("a", topic_id="second")
         log.write("a", b"4", b"5")
         await until(lambda: a.read[-3:] == [b"lost", b"4", b"5"] and a.replayed.is_set())
@@ -162,10 +164,36 @@ async def test_a_topic_that_lost_records_is_read_again_and_the_others_miss_and_r
     assert len(log.consumers) == 2, "librdkafka may not look for the new topic for minutes"
 
 
-async def test_records_that_were_deleted_before_the_first_look_are_noticed_by_what_was_read(log: FakeTopics) -> None:
+async def test_the_id_of_a_topic_is_known_before_it_is_read(log: FakeTopics) -> None:
+    """Otherwise a topic that is created again between its first record and the first look is not noticed."""
+    assigned: list[int] = []
     answers = threading.Event()
 
     def on_lookup(_topic: str) -> None:
+        assigned.append(len(log.consumers[0].assignments))
+        if len(assigned) > 1:
+            answers.wait(20)
+
+    log.on_lookup = on_lookup
+    log.create("a")
+    log.write("a", b"1", b"2")
+    async with consuming(log) as consumer:
+        a = Reading(consumer, "a", detects_loss=True)
+        a.start()
+        await until(lambda: a.read == [b"1", b"2"] and a.replayed.is_set())
+        log.create("a", topic_id="second")
+        log.write("a", b"3", b"4", b"5")
+        answers.set()
+        await until(lambda: a.read[-4:] == [b"lost", b"3", b"4", b"5"])
+    assert assigned[0] == 0
+
+
+async def test_records_that_were_deleted_after_a_failed_look_are_noticed_by_what_was_read(log: FakeTopics) -> None:
+    looks, answers = itertools.count(), threading.Event()
+
+    def on_lookup(_topic: str) -> None:
+        if next(looks) == 0:
+            raise ClusterError("not now")
         answers.wait(20)
 
     log.on_lookup = on_lookup
