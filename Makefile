@@ -90,7 +90,7 @@ soak: setup     ## campaigns against outages, kills and hostile peers; at 10, ab
 soak-pipeline: setup    ## the pipeline on a full disk and on a Spark cluster, about a quarter of an hour
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly tests/soak/pipeline
 
-mutants: setup  ## 100 mutants of rules, each killed by its tests
+mutants: setup  ## rules broken one at a time (tests/mutants.toml), each noticed by its tests
 	$(BIN)/python scripts/mutants
 
 goldens: setup  ## make the golden topologies anew with the real Kafka Streams
