@@ -3,74 +3,17 @@
 Every wait is for a condition. The process reads no Kafka here: the state of share groups is therefore unknown.
 """
 
-import os
 import re
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from headgate.web import page as built_page
 from headgate.web.tokens import TokenScope, add_token
+from tests.e2e.browsing import KEYS, NO_KAFKA, node, now_ms, open_map
 from tests.e2e.estate import APP, HOSTILE, edges, write_estate
 from tests.support.web import Web, running_web
 from tests.unit.lineage.shop import use, write
-
-CHROMIUM = "/usr/bin/chromium"
-WAIT_MS = 60_000
-KEYS: dict[str, object] = {"activity.enable": False, "share_groups.enable": False}
-NO_KAFKA = "127.0.0.1:1"
-expect.set_options(timeout=WAIT_MS)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert (built_page.ROOT / "index.html").is_file(), "the page is not built: make setup"
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    folder = tmp_path_factory.mktemp("estate")
-    write_estate(folder / "tables", _now_ms())
-    with running_web(folder, NO_KAFKA, KEYS | {"tables.path": str(folder / "tables")}) as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page whose scripts fail the test when they raise, or when the policy of the server stops something."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
-    context.set_default_timeout(WAIT_MS)
-    opened = context.new_page()
-    problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda line: problems.append(line.text) if "Content Security Policy" in line.text else None)
-    opened.on("dialog", lambda dialog: problems.append(dialog.message))
-    yield opened
-    context.close()
-    assert problems == []
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def node(page: Page, key: str) -> Any:
-    return page.locator(f'.react-flow__node[data-id="{key}"]')
-
-
-def open_map(page: Page, web: Web, query: str = "") -> None:
-    page.goto(f"{web.url}/map{query}")
-    expect(page.locator(".map-canvas")).to_have_attribute("data-layout", re.compile(r"^\d+$"))
 
 
 def test_the_map_shows_who_uses_which_topic(page: Page, web: Web) -> None:
@@ -133,14 +76,14 @@ def test_the_map_without_topics_and_at_another_time(page: Page, web: Web) -> Non
     page.get_by_role("button", name="Without topics").click()
     expect(node(page, "topic/orders")).to_have_count(0)
     expect(node(page, f"streams/{APP}")).to_be_visible()
-    open_map(page, web, f"?focus=orders&as_of={_now_ms() - 36 * 3_600_000}")
+    open_map(page, web, f"?focus=orders&as_of={now_ms() - 36 * 3_600_000}")
     expect(node(page, "consumer_group/old-reader")).to_be_visible()
     page.get_by_role("button", name="Live", exact=True).click()
     expect(node(page, "consumer_group/old-reader")).to_have_count(0)
 
 
 def test_an_update_keeps_positions_and_marks_what_is_new(page: Page, tmp_path: Path) -> None:
-    now = _now_ms()
+    now = now_ms()
     write_estate(tmp_path / "tables", now)
     with running_web(tmp_path, NO_KAFKA, KEYS | {"tables.path": str(tmp_path / "tables")}) as web:
         open_map(page, web)
@@ -272,7 +215,7 @@ def test_without_tables_every_view_says_what_is_missing(page: Page, tmp_path: Pa
 
 
 def test_without_a_token_the_page_asks_for_one_and_uses_it(page: Page, tmp_path: Path) -> None:
-    write_estate(tmp_path / "tables", _now_ms())
+    write_estate(tmp_path / "tables", now_ms())
     tokens = tmp_path / "tokens.toml"
     expires = datetime.now(UTC) + timedelta(days=1)
     token = add_token(tokens, name="team", scope=TokenScope.READ, expires=expires, names=["orders"])
@@ -290,7 +233,7 @@ def test_without_a_token_the_page_asks_for_one_and_uses_it(page: Page, tmp_path:
 
 
 def test_when_the_server_goes_away_the_page_keeps_what_it_has_and_says_so(page: Page, tmp_path: Path) -> None:
-    write_estate(tmp_path / "tables", _now_ms())
+    write_estate(tmp_path / "tables", now_ms())
     with running_web(tmp_path, NO_KAFKA, KEYS | {"tables.path": str(tmp_path / "tables")}) as web:
         open_map(page, web)
         expect(page.locator(".freshness")).to_have_attribute("data-state", "good")
