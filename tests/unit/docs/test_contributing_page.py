@@ -29,7 +29,7 @@ def test_every_target_that_the_page_names_exists() -> None:
 
 
 def test_no_two_classes_of_the_sources_have_the_same_name() -> None:
-    declared = re.compile(r"^\s*class (\w+)[(:\[]", re.MULTILINE)
+    declared = re.compile(r"^class (\w+)[(:\[]", re.MULTILINE)
     names = Counter(name for path in SOURCES for name in declared.findall(path.read_text("utf-8")))
     assert len(names) > 300
     assert [name for name, times in names.items() if times > 1] == []
