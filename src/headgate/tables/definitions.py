@@ -1,6 +1,7 @@
 """All tables that the pipeline makes. Columns that several tables have are declared once, so that tables can be joined.
 
-Adding a table is adding a definition here, or for the breaker in `breaker_definitions.py`, and a build in `pipeline/`.
+Adding a table is adding a definition here, for the breaker in `breaker_definitions.py`, or for dead letters in
+`dead_letter_definitions.py`, and a build in `pipeline/`.
 Tables that are derived from others are in `lineage_definitions.py`, and have a derivation in `pipeline/derived/`.
 """
 
@@ -10,6 +11,7 @@ from headgate.base.errors import UsageError
 from headgate.facts import ActivityObserved, DispositionsCounted
 from headgate.facts.topics import DAY_MS
 from headgate.tables.breaker_definitions import BREAKER_TABLES
+from headgate.tables.dead_letter_definitions import DEAD_LETTER_TABLES
 from headgate.tables.lineage_definitions import LINEAGE_TABLES
 from headgate.tables.shared_columns import APP, CLUSTER, HISTORIC
 from headgate.tables.table import CLUSTER_ID, Table, fact_columns, flag, small, text, time, whole
@@ -291,7 +293,8 @@ _TABLES = (
         bucket_by=("cluster_id", "app_id"),
     ),
 )
-TABLES = {table.name: table for table in sorted((*_TABLES, *BREAKER_TABLES, *LINEAGE_TABLES), key=lambda one: one.name)}
+_ALL = (*_TABLES, *BREAKER_TABLES, *DEAD_LETTER_TABLES, *LINEAGE_TABLES)
+TABLES = {table.name: table for table in sorted(_ALL, key=lambda one: one.name)}
 
 
 def table_named(name: str) -> Table:

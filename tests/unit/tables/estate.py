@@ -131,6 +131,34 @@ _CAUSES = [
         ],
     )
 ]
+_LETTERS = _rows(
+    "partition offset dlq_offset dead_lettered_at source_state delivery_count copies",
+    [
+        (0, 4711, 7, HALF_PAST_TWELVE - 30_000, "found", 2, 1),
+        (0, 4712, 8, HALF_PAST_TWELVE - 29_000, "expired", 5, 2),
+        (1, 9, 3, HALF_PAST_TWELVE - 28_000, "found", 1, 1),
+    ],
+)
+_LETTER: Row = {
+    "group": "sg",
+    "topic": "orders",
+    "topic_id": ORDERS_ID,
+    "dlq_topic": "dlq.orders",
+    "format": "kafka",
+    "cluster": "5f1c0d2a9b3e",
+}
+_CLUSTER: Row = {
+    "group": "sg",
+    "cluster": "5f1c0d2a9b3e",
+    "verdict": "content",
+    "action": "fix_first",
+    "count": 25,
+    "first_at": HALF_PAST_TWELVE - 30_000,
+    "last_at": HALF_PAST_TWELVE,
+    "topics": '["orders"]',
+    "feature": "schema_id=7",
+    "evidence": "{}",
+}
 _TASKS = [
     {"group": "orders-app", "process": f"p-{member[-1]}", "client_id": "orders", "at": ELEVEN} | row
     for row in _rows(
@@ -239,6 +267,8 @@ ROWS = {
         "breaker_events": [{"group": "sg"} | row for row in _BREAKER_EVENTS],
         "changes": _CHANGES,
         "client_identities": _IDENTITIES,
+        "dead_letter_clusters": [_CLUSTER],
+        "dead_letters": [_LETTER | row for row in _LETTERS],
         "dispositions": [
             {"writer": "gw-a/0", "boot": "b1", "group": "sg", "member": "m-1", "topic": "orders"} | row
             for row in _DISPOSITIONS

@@ -1,0 +1,1 @@
+"""Pure rules of dead letters: headers, and the verdict on an episode. No I/O, no clock."""
