@@ -183,6 +183,15 @@ class PipelineConfig(ConfigSection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayConfig(ConfigSection):
+    """`[replay]`: where dead letters may be replayed to. Without `topics`, nowhere."""
+
+    topics: Annotated[tuple[str, ...], ListOf(ConfigText(values.topic_pattern), at_most=1000)] = ()
+    max_replays: Annotated[int, WholeNumber(1, 100)] = 3
+    parking_topic: Annotated[str | None, ConfigText(values.topic_name)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig(ConfigSection):
     """`[web]`: the REST interface."""
 
@@ -218,5 +227,6 @@ class Config(ConfigSection):
     connect: Mapping[str, ConnectConfig] = FrozenMap({})
     tables: TablesConfig = TablesConfig()
     pipeline: PipelineConfig = PipelineConfig()
+    replay: ReplayConfig = ReplayConfig()
     web: WebConfig = WebConfig()
     metrics: MetricsConfig = MetricsConfig()

@@ -247,6 +247,19 @@ def _web_has_tokens(config: Config) -> Iterator[Violation]:
         )
 
 
+def _parking_is_an_ordinary_topic(config: Config) -> Iterator[Violation]:
+    topic = config.replay.parking_topic or ""
+    for path, prefix in (
+        ("share_groups.dlq_prefix", config.share_groups.dlq_prefix),
+        ("facts.prefix", config.facts.prefix),
+    ):
+        if topic.startswith(prefix):
+            yield Violation(
+                ("replay.parking_topic", path),
+                f"begins with {path}, and dead letters are never written to such a topic: choose another name",
+            )
+
+
 _RULES: tuple[Rule, ...] = (
     _clients_can_connect,
     _node_ports_exist,
@@ -262,4 +275,5 @@ _RULES: tuple[Rule, ...] = (
     _topics_are_apart,
     _connect_clusters_are_distinct,
     _web_has_tokens,
+    _parking_is_an_ordinary_topic,
 )

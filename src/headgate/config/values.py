@@ -150,6 +150,15 @@ def topic_name(value: str) -> str:
     return value
 
 
+def topic_pattern(value: str) -> str:
+    """A topic name in which `*` stands for any characters."""
+    if not value or len(value) > MAX_TOPIC_NAME or not _TOPIC.fullmatch(value.replace("*", "x")):
+        raise ValueError(
+            f"must be a topic name, in which '*' may stand for any characters, of at most {MAX_TOPIC_NAME}"
+        )
+    return value
+
+
 def topic_prefix(longest_rest: int) -> Callable[[str], str]:
     """A rule for prefixes that leave room for `longest_rest` more characters of a topic's name."""
 

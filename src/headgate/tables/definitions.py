@@ -13,6 +13,7 @@ from headgate.facts.topics import DAY_MS
 from headgate.tables.breaker_definitions import BREAKER_TABLES
 from headgate.tables.dead_letter_definitions import DEAD_LETTER_TABLES
 from headgate.tables.lineage_definitions import LINEAGE_TABLES
+from headgate.tables.replay_definitions import REPLAY_TABLES
 from headgate.tables.shared_columns import APP, CLUSTER, HISTORIC
 from headgate.tables.table import CLUSTER_ID, Table, fact_columns, flag, small, text, time, whole
 
@@ -293,7 +294,7 @@ _TABLES = (
         bucket_by=("cluster_id", "app_id"),
     ),
 )
-_ALL = (*_TABLES, *BREAKER_TABLES, *DEAD_LETTER_TABLES, *LINEAGE_TABLES)
+_ALL = (*_TABLES, *BREAKER_TABLES, *DEAD_LETTER_TABLES, *LINEAGE_TABLES, *REPLAY_TABLES)
 TABLES = {table.name: table for table in sorted(_ALL, key=lambda one: one.name)}
 
 

@@ -159,6 +159,36 @@ _CLUSTER: Row = {
     "feature": "schema_id=7",
     "evidence": "{}",
 }
+_PLAN = "6a187a28-91c0"
+_OF_ORDERS: Row = {"plan": _PLAN, "topic": "orders", "topic_id": ORDERS_ID}
+_PLAN_RECORDS = _rows(
+    "position partition offset dlq_offset action why target_topic target_partition",
+    [
+        (0, 0, 4711, 7, "replay", None, "orders", 0),
+        (1, 0, 4712, 8, "leave_out", "expired", None, None),
+        (2, 1, 9, 3, "replay", None, "orders", 1),
+    ],
+)
+_AUDIT = _rows(
+    "position partition offset outcome why target_topic target_partition target_offset",
+    [
+        (0, 0, 4711, "replayed", None, "orders", 0, 5012),
+        (2, 1, 9, "skipped", "source_missing", None, None, None),
+    ],
+)
+_REPLAY_PLAN: Row = {
+    "plan": _PLAN,
+    "at": HALF_PAST_TWELVE,
+    "by": "User:ops",
+    "group": "sg",
+    "selection": '{"group":"sg"}',
+    "to": "original",
+    "targets": f'{{"orders":"{ORDERS_ID}"}}',
+    "records": 2,
+    "expired": 1,
+    "reasons": '{"Offset rejected by client.":2}',
+    "readers": "[]",
+}
 _TASKS = [
     {"group": "orders-app", "process": f"p-{member[-1]}", "client_id": "orders", "at": ELEVEN} | row
     for row in _rows(
@@ -281,6 +311,11 @@ ROWS = {
         "group_lags": [{"group": "billing", "kind": "consumer", "topic": "orders"} | row for row in _LAGS],
         "members_tasks": _TASKS,
         "pipeline_runs": _RUNS,
+        "replay_audit": [
+            _OF_ORDERS | {"at": HALF_PAST_TWELVE, "by": "User:ops", "group": "sg"} | row for row in _AUDIT
+        ],
+        "replay_plan_records": [_OF_ORDERS | {"dlq_topic": "dlq.orders"} | row for row in _PLAN_RECORDS],
+        "replay_plans": [_REPLAY_PLAN],
         "rejected_facts": [_REJECTED | {"reason": "the key is no JSON list"}],
         "topic_coverage": [row | {"topic": "orders", "topic_id": ORDERS_ID} for row in _COVERAGE],
         "topology_edges": _each_version(_EDGES),
