@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.facts import MemberTasksEnded, MemberTasksObserved, decode
+from headgate.facts import EventHappened, MemberTasksEnded, MemberTasksObserved, decode
 from tests.support.share_truth import Reading
 
 
@@ -23,3 +23,9 @@ def member_tasks(config: Mapping[str, Any], prefix: str, group: str) -> dict[str
     )
     last = {fact.member: fact for fact in found if fact.group == group}
     return {member: fact for member, fact in last.items() if isinstance(fact, MemberTasksObserved)}
+
+
+def mismatch_details(config: Mapping[str, Any], prefix: str, group: str) -> list[dict[str, Any]]:
+    """What the `topology_mismatch` events of a group say."""
+    found = (fact for fact in read_facts(config, prefix, "events") if isinstance(fact, EventHappened))
+    return [fact.detail.value() for fact in found if (fact.event, fact.subject) == ("topology_mismatch", group)]

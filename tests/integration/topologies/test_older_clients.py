@@ -14,12 +14,12 @@ import pytest
 
 from headgate.cli.main import main
 from headgate.config.addresses import parse_address
-from headgate.facts import EventHappened, MemberTasksObserved
+from headgate.facts import MemberTasksObserved
 from headgate.kafka.connections import Dialler
 from headgate.kafka.group_admin import describe_groups
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
-from tests.support.fact_records import member_tasks, read_facts
+from tests.support.fact_records import member_tasks, mismatch_details
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, word_count_demo, words_cluster
 
@@ -112,12 +112,6 @@ def members(own: Cluster, group: str) -> list[MemberTasksObserved]:
     return list(member_tasks(own.client_config(), PREFIX, group).values())
 
 
-def mismatches(own: Cluster, group: str) -> list[dict[str, Any]]:
-    """The details of the group's events."""
-    found = (one for one in read_facts(own.client_config(), PREFIX, "events") if isinstance(one, EventHappened))
-    return [one.detail.value() for one in found if (one.event, one.subject) == ("topology_mismatch", group)]
-
-
 def test_two_versions_of_an_application_in_one_group_are_reported(
     own: Cluster, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
@@ -127,8 +121,8 @@ def test_two_versions_of_an_application_in_one_group_are_reported(
         until(lambda: has_recorded(gateway, group), SECONDS)
         other = "WordCountProcessorDemo"
         with word_count_demo(gateway.bootstrap, group, tmp_path / "two", demo=other, application_server="two:7"):
-            until(lambda: bool(mismatches(own, group)), SECONDS)
-            [detail] = mismatches(own, group)
+            until(lambda: bool(mismatch_details(own.client_config(), PREFIX, group)), SECONDS)
+            [detail] = mismatch_details(own.client_config(), PREFIX, group)
             assert (detail["state"], detail["kind"]) == ("open", "refused")
             accepted, refused = detail["topologies"]
             assert (accepted["refused"], refused["refused"]) == (False, True)

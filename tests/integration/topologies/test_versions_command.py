@@ -1,8 +1,12 @@
-"""`headgate topology versions`, `show` and `diff` on versions that members pushed to a real cluster."""
+"""`headgate topology versions`, `show` and `diff` on versions that members pushed to a real cluster.
+
+And the event of members that pushed different versions to one group.
+"""
 
 import json
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,12 +15,14 @@ from headgate.facts.topology import content_hash
 from headgate.topologies.wire_descriptions import to_wire
 from tests.integration.gateway.exercise import until
 from tests.support.cluster import Cluster
+from tests.support.fact_records import mismatch_details
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.streams_client import Member, StreamsClient
 from tests.support.topics import create_topics
 from tests.unit.topologies.topologies import FIXTURES, generated
 
 Capture = pytest.CaptureFixture[str]
+PREFIX = f"{uuid.uuid4().hex[:8]}."
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,7 @@ def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         cluster.bootstrap,
         topologies__owner="gateway",
         topologies__store="kafka:",
-        facts__prefix=f"{uuid.uuid4().hex[:8]}.",
+        facts__prefix=PREFIX,
     ) as running:
         until(lambda: running.metric("headgate_topologies_ready") == 1)
         yield running
@@ -113,3 +119,37 @@ def test_a_published_version_is_listed_and_compared_and_never_shown_by_a_describ
 
     assert main([*publish, "--bootstrap-server", cluster.bootstrap]) == 1
     assert "connect to a Headgate gateway" in capsys.readouterr().err
+
+
+def test_members_that_push_different_descriptions_of_one_topology_are_reported_until_one_leaves(
+    cluster: Cluster, gateway: GatewayProcess
+) -> None:
+    """Their topics are the same, so that the broker lets both join: only the pushed descriptions differ."""
+    group = topic = f"orders-{uuid.uuid4().hex[:8]}"
+    create_topics(cluster, [topic], partitions=2)
+    first, second = generated("orders-v1"), generated("orders-operator-in-front")
+
+    def details(count: int) -> list[dict[str, Any]]:
+        until(lambda: len(mismatch_details(cluster.client_config(), PREFIX, group)) == count)
+        return mismatch_details(cluster.client_config(), PREFIX, group)
+
+    with StreamsClient(gateway.bootstrap) as client, StreamsClient(gateway.bootstrap) as other_client:
+        member = Member(client=client, group=group, topic=topic)
+        member.join_and_take_tasks()
+        assert member.push(first).error_code == 0
+        other = Member(client=other_client, group=group, topic=topic)
+        other.join()
+        assert other.push(second).error_code == 0
+        [opened] = details(1)
+        assert (opened["state"], opened["kind"], opened["topology_count"]) == ("open", "description", 2)
+        assert {
+            side["fingerprint"]: [(seen["member"], seen["process"], seen["host"]) for seen in side["members"]]
+            for side in opened["topologies"]
+        } == {
+            content_hash(first): [(member.member, member.process, "127.0.0.1")],
+            content_hash(second): [(other.member, other.process, "127.0.0.1")],
+        }
+        other.leave()
+        _, ended = details(2)
+        assert (ended["state"], ended["mismatch"]) == ("ended", opened["mismatch"])
+        member.leave()
