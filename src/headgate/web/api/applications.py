@@ -23,6 +23,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api import models
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate, Stamps, bounded
+from headgate.web.api.mismatches import open_mismatches
 from headgate.web.api.models import errors
 from headgate.web.api.parameters import MAX_NAME, After, AsOf, Cluster, Contains, Limit, page_after, parse_as_of
 from headgate.web.api.versions import (
@@ -112,7 +113,7 @@ def applications_router(tables: EstateTables, answers: Answers, access: AccessCo
         """An application: its current version, the topics that it reads and writes, and where these differ."""
         at = parse_as_of(as_of)
         known = await known_applications(tables, cluster=cluster, as_of_ms=at)
-        stamps = await tables.stamps(("lineage_gaps",))
+        stamps = await tables.stamps(("lineage_gaps", "changes"))
         now_ms = tables.now_ms() if at is None else at
 
         def make() -> Rendered:
@@ -124,7 +125,8 @@ def applications_router(tables: EstateTables, answers: Answers, access: AccessCo
             return json_answer(
                 summary
                 | {"reads": _topics(reads, names), "writes": _topics(writes, names)}
-                | {"gaps": [_gap(row, names) for row in gaps["gaps"] if row["state"] != "closed"]}
+                | {"gaps": [_gap(row, names) for row in gaps["gaps"] if _is_gap(row)]}
+                | {"mismatch": open_mismatches(reading, application=name).get(name) if at is None else None}
             )
 
         return await answers.of_versions(request, names, (*known.stamps, *stamps, now_ms), make)
@@ -303,6 +305,11 @@ def _uses(known: KnownApplications, kind: str, name: str) -> tuple[list[Use], li
 def _topics(uses: list[Use], names: VisibleNames) -> list[Row]:
     rows = [{"topic": topic if names.has(topic) else None, **use._asdict()} for _, topic, use in uses]
     return [row for row in rows if row["topic"] is not None] + [row for row in rows if row["topic"] is None]
+
+
+def _is_gap(row: Row) -> bool:
+    """Closed ones are past, and a mismatch is not about a topic."""
+    return bool(row["state"] != "closed" and row["kind"] != "mismatch")
 
 
 def _gap(row: Row, names: VisibleNames) -> Row:

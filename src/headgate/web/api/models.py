@@ -167,10 +167,36 @@ class GapModel(ApiModel):
     coverage: float | None
 
 
+class MismatchMemberModel(ApiModel):
+    member: str | None
+    host: str | None
+
+
+class MismatchSideModel(ApiModel):
+    """Members that run the same topology; `refused`: the broker does not let them join."""
+
+    fingerprint: str | None
+    refused: bool
+    member_count: int
+    members: list[MismatchMemberModel]
+
+
+class MismatchModel(ApiModel):
+    """Members of one application run different topologies."""
+
+    since: Time
+    kind: str | None
+    topology_count: int | None
+    topologies: list[MismatchSideModel]
+
+
 class ApplicationModel(ApplicationRowModel):
+    """`mismatch` is null of a past time, and where all members run the same topology."""
+
     reads: list[TopicUseModel]
     writes: list[TopicUseModel]
     gaps: list[GapModel]
+    mismatch: MismatchModel | None
 
 
 class VersionModel(ApiModel):

@@ -17,6 +17,7 @@ from headgate.tables.storage import TableError
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers
 from headgate.web.api.applications import applications_router
+from headgate.web.api.attention import attention_router
 from headgate.web.api.changes import changes_router
 from headgate.web.api.estate_tables import EstateTables, GraphTooLargeError, TooBusyError
 from headgate.web.api.graph import graph_router
@@ -36,6 +37,7 @@ def estate_routers(
     answers = Answers(tables)
     return [
         health_router(tables, answers, access, problems),
+        attention_router(tables, answers, access, port),
         graph_router(tables, answers, access),
         topics_router(tables, answers, access),
         applications_router(tables, answers, access),
