@@ -1,40 +1,86 @@
 import { expect, test } from "vitest";
-import type { Change, ShareGroupRow } from "../api/shapes";
+import type { AttentionCounts, AttentionItem } from "../api/attention_shapes";
+import type { ShareGroupRow } from "../api/shapes";
 import { groupState, rateChart } from "./groups";
-import { changesBefore, nowCards } from "./now_cards";
+import { changeText, hostsOf, nowCards, sinceText, summaryParts, watchedText } from "./now_cards";
 
 const NOW = 1_794_744_000_000;
+const HEALTH = { ready: false, problems: { "connect.main": "no such topic" }, tables: [], pipeline: [] };
 
 function group(name: string, more: Partial<ShareGroupRow> = {}): ShareGroupRow {
   return { name, managed: true, breaker_enabled: true, paused: false, tripped: false, pause_reasons: [], generation: 1, auto_resume_at: null, dlq_topic: null, dlq_topic_hidden: false, ...more };
 }
 
-function change(event: string, subject: string, at: number): Change {
-  return { event_id: `${event} ${at}`, event, subject_kind: "application", subject, by: null, at };
+function item(kind: AttentionItem["kind"], more: Partial<AttentionItem> = {}): AttentionItem {
+  return {
+    kind, state: kind === "paused" ? "stopped" : "attention", subject_kind: "share_group", subject: "sg one", since: NOW, tripped: false,
+    pause_reasons: [], auto_resume_at: null, now: null, before: null, mismatch: null, gaps: [], gap_count: 0, points: [], causes: [], causes_left_out: 0, ...more,
+  };
 }
 
 const PAUSED = group("sg one", { paused: true, tripped: true, pause_reasons: [{ code: "TRIPPED", text: "too many", by: null, since: NOW - 60_000 }] });
 
-test("a paused group is a card with what changed before, and the command that resumes it", () => {
-  const changes = [change("topology_changed", "shop", NOW - 120_000), change("topology_changed", "late", NOW)];
-  const [card] = nowCards({ groups: [group("quiet"), PAUSED], changes, health: null });
-  expect(card).toMatchObject({ state: "stopped", title: "paused by its breaker", since: NOW - 60_000, facts: ["too many"] });
-  expect(card?.before.map((one) => one.subject)).toEqual(["shop"]);
+test("a paused group is a card with its reasons, the next action, and the command that resumes it", () => {
+  const reason = { code: "TRIPPED", text: "too many", by: "headgate", since: NOW };
+  const [card] = nowCards({ items: [item("paused", { tripped: true, pause_reasons: [reason, { ...reason, text: "deploy", by: "User:ops" }] })], health: null });
+  expect(card).toMatchObject({ state: "stopped", title: "paused by its breaker", facts: ["too many", "deploy (User:ops)"] });
+  expect(card?.action).toEqual({ text: "Resume…", to: "/groups/-/sg%20one" });
   expect(card?.command).toContain("--resume --group 'sg one' --reason REASON");
 });
 
-test("groups that run, and that are not known, are no cards", () => {
-  expect(nowCards({ groups: [group("a"), group("b", { paused: null })], changes: [], health: null })).toEqual([]);
+test("growth has both figures and their change, also from nothing", () => {
+  const cards = nowCards({ items: [item("dead_letters", { now: 412, before: 298 }), item("lag", { subject_kind: "consumer_group", now: 5000, before: 0 })], health: null });
+  expect(cards.map((card) => card.facts[0])).toEqual([
+    "412 in the last hour, 298 in the hour before (↑ 38 %)",
+    "5,000 records behind, 0 half an hour ago",
+  ]);
+  expect(cards[1]?.action).toBeNull(); // consumer groups have no view
+  expect([changeText(1, 0), changeText(5, 5), changeText(5, 10), changeText(null, 1)]).toEqual([null, "unchanged", "↓ 50 %", null]);
 });
 
-test("what is stopped comes before what needs a look", () => {
-  const health = { ready: false, problems: { "connect.main": "no such topic" }, tables: [], pipeline: [] };
-  expect(nowCards({ groups: [PAUSED], changes: [], health }).map((card) => card.state)).toEqual(["stopped", "attention"]);
+test("a mismatch says who runs what where", () => {
+  const side = (host: string | null, refused: boolean) => ({ fingerprint: "a", refused, member_count: 2, members: [{ member: "m", host }] });
+  const mismatch = { since: NOW, kind: "refused", topology_count: 2, topologies: [side("10.0.0.7", false), side(null, true)] };
+  const [card] = nowCards({ items: [item("mismatch", { subject_kind: "streams", mismatch })], health: null });
+  expect(card?.facts).toEqual(["Its members run 2 topologies: 2 members on 10.0.0.7; 2 members, refused by the broker, on unknown hosts."]);
+  expect(hostsOf(["a", "b", "a", "c", "d", "e"].map((host) => ({ host })))).toBe("a, b, c and 2 more");
 });
 
-test("the group's own events are no cause, but its settings are", () => {
-  const changes = [change("tripped", "sg", NOW - 1), change("config_changed", "sg", NOW - 2), change("paused", "other", NOW - 3_600_000)];
-  expect(changesBefore(changes, NOW, "sg").map((one) => one.event)).toEqual(["config_changed"]);
+test("what is stopped comes before what needs a look, and the order of the server stays", () => {
+  const run = { query: "facts", state: "failed", started_at: 1, ended_at: null, at: NOW, lag: null, rejected: 0, table: null, problem: null };
+  const items = [item("paused"), item("lag", { subject: "b" }), item("gaps", { subject: "a", gap_count: 2 })];
+  expect(nowCards({ items, health: { ...HEALTH, pipeline: [run] } }).map((card) => card.key)).toEqual([
+    "paused share_group sg one",
+    "pipeline facts",
+    "lag share_group b",
+    "gaps share_group a",
+    "topic connect.main",
+  ]);
+});
+
+test("a name of an argument stays one argument", () => {
+  const [card] = nowCards({ items: [item("lag", { subject: "a b; rm" })], health: null });
+  expect(card?.command).toContain("--where 'group=a b; rm'");
+});
+
+test("the line on top has what there is, and dead letters also where they are few", () => {
+  const none: AttentionCounts = { paused: 0, mismatches: 0, new_gaps: 0, older_gaps: 9, dead_letters_hour: 3, dead_letters_before: 6, growing_lags: 0 };
+  expect(summaryParts(none).map((part) => [part.state, part.text])).toEqual([["good", "3 dead letters/h ↓ 50 %"]]);
+  const much = summaryParts({ ...none, paused: 1, new_gaps: 2, mismatches: 1, growing_lags: 1, dead_letters_hour: 412, dead_letters_before: 298 });
+  expect(much.map((part) => part.text)).toEqual(["1 group paused", "1 mismatch", "1 lag grows", "2 new gaps", "412 dead letters/h ↑ 38 %"]);
+  expect(summaryParts({ ...none, dead_letters_hour: null })).toEqual([]);
+});
+
+test("what is not known is not watched", () => {
+  const found = watchedText({ share_groups: 2, applications: 1, topics: null, groups_with_lags: 0 }, true);
+  expect(found).toEqual({ watched: ["2 share groups", "1 application", "0 lags of groups"], unwatched: ["topics"] });
+  expect(watchedText({ share_groups: 2, applications: 1, topics: 1, groups_with_lags: 1 }, false).unwatched).toEqual(["share groups"]);
+});
+
+test("since when: the time of the viewer, with the day where it is another one", () => {
+  expect(sinceText(NOW - 240_000, NOW, "UTC")).toBe("since 11:56 (4 min)");
+  expect(sinceText(NOW - 240_000, NOW, "Asia/Tokyo")).toBe("since 20:56 (4 min)");
+  expect(sinceText(NOW - 86_400_000, NOW, "UTC")).toBe("since 2026-11-14 12:00 (1 d)");
 });
 
 test("a state that was not read to its end is unknown, unless it is a pause", () => {

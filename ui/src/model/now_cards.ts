@@ -1,9 +1,12 @@
-/** What needs attention, worst first: one card for each thing, with what happened and the command that acts on it. */
+/** What needs attention, worst first: one card for each thing, with its figures and the command that acts on it. */
 
-import type { Change, Health, ShareGroupRow } from "../api/shapes";
-import { shellQuoted } from "./format";
-import { pausedSince, reasonText } from "./groups";
+import type { AttentionCounts, AttentionItem, Cause, Watched } from "../api/attention_shapes";
+import type { Health } from "../api/shapes";
+import { count, duration, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
+import { reasonText } from "./groups";
+import { mapPath } from "./map_view";
+import { thingPath, viewOfKind } from "./route";
 
 export interface NowCard {
   key: string;
@@ -13,69 +16,209 @@ export interface NowCard {
   subject: { kind: string; name: string } | null;
   since: number | null;
   facts: string[];
-  /** What changed shortly before. */
-  before: Change[];
-  command: string | null;
+  /** Topics of gaps, which are links. */
+  gaps: AttentionItem["gaps"];
+  /** By minute, oldest first; what the small picture shows, and its name. */
+  points: number[];
+  pointsOf: string;
+  causes: Cause[];
+  causesLeftOut: number;
+  /** What somebody would do next, and where. */
+  action: { text: string; to: string } | null;
+  map: string | null;
+  command: string;
 }
 
 const ORDER: readonly StateName[] = ["stopped", "attention", "unknown", "good"];
-const BEFORE_MS = 30 * 60_000;
-const MOST_CHANGES = 4;
 
-export function nowCards(known: { groups: readonly ShareGroupRow[]; changes: readonly Change[]; health: Health | null }): NowCard[] {
-  const cards = [...known.groups.flatMap((group) => groupCards(group, known.changes)), ...healthCards(known.health)];
-  return cards.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (b.since ?? 0) - (a.since ?? 0) || a.key.localeCompare(b.key));
+/** The server has put its items in order; what this process cannot do itself comes after those that are as bad. */
+export function nowCards(known: { items: readonly AttentionItem[]; health: Health | null }): NowCard[] {
+  const cards = [...known.items.map(itemCard), ...healthCards(known.health)];
+  return cards
+    .map((card, place) => ({ card, place }))
+    .sort((a, b) => ORDER.indexOf(a.card.state) - ORDER.indexOf(b.card.state) || a.place - b.place)
+    .map(({ card }) => card);
 }
 
-function groupCards(group: ShareGroupRow, changes: readonly Change[]): NowCard[] {
-  if (group.paused !== true) return [];
-  const since = pausedSince(group);
-  return [
-    {
-      key: `paused ${group.name}`,
-      state: "stopped",
-      title: group.tripped === true ? "paused by its breaker" : "paused",
-      subject: { kind: "share_group", name: group.name },
-      since,
-      facts: group.pause_reasons.map((reason) => reasonText(reason) + (reason.by === null ? "" : ` (${reason.by})`)),
-      before: since === null ? [] : changesBefore(changes, since, group.name),
-      command: `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${shellQuoted(group.name)} --reason REASON`,
-    },
-  ];
+function itemCard(item: AttentionItem): NowCard {
+  return {
+    key: `${item.kind} ${item.subject_kind} ${item.subject}`,
+    state: item.state,
+    subject: { kind: item.subject_kind, name: item.subject },
+    since: item.since,
+    gaps: item.gaps,
+    points: item.points,
+    causes: item.causes,
+    causesLeftOut: item.causes_left_out,
+    map: mapPath({ focus: item.subject, focusKind: item.subject_kind }),
+    ...wordsOf(item),
+  };
 }
 
-/** The last changes of others in the half hour before; those of the group itself are its own story. */
-export function changesBefore(changes: readonly Change[], at: number, group: string): Change[] {
-  return changes
-    .filter((one) => one.at <= at && one.at > at - BEFORE_MS && !(one.subject === group && one.event !== "config_changed"))
-    .sort((a, b) => b.at - a.at)
-    .slice(0, MOST_CHANGES);
+function wordsOf(item: AttentionItem): Pick<NowCard, "title" | "facts" | "pointsOf" | "action" | "command"> {
+  const name = shellQuoted(item.subject);
+  const view = viewOfKind(item.subject_kind);
+  const open = (text: string, query: Record<string, string> = {}) => (view === null ? null : { text, to: thingPath(view, null, item.subject, query) });
+  switch (item.kind) {
+    case "paused":
+      return {
+        title: item.tripped ? "paused by its breaker" : "paused by an operator",
+        facts: item.pause_reasons.map((reason) => reasonText(reason) + (reason.by === null || reason.by === "headgate" ? "" : ` (${reason.by})`)),
+        pointsOf: "share of dead letters",
+        action: open("Resume…"),
+        command: `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${name} --reason REASON`,
+      };
+    case "dead_letters":
+      return {
+        title: "writes more dead letters",
+        facts: [`${count(item.now)} in the last hour, ${count(item.before)} in the hour before${growthText(item.now, item.before)}`],
+        pointsOf: "dead letters a minute",
+        action: open("Open the group"),
+        command: `headgate share-groups --bootstrap-server HOST:PORT --describe --group ${name} --circuit-breaker`,
+      };
+    case "mismatch":
+      return {
+        title: "runs different topologies",
+        facts: mismatchFacts(item),
+        pointsOf: "",
+        action: open("Open its members", { tab: "members" }),
+        command: `headgate streams-groups --bootstrap-server HOST:PORT --describe --group ${name} --tasks`,
+      };
+    case "lag":
+      return {
+        title: "falls behind",
+        facts: [`${count(item.now)} records behind, ${count(item.before)} half an hour ago${growthText(item.now, item.before)}`],
+        pointsOf: "records behind",
+        action: open("Open"),
+        command: `headgate tables show group_lags --config FILE --where ${shellQuoted(`group=${item.subject}`)} --columns topic,partition,lag,at`,
+      };
+    case "gaps":
+      return {
+        title: item.gap_count === 1 ? "differs from its description" : `differs from its description in ${count(item.gap_count)} uses`,
+        facts: [],
+        pointsOf: "",
+        action: open("Open its activity", { tab: "activity" }),
+        command: `headgate lineage gaps --config FILE --application ${name}`,
+      };
+  }
+}
+
+/** `, ↑ 38 %`; nothing where there was nothing before. */
+export function growthText(now: number | null, before: number | null): string {
+  const text = changeText(now, before);
+  return text === null ? "" : ` (${text})`;
+}
+
+/** `↑ 38 %`; null where a share of nothing would be needed. */
+export function changeText(now: number | null, before: number | null): string | null {
+  if (now === null || before === null || before === 0) return null;
+  const change = Math.round(((now - before) / before) * 100);
+  if (change === 0) return "unchanged";
+  return `${change > 0 ? "↑" : "↓"} ${count(Math.abs(change))} %`;
+}
+
+function mismatchFacts(item: AttentionItem): string[] {
+  const mismatch = item.mismatch;
+  if (mismatch === null) return [];
+  const kinds = mismatch.topology_count ?? mismatch.topologies.length;
+  const head = kinds > 1 ? `Its members run ${count(kinds)} topologies` : "Its members run different topologies";
+  const sides = mismatch.topologies.map((side) => `${members(side.member_count)}${side.refused ? ", refused by the broker," : ""} on ${hostsOf(side.members)}`);
+  return [sides.length === 0 ? `${head}.` : `${head}: ${sides.join("; ")}.`];
+}
+
+function members(number: number): string {
+  return number === 1 ? "1 member" : `${count(number)} members`;
+}
+
+const MOST_HOSTS = 3;
+
+export function hostsOf(found: readonly { host: string | null }[]): string {
+  const hosts = [...new Set(found.flatMap((one) => (one.host === null ? [] : [one.host])))];
+  if (hosts.length === 0) return "unknown hosts";
+  return hosts.length <= MOST_HOSTS ? hosts.join(", ") : `${hosts.slice(0, MOST_HOSTS).join(", ")} and ${hosts.length - MOST_HOSTS} more`;
 }
 
 function healthCards(health: Health | null): NowCard[] {
   if (health === null) return [];
+  const none = { subject: null, gaps: [], points: [], pointsOf: "", causes: [], causesLeftOut: 0, map: null };
+  const action = { text: "Open Health", to: "/health" };
   const cards = Object.entries(health.problems).map(([section, problem]): NowCard => ({
+    ...none,
     key: `topic ${section}`,
     state: "attention",
     title: `A topic of ${section} is not read`,
-    subject: null,
     since: null,
     facts: [problem],
-    before: [],
+    action,
     command: "headgate doctor --config FILE",
   }));
   for (const run of health.pipeline) {
     if (run.state !== "failed") continue;
     cards.push({
+      ...none,
       key: `pipeline ${run.query}`,
       state: "stopped",
       title: `The query ${run.query} of the pipeline failed`,
-      subject: null,
       since: run.ended_at ?? run.at,
       facts: [run.problem ?? "See the log of the pipeline."],
-      before: [],
+      action,
       command: "headgate pipeline run --config FILE",
     });
   }
   return cards;
+}
+
+export interface SummaryPart {
+  key: string;
+  state: StateName;
+  text: string;
+  to: string;
+}
+
+/** The line on top: what there is of each kind; dead letters also where they do not grow. */
+export function summaryParts(counts: AttentionCounts): SummaryPart[] {
+  const parts: SummaryPart[] = [];
+  const add = (key: string, number: number | null, state: StateName, one: string, several: string, to: string) => {
+    if (number !== null && number > 0) parts.push({ key, state, text: `${count(number)} ${number === 1 ? one : several}`, to });
+  };
+  add("paused", counts.paused, "stopped", "group paused", "groups paused", "/groups");
+  add("mismatches", counts.mismatches, "attention", "mismatch", "mismatches", "/apps");
+  add("lags", counts.growing_lags, "attention", "lag grows", "lags grow", "/map");
+  add("gaps", counts.new_gaps, "attention", "new gap", "new gaps", "/apps");
+  if (counts.dead_letters_hour !== null) {
+    const change = changeText(counts.dead_letters_hour, counts.dead_letters_before);
+    const grows = counts.dead_letters_hour > (counts.dead_letters_before ?? 0);
+    parts.push({
+      key: "dead letters",
+      state: grows ? "attention" : "good",
+      text: `${count(counts.dead_letters_hour)} dead letters/h${change === null ? "" : ` ${change}`}`,
+      to: "/groups",
+    });
+  }
+  return parts;
+}
+
+/** What is being watched, for the case that nothing is wrong; and what is not. */
+export function watchedText(watched: Watched, hasShares: boolean): { watched: string[]; unwatched: string[] } {
+  const found: string[] = [];
+  const missing: string[] = [];
+  const add = (number: number | null, one: string, several: string) => {
+    if (number === null) missing.push(several);
+    else found.push(`${count(number)} ${number === 1 ? one : several}`);
+  };
+  if (hasShares) add(watched.share_groups, "share group", "share groups");
+  else missing.push("share groups");
+  add(watched.applications, "application", "applications");
+  add(watched.topics, "topic", "topics");
+  add(watched.groups_with_lags, "group's lag", "lags of groups");
+  return { watched: found, unwatched: missing };
+}
+
+/** `03:12`, with the day where it is not today; in the zone of the viewer. */
+export function sinceText(since: number, now: number, zone?: string): string {
+  const options = zone === undefined ? {} : { timeZone: zone };
+  const day = (at: number) => new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", ...options }).format(at);
+  const time = new Intl.DateTimeFormat("sv-SE", { timeStyle: "short", ...options }).format(since);
+  const clock = day(since) === day(now) ? time : `${day(since)} ${time}`;
+  return `since ${clock} (${duration(Math.max(0, now - since))})`;
 }

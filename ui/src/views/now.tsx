@@ -1,55 +1,71 @@
 /** Now: what needs attention, worst first. */
 
-import type { Changes, Health, ShareGroups } from "../api/shapes";
+import type { Attention, Cause, NewGap } from "../api/attention_shapes";
+import type { Changes, Health } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { printable } from "../model/format";
+import { count, exact, percent, printable } from "../model/format";
 import type { Loaded } from "../model/loaded";
-import { mapPath } from "../model/map_view";
-import { type NowCard, nowCards } from "../model/now_cards";
-import { thingPath, viewOfKind } from "../model/route";
-import { Command, Lasting, Link, Notice, Skeleton, State, ThingLink, Time } from "../shell/parts";
+import { type NowCard, nowCards, sinceText, summaryParts, watchedText } from "../model/now_cards";
+import { Command, Link, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
+import { Sparkline } from "./sparkline";
 
 export function NowView({ health }: { health: Loaded<Health> }) {
-  const groups = useResource<ShareGroups>("share-groups?limit=1000");
-  const changes = useResource<Changes>("changes?limit=100");
-  const cards = nowCards({
-    groups: groups.state === "ready" ? groups.data.share_groups : [],
-    changes: changes.state === "ready" ? changes.data.changes : [],
-    health: health.state === "ready" ? health.data : null,
-  });
-  const isLoading = groups.state === "loading" || health.state === "loading";
-  const stopped = cards.filter((card) => card.state === "stopped").length;
+  const attention = useResource<Attention>("attention");
+  const changes = useResource<Changes>("changes?limit=12");
   return (
     <div className="content">
       <div className="heading">
         <h1>Now</h1>
-        {cards.length === 0 ? null : (
-          <span className="muted" role="status">
-            {stopped} stopped, {cards.length - stopped} to look at
-          </span>
-        )}
+        {attention.state === "ready" ? <Summary attention={attention.data} /> : null}
       </div>
-      {health.state === "forbidden" || health.state === "failed" ? (
-        <Resource of={health} what="state of this process">
-          {() => null}
-        </Resource>
-      ) : null}
-      {isLoading && cards.length === 0 ? <Skeleton what="what needs attention" /> : null}
-      <div className="cards" aria-live="polite">
-        {cards.map((card) => (
-          <Card key={card.key} card={card} />
-        ))}
-      </div>
-      {!isLoading && cards.length === 0 && health.state === "ready" ? <Quiet groups={groups} /> : null}
-      <UnknownGroups groups={groups} />
+      <Resource of={attention} what="list of what needs attention">
+        {(data) => <Cards attention={data} health={health.state === "ready" ? health.data : null} />}
+      </Resource>
       <Recent changes={changes} />
     </div>
   );
 }
 
+function Summary({ attention }: { attention: Attention }) {
+  const parts = summaryParts(attention.counts);
+  if (parts.length === 0) return null;
+  return (
+    <ul className="summary" aria-label="In short">
+      {parts.map((part) => (
+        <li key={part.key}>
+          <Link to={part.to}>
+            <State of={part.state}>{part.text}</State>
+          </Link>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Cards({ attention, health }: { attention: Attention; health: Health | null }) {
+  const cards = nowCards({ items: attention.items, health });
+  const stopped = cards.filter((card) => card.state === "stopped").length;
+  return (
+    <>
+      {/* Only the number is read aloud when something changes; the cards are read when somebody goes to them. */}
+      <p className="visually-hidden" role="status">
+        {cards.length === 0 ? "Nothing needs attention" : `${stopped} stopped, ${cards.length - stopped} to look at`}
+      </p>
+      <div className="cards">
+        {cards.map((card) => (
+          <Card key={card.key} card={card} />
+        ))}
+      </div>
+      {attention.truncated ? <p className="muted">The worst {count(attention.items.length)} are listed.</p> : null}
+      {cards.length === 0 ? <Quiet attention={attention} /> : null}
+      <NotWatched attention={attention} hasCards={cards.length > 0} />
+    </>
+  );
+}
+
 function Card({ card }: { card: NowCard }) {
-  const view = card.subject === null ? null : viewOfKind(card.subject.kind);
+  const now = useNow();
   return (
     <article className={`card ${card.state}`}>
       <header>
@@ -57,66 +73,135 @@ function Card({ card }: { card: NowCard }) {
           <State of={card.state}>{card.subject === null ? null : <ThingLink kind={card.subject.kind} name={card.subject.name} />}</State> {card.title}
         </h2>
         {card.since === null ? null : (
-          <span className="muted">
-            <Lasting since={card.since} />
-          </span>
+          <time className="muted" dateTime={new Date(card.since).toISOString()} title={exact(card.since)}>
+            {sinceText(card.since, now)}
+          </time>
         )}
-      </header>
-      {card.facts.map((fact) => (
-        <p key={fact}>{printable(fact)}</p>
-      ))}
-      {card.before.length === 0 ? null : (
-        <p className="muted">
-          Changed before:{" "}
-          {card.before.map((change, place) => (
-            <span key={change.event_id}>
-              {place === 0 ? "" : "; "}
-              <ThingLink kind={change.subject_kind === "application" ? "streams" : change.subject_kind} name={change.subject} /> {words(change.event)} <Time at={change.at} />
-            </span>
-          ))}
-        </p>
-      )}
-      <div className="actions">
-        {card.command === null ? null : <Command text={card.command} />}
-        {card.subject === null || view === null ? null : (
-          <>
-            <Link to={thingPath(view, null, card.subject.name)} className="button">
-              Open
+        <span className="actions">
+          {card.action === null ? null : (
+            <Link to={card.action.to} className={`button${card.state === "stopped" ? " primary" : ""}`}>
+              {card.action.text}
             </Link>
-            <Link to={mapPath({ focus: card.subject.name, focusKind: card.subject.kind })} className="button">
+          )}
+          {card.map === null ? null : (
+            <Link to={card.map} className="button">
               Map
             </Link>
-          </>
-        )}
+          )}
+        </span>
+      </header>
+      <div className="figures">
+        <div>
+          {card.facts.map((fact) => (
+            <p key={fact}>{printable(fact)}</p>
+          ))}
+          <Gaps gaps={card.gaps} />
+          <Before causes={card.causes} leftOut={card.causesLeftOut} />
+        </div>
+        <Sparkline points={card.points} label={card.pointsOf} text={card.pointsOf.startsWith("share") ? percent : count} />
       </div>
+      <Command text={card.command} />
     </article>
   );
+}
+
+const GAP_WORDS: Readonly<Record<string, string>> = {
+  declared_silent: "declared, but not seen",
+  used_undeclared: "used, but not declared",
+};
+
+function Gaps({ gaps }: { gaps: NewGap[] }) {
+  if (gaps.length === 0) return null;
+  return (
+    <ul>
+      {gaps.map((gap, place) => (
+        <li key={`${gap.topic ?? place} ${gap.direction} ${gap.kind}`}>
+          <ThingLink kind="topic" name={gap.topic} />{" "}
+          <span className="muted">
+            {gap.direction}: {GAP_WORDS[gap.kind] ?? words(gap.kind)}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
+  if (causes.length === 0) return null;
+  return (
+    <p className="muted">
+      Changed before:{" "}
+      {causes.map((cause, place) => (
+        <span key={`${cause.what} ${cause.subject ?? ""} ${cause.at} ${place}`}>
+          {place === 0 ? "" : "; "}
+          <ThingLink kind={linkKind(cause.subject_kind)} name={cause.subject} /> {words(cause.what)}
+          {cause.topic === null ? null : (
+            <>
+              {" "}
+              (<ThingLink kind="topic" name={cause.topic} />)
+            </>
+          )}{" "}
+          <Time at={cause.at} />
+          {cause.likelihood === "high" ? <span className="tag">likely cause</span> : null}
+        </span>
+      ))}
+      {leftOut === 0 ? "" : ` and ${count(leftOut)} more`}
+    </p>
+  );
+}
+
+/** Events call every application one, whatever it runs on. */
+function linkKind(kind: string): string {
+  return kind === "application" ? "streams" : kind;
 }
 
 export function words(event: string): string {
   return event.replaceAll("_", " ");
 }
 
-function UnknownGroups({ groups }: { groups: Loaded<ShareGroups> }) {
-  if (groups.state === "loading") return null;
-  const text = groups.state === "ready" ? groups.data.problem : groups.problem.message;
-  if (text === null) return null;
+function Quiet({ attention }: { attention: Attention }) {
+  const { watched } = watchedText(attention.watched, attention.problem === null);
   return (
-    <Notice state="unknown" title="The state of share groups is not known">
-      <p>{text}</p>
+    <Notice state="good" title="Nothing needs attention">
+      <p>Watched: {[...watched, "the pipeline and the topics that this process reads"].join(", ")}.</p>
+      <p className="muted">
+        A group that is paused, dead letters and lags that grow, members that run different topologies, and uses that differ from their description would be listed here.
+      </p>
     </Notice>
   );
 }
 
-function Quiet({ groups }: { groups: Loaded<ShareGroups> }) {
-  const many = groups.state === "ready" ? groups.data.count : 0;
+function NotWatched({ attention, hasCards }: { attention: Attention; hasCards: boolean }) {
+  const { watched, unwatched } = watchedText(attention.watched, attention.problem === null);
   return (
-    <Notice state="good" title="Nothing needs attention">
-      <p>
-        Watched: {groups.state === "ready" ? (many === 1 ? "1 share group" : `${many} share groups`) : "no share groups"}, the pipeline, and the topics that this process reads.
-      </p>
-    </Notice>
+    <>
+      {unwatched.length === 0 ? null : (
+        <Notice state="unknown" title={`Not watched: ${unwatched.join(", ")}`}>
+          {attention.problem === null ? null : <p>{attention.problem}</p>}
+          {attention.missing.length === 0 ? null : (
+            <>
+              <p>
+                {attention.missing.length === 1 ? "This table does not exist yet: " : "These tables do not exist yet: "}
+                {attention.missing.join(", ")}. The pipeline makes them.
+              </p>
+              <Command text="headgate pipeline run --config FILE" />
+            </>
+          )}
+        </Notice>
+      )}
+      {attention.incomplete.length === 0 ? null : (
+        <Notice state="attention" title="Not all of it is watched">
+          <p>These tables have too many rows to read them whole: {attention.incomplete.join(", ")}.</p>
+        </Notice>
+      )}
+      {hasCards ? <p className="muted">Watched: {[...watched, "the pipeline"].join(", ")}{olderGaps(attention)}.</p> : null}
+    </>
   );
+}
+
+function olderGaps(attention: Attention): string {
+  const older = attention.counts.older_gaps ?? 0;
+  return older === 0 ? "" : `; ${count(older)} ${older === 1 ? "gap is" : "gaps are"} older than a day and not listed`;
 }
 
 function Recent({ changes }: { changes: Loaded<Changes> }) {
@@ -127,26 +212,31 @@ function Recent({ changes }: { changes: Loaded<Changes> }) {
         <h2>Latest changes</h2>
       </header>
       {changes.data.changes.length === 0 ? (
-        <p className="body muted">No change has been recorded yet.</p>
+        <p className="body muted">No change has been recorded in the last seven days.</p>
       ) : (
-        <div className="scroll">
+        <div className="scroll" tabIndex={0} role="region" aria-label="Latest changes">
           <table>
+            <thead className="visually-hidden">
+              <tr>
+                <th>When</th>
+                <th>What</th>
+                <th>Change</th>
+                <th>By</th>
+              </tr>
+            </thead>
             <tbody>
-              {[...changes.data.changes]
-                .sort((a, b) => b.at - a.at)
-                .slice(0, 12)
-                .map((change) => (
-                  <tr key={change.event_id}>
-                    <td>
-                      <Time at={change.at} />
-                    </td>
-                    <td>
-                      <ThingLink kind={change.subject_kind === "application" ? "streams" : change.subject_kind} name={change.subject} />
-                    </td>
-                    <td>{words(change.event)}</td>
-                    <td className="muted narrow-hide">{change.by ?? ""}</td>
-                  </tr>
-                ))}
+              {changes.data.changes.map((change) => (
+                <tr key={change.event_id}>
+                  <td>
+                    <Time at={change.at} />
+                  </td>
+                  <td>
+                    <ThingLink kind={linkKind(change.subject_kind)} name={change.subject} />
+                  </td>
+                  <td>{words(change.event)}</td>
+                  <td className="muted narrow-hide">{change.by ?? ""}</td>
+                </tr>
+              ))}
             </tbody>
           </table>
         </div>

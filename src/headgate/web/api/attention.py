@@ -16,7 +16,13 @@ from headgate.lineage.questions import DAY_MS, HOUR_MS
 from headgate.share_groups.model.breaker_status import json_of
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
-from headgate.web.api.attention_facts import LAG_WINDOW_MS, MINUTE_MS, AttentionFacts, Dispositions, attention_facts
+from headgate.web.api.attention_facts import (
+    LAG_WINDOW_MS,
+    MINUTE_MS,
+    AttentionFacts,
+    MinuteDispositions,
+    attention_facts,
+)
 from headgate.web.api.attention_models import AttentionModel
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 from headgate.web.api.models import errors
@@ -119,7 +125,7 @@ def _trip_causes(facts: AttentionFacts, group: str, tripped_at: int, names: Visi
     return {"causes": causes, "causes_left_out": len(listed) - len(causes)}
 
 
-def _shares(dispositions: Dispositions | None, now_ms: int) -> list[float]:
+def _shares(dispositions: MinuteDispositions | None, now_ms: int) -> list[float]:
     """The share of dead letters in each of the last 60 minutes."""
     if dispositions is None:
         return []

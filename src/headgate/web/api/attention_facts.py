@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Dispositions:
+class MinuteDispositions:
     """Dead letters and processed records of a share group, by minute of the last two hours."""
 
     minutes: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class LagHistory:
 class AttentionFacts:
     stamps: Stamps
     now_ms: int
-    dispositions: dict[str, Dispositions]
+    dispositions: dict[str, MinuteDispositions]
     lags: dict[str, LagHistory]
     gaps: list[Row]
     mismatches: dict[str, Row]
@@ -79,13 +79,13 @@ async def attention_facts(tables: EstateTables, cluster: str | None, estate: Loa
 
     def load(stamps: Stamps) -> AttentionFacts:
         known = cluster if estate is None else estate.cluster
-        return _Reading(tables.open_estate(cluster=known, as_of_ms=None), now_ms).facts(stamps)
+        return _AttentionReading(tables.open_estate(cluster=known, as_of_ms=None), now_ms).facts(stamps)
 
     also = (now_ms, *(() if estate is None else estate.stamps))
     return await tables.loaded("attention", (cluster, None), TABLES_READ, load, also=also)
 
 
-class _Reading:
+class _AttentionReading:
     """One reading of all parts."""
 
     def __init__(self, estate: Estate, now_ms: int) -> None:
@@ -124,8 +124,8 @@ class _Reading:
         if next(rows, None) is not None:
             self._incomplete.append(table)
 
-    def _dispositions(self) -> dict[str, Dispositions]:
-        found: defaultdict[str, Dispositions] = defaultdict(Dispositions)
+    def _dispositions(self) -> dict[str, MinuteDispositions]:
+        found: defaultdict[str, MinuteDispositions] = defaultdict(MinuteDispositions)
         since = Condition("minute", ">=", self._now_ms - 2 * HOUR_MS)
         for row in self._rows("dlq_rates", since, columns=("group", "minute", "dead_lettered", "processed")):
             found[row["group"]].add(row["minute"], row["dead_lettered"], row["processed"])
