@@ -15,9 +15,22 @@ from typing import Any
 import pytest
 
 from headgate.cli.main import main
-from headgate.sample.billing import DEAD_LETTERS
-from headgate.sample.billing import GROUP as BILLING
-from headgate.sample.programs import APPLICATION, COUNTS, CUSTOMERS, DEMO, LARGE, ORDERS
+from headgate.sample.shop import (
+    APPLICATION,
+    ARCHIVE,
+    BILLING,
+    CATALOG,
+    COUNTS,
+    CUSTOMERS,
+    FULFILMENT,
+    LARGE,
+    NOTICES,
+    ORDERS,
+    ORDERS_DLQ,
+    PRODUCTS,
+    SHIPMENTS,
+    SHIPMENTS_DLQ,
+)
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
 
@@ -26,11 +39,10 @@ Capture = pytest.CaptureFixture[str]
 
 
 @contextmanager
-def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command and the address of its gateway, from its ready line on."""
+def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """The command as soon as it is started, and the ports of its gateway and its Kafka."""
     port, kafka_port = port_block(), port_block()
     ports = ["--gateway-port", str(port), "--kafka-port", str(kafka_port), "--web-port", str(port + 14)]
-    web = "" if "--no-web" in options else f" web=http://127.0.0.1:{port + 14}"
     # In the environment, because the metrics' port has no option: two of these may run at a time.
     environment = {**os.environ, "HEADGATE_METRICS_LISTEN": f"127.0.0.1:{port + 15}", "HEADGATE_GATEWAY_NODES": "0-0"}
     with (folder / "dev.log").open("w") as log:
@@ -42,6 +54,19 @@ def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], st
             env=environment,
         )
     try:
+        yield process, port, kafka_port
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+@contextmanager
+def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command and the address of its gateway, from its ready line on."""
+    with started(folder, *options) as (process, port, kafka_port):
+        web = "" if "--no-web" in options else f" web=http://127.0.0.1:{port + 14}"
         assert process.stdout
         began = time.monotonic()
         line = process.stdout.readline()
@@ -50,11 +75,6 @@ def dev(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], st
             folder / "dev.log"
         ).read_text()
         yield process, f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout
-        process.stdout.close()
 
 
 class Headgate:
@@ -116,33 +136,59 @@ def those_with(text: str) -> list[int]:
     return found
 
 
-def test_the_sample_is_asked_for_its_topology_and_all_of_it_ends_with_one_signal(
-    tmp_path: Path, headgate: Headgate
-) -> None:
+def used_topics(gateway: str) -> dict[str, tuple[list[str], list[str]]]:
+    """The topics of each connector of the sample, in Connect and on the wire."""
+    rows = resource(gateway, "connectors")["connectors"]
+    return {row["connector"]: (row["connect"], row["wire"]) for row in rows if row["cluster"] == "sample"}
+
+
+def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: Path, headgate: Headgate) -> None:
     groups, pairs_of = headgate.groups, headgate.pairs_of
-    with dev(tmp_path) as (process, gateway):
+    log = tmp_path / "dev.log"
+    with dev(tmp_path, "--outage-every", "60") as (process, gateway):
         topology = ("--describe", "--group", APPLICATION, "--topology", "--json")
         until(lambda: groups(gateway, *topology)[0] == 0, _JOIN_S)
         described = json.loads(groups(gateway, *topology)[1])
         nodes = [node["name"] for node in described["description"]["subtopologies"][0]["nodes"]]
         assert described["status"] == "AVAILABLE"
         assert sorted(nodes) == ["by-customer", "large", "orders", "to-counts", "to-large-orders"]
-        until(lambda: f"{DEMO} " in groups(gateway, "--describe", "--group", DEMO, "--members")[1], _JOIN_S)
-        assert groups(gateway, "--describe", "--group", DEMO, "--topology")[0] == 1  # a 4.3.1 client is never asked
+        until(lambda: f"{FULFILMENT} " in groups(gateway, "--describe", "--group", FULFILMENT, "--members")[1], _JOIN_S)
+        # A 4.3.1 client is never asked for its topology.
+        assert groups(gateway, "--describe", "--group", FULFILMENT, "--topology")[0] == 1
         health = resource(gateway, "health")
         assert (health["ready"], health["problems"]) == (True, {})
-        until(lambda: breakers(gateway) == {BILLING: (True, DEAD_LETTERS)}, _JOIN_S)
+        managed = {BILLING: (True, ORDERS_DLQ), NOTICES: (True, SHIPMENTS_DLQ)}
+        until(lambda: breakers(gateway) == managed, _JOIN_S)
         assert resource(gateway, f"share-groups/{BILLING}")["problem"] is None
         tables = tmp_path / "data" / "tables"
         until(lambda: (ORDERS, LARGE) in pairs_of(tables), _TABLES_S)
         assert pairs_of(tables) == {(ORDERS, LARGE), (ORDERS, COUNTS), (CUSTOMERS, "")}
-        assert len(those_with(str(tmp_path))) >= 5  # dev itself, Kafka, the member, the demo, the pipeline
+        connectors = {CATALOG: ([PRODUCTS],) * 2, ARCHIVE: ([SHIPMENTS],) * 2}
+        until(lambda: used_topics(gateway) == connectors, _JOIN_S)
+        # Its downstream fails by itself, and its breaker pauses it.
+        until(lambda: resource(gateway, f"share-groups/{NOTICES}")["generation"] > 0, _JOIN_S)
+        (failing,) = set(those_with("headgate.shop.Fulfilment")) & set(those_with(str(tmp_path)))
+        os.kill(failing, signal.SIGKILL)
+        report = "headgate: sample-fulfilment ended with code -9; everything else goes on. Its logs are "
+        until(lambda: report in log.read_text(), _JOIN_S)
+        assert len(those_with(str(tmp_path))) >= 5  # dev itself, Kafka, the member, Connect, the pipeline
         process.send_signal(signal.SIGTERM)
         assert process.wait(_END_S) == 0
         assert those_with(str(tmp_path)) == []
-    log = (tmp_path / "dev.log").read_text()
-    assert "Traceback" not in log
-    assert f"--describe --group {APPLICATION} --topology" in log
+    assert "Traceback" not in log.read_text()
+    assert log.read_text().count(report) == 1
+    assert f"--describe --group {APPLICATION} --topology" in log.read_text()
+
+
+def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, _, _):
+        until(lambda: len(those_with(str(tmp_path))) >= 2, _START_S)  # dev itself and Kafka
+        process.send_signal(signal.SIGINT)
+        assert process.wait(_END_S) == 130
+        assert those_with(str(tmp_path)) == []
+        assert process.stdout
+        assert process.stdout.read() == ""
+    assert "Traceback" not in (tmp_path / "dev.log").read_text()
 
 
 def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path, headgate: Headgate) -> None:

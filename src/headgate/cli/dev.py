@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final
 
 import uvloop
 
@@ -26,8 +27,12 @@ from headgate.cli.web import create_web, wait_until_read
 from headgate.config import Config, load
 from headgate.embedded import ClusterSpec, EmbeddedKafka, NodeDeath, StartGivenUpError, StartOptions
 from headgate.proxy.server import Gateway
-from headgate.sample.billing import DOWN, GROUP
-from headgate.sample.programs import APPLICATION, DEMO, Sample
+from headgate.sample.outages import DEFAULT_EVERY_S
+from headgate.sample.programs import Sample
+from headgate.sample.share_consumers import BILLING_SWITCH
+from headgate.sample.shop import APPLICATION, BILLING, CATALOG, CONFIG_TOPIC, FULFILMENT, STATUS_TOPIC
+
+_LONGEST_S: Final = 86_400
 
 
 def define_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,27 +58,44 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file for everything else")
     parser.add_argument("--no-sample", action="store_true", help="do not start the sample applications")
+    parser.add_argument(
+        "--outage-every",
+        type=_seconds,
+        default=DEFAULT_EVERY_S,
+        metavar="SECONDS",
+        help="how often the downstream of each share group of the sample fails for a while; 0 is never "
+        f"(default: {DEFAULT_EVERY_S:.0f})",
+    )
     parser.add_argument("--no-pipeline", action="store_true", help="do not start the pipeline that writes the tables")
     parser.add_argument("--no-web", action="store_true", help="do not start the REST interface")
     parser.set_defaults(run=run)
 
 
+def _seconds(text: str) -> float:
+    """A whole number of seconds, at most a day."""
+    if not text.isdecimal() or int(text) > _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"must be a whole number of seconds from 0 to {_LONGEST_S}")
+    return float(text)
+
+
 def run(args: argparse.Namespace) -> int:
     logs.configure()
     data_dir: Path = args.data_dir
-    overrides = {
+    overrides: dict[str, object] = {
         "gateway.listen": f"127.0.0.1:{args.gateway_port}",
         "upstream.bootstrap": [f"127.0.0.1:{args.kafka_port}"],
         "web.listen": f"127.0.0.1:{args.web_port}",
         "tables.path": str(data_dir / "tables"),
         "pipeline.checkpoint": str(data_dir / "checkpoints"),
     }
+    if not args.no_sample:
+        overrides |= {"connect.sample.status_topic": STATUS_TOPIC, "connect.sample.config_topic": CONFIG_TOPIC}
     config = load(args.config, os.environ, overrides)
     check_features(config)
     spec = ClusterSpec(data_dir=data_dir / "kafka", port=args.kafka_port, log_dir=data_dir / "logs")
     parts: list[Sample | DevPipeline] = []
     if not args.no_sample:
-        parts.append(Sample(str(config.gateway.listen), data_dir))
+        parts.append(Sample(str(config.gateway.listen), data_dir, outage_every_s=args.outage_every))
     if not args.no_pipeline and is_installed():
         parts.append(DevPipeline(config, data_dir))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -103,16 +125,16 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
         try:
             await _start(kafka, stopped)
             if await ready_or_stopped(gateway.problems, stopped):
+                # Before the web server, which reads topics that the sample creates.
+                await asyncio.gather(*(asyncio.to_thread(part.start) for part in parts))
                 line = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
                 if web is not None:
                     await serving.enter_async_context(web.running())
                     await wait_until_read(web, stopped)
                     line += f" web={web.url}"
-                for part in parts:
-                    await asyncio.to_thread(part.start)
                 print(line, flush=True)
                 if any(isinstance(part, Sample) for part in parts):
-                    print(_hint(config, parts), file=sys.stderr, flush=True)
+                    print(_hint(config, parts, has_web=web is not None), file=sys.stderr, flush=True)
                 await stopped.event.wait()
         except StartGivenUpError:
             return stopped.exit_code
@@ -123,7 +145,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
     return stopped.exit_code
 
 
-def _hint(config: Config, parts: Sequence[Sample | DevPipeline]) -> str:
+def _hint(config: Config, parts: Sequence[Sample | DevPipeline], *, has_web: bool) -> str:
     """Commands to try, in a form that works in another terminal in the same folder."""
     headgate = program()
     server = f"--bootstrap-server {config.gateway.listen}"
@@ -132,13 +154,15 @@ def _hint(config: Config, parts: Sequence[Sample | DevPipeline]) -> str:
     if any(isinstance(part, DevPipeline) for part in parts):
         commands.append(f"{headgate} tables show app_io --path {shlex.quote(str(config.tables.path))}")
     else:
-        commands.append(f"{groups} --describe --group {DEMO} --members")
+        commands.append(f"{groups} --describe --group {FULFILMENT} --members")
+    if has_web:
+        commands.append(f"{headgate} connectors --url http://{config.web.listen} topics {CATALOG}")
     hint = "\n  ".join(
         ("headgate: sample applications are running. Try, in another terminal in this folder:", *commands)
     )
     if config.share_groups.enable:
-        down = shlex.quote(str(config.tables.path.parent / DOWN))
-        breaker = f"{headgate} share-groups {server} --describe --group {GROUP} --circuit-breaker"
+        down = shlex.quote(str(config.tables.path.parent / BILLING_SWITCH))
+        breaker = f"{headgate} share-groups {server} --describe --group {BILLING} --circuit-breaker"
         hint += "\n  ".join(("\nheadgate: to see the circuit breaker pause a group:", f"touch {down}", breaker))
     return hint
 

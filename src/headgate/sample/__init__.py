@@ -1,1 +1,1 @@
-"""The live sample of `headgate dev`: a producer, a Streams application and a share group on the embedded Kafka."""
+"""The live sample of `headgate dev`: a small shop on the embedded Kafka, whose programs are clients of the gateway."""
