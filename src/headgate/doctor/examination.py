@@ -28,21 +28,21 @@ class SlowSteps:
     """Reports the steps that take longer than two seconds."""
 
     tell: Callable[[str], None]
+    clock: Clock
     _steps: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        self._steps[name] = asyncio.get_running_loop().time()
+        self._steps[name] = self.clock.monotonic()
         try:
             yield
         finally:
             del self._steps[name]
 
     async def watch(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SILENCE_S / 4)
-            now = loop.time()
+            now = self.clock.monotonic()
             slow = [name for name, began in self._steps.items() if now - began >= _SILENCE_S]
             if slow:
                 more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
@@ -54,10 +54,11 @@ async def examine(
     config: Config, tell: Callable[[str], None], time: Clock | None = None
 ) -> AsyncIterator[DoctorFinding]:
     """Yield every finding as soon as it is known."""
-    progress = SlowSteps(tell)
+    clock = time or SystemClock()
+    progress = SlowSteps(tell, clock)
     watching = asyncio.create_task(progress.watch())
     try:
-        async for finding in _Examination(config, progress, time or SystemClock()).run():
+        async for finding in _Examination(config, progress, clock).run():
             yield finding
     finally:
         watching.cancel()

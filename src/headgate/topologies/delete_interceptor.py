@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.kafka.group_admin import EMPTY, group_error
@@ -66,10 +67,11 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
     max_bytes = 256 * 1024  # of group names
     max_response_bytes = 1024 * 1024
 
-    def __init__(self, service: TopologyService, rights: Rights, assignments: AssignmentRecorder) -> None:
+    def __init__(self, service: TopologyService, rights: Rights, assignments: AssignmentRecorder, clock: Clock) -> None:
         self._service = service
         self._rights = rights
         self._assignments = assignments
+        self._clock = clock
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DeleteContext]:
         version = request.api_version
@@ -89,12 +91,11 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
     ) -> Outcome[_DeleteContext]:
         slots = asyncio.Semaphore(_AT_ONCE)  # the deadlines of a group begin when it has a slot
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _BEGIN_S
+        until = self._clock.monotonic() + _BEGIN_S
 
         async def delete(group: str) -> DeletedGroup | None:
             async with slots:
-                if loop.time() > until:
+                if self._clock.monotonic() > until:
                     return DeletedGroup(group_id=group, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 return await self._delete_one(group, version, session)
 

@@ -173,7 +173,7 @@ class TopologyFeature(Feature):
                 max_bytes=max_bytes,
             ),
             DescribeInterceptor(service, clock, statuses),
-            DeleteGroupsInterceptor(service, rights, self.assignments),
+            DeleteGroupsInterceptor(service, rights, self.assignments, clock),
             ClassicJoinInterceptor(service, rights),
             ClassicStreamsInterceptor(service, self.assignments, self._classic_tasks),
         )

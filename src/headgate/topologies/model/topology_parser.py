@@ -71,7 +71,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _TextParts:
     """What was read so far."""
 
     is_begun: bool = False
@@ -85,7 +85,7 @@ class _Reading:
 
 def parse(text: str) -> Description | Unreadable:
     """The topology in a text; predecessors are not read, because they follow from the successors."""
-    reading = _Reading()
+    reading = _TextParts()
     number = 0
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = raw.strip()
@@ -131,7 +131,7 @@ def _header(line: str) -> tuple[str, int] | None:
     return (name, at) if name else None
 
 
-def _read_line(line: str, number: int, column: int, reading: _Reading) -> None:
+def _read_line(line: str, number: int, column: int, reading: _TextParts) -> None:
     if line.startswith(_SUBTOPOLOGY):
         _begin_subtopology(line, number, column, reading)
         return
@@ -164,7 +164,7 @@ def _read_line(line: str, number: int, column: int, reading: _Reading) -> None:
     reading.parts[-1].feeds.append(feeds)
 
 
-def _begin_subtopology(line: str, number: int, column: int, reading: _Reading) -> None:
+def _begin_subtopology(line: str, number: int, column: int, reading: _TextParts) -> None:
     name = line.removeprefix(_SUBTOPOLOGY)
     is_global = name.endswith(FOR_GLOBAL_STORE)
     name = name.removesuffix(FOR_GLOBAL_STORE).strip()
@@ -236,7 +236,7 @@ def _successors(arrows: str) -> str:
 # --- from parts to a description
 
 
-def _assembled(reading: _Reading) -> Description | Unreadable:
+def _assembled(reading: _TextParts) -> Description | Unreadable:
     subtopologies: list[Subtopology] = []
     stores: list[GlobalStore] = []
     for part in reading.parts:
