@@ -15,6 +15,7 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import PlatformError
 from headgate.config import load
 from headgate.pipeline.batches import Moment, TableWriters
+from headgate.pipeline.derived.backtest import BACKTEST
 from headgate.pipeline.derived.causes import CAUSES
 from headgate.pipeline.derived.derivation import Derivation, DerivedContext
 from headgate.pipeline.derived.derived_runner import DerivedTables
@@ -26,6 +27,7 @@ from tests.pipeline import breaker_oracle
 from tests.pipeline.breaker_histories import BEGIN, MINUTE, RandomEstate, Row, Step, disposition, trip, use, whole_row
 
 HOUR = 60 * MINUTE
+DAY = 24 * HOUR
 Rows = dict[tuple[Any, ...], Row]
 
 
@@ -187,3 +189,48 @@ def test_only_minutes_and_trips_of_new_facts_are_made_again(tables: Estate) -> N
     assert tables.run(CAUSES)
     assert tables.rows("breaker_causes") == tables.wanted()["breaker_causes"]
     assert [row["subject"] for row in tables.rows("breaker_causes").values()] == ["joined", "quiet"]
+
+
+def test_a_back_test_has_the_trips_of_each_setting_by_day_and_once_a_day(tables: Estate) -> None:
+    """One outage that tripped the breaker, and one below the live threshold; today does not count yet."""
+    today = SystemClock().epoch_ms() // DAY * DAY
+    tripped, later = (today - 2 * DAY + 12 * HOUR) // 1000, (today - DAY + 6 * HOUR) // 1000
+    failing = [
+        disposition(number, tripped + number // 2, member=f"m{number % 2}", accepted=6, dead_lettered=4, at=None)
+        for number in range(12)
+    ]
+    below = [
+        disposition(100 + number, later + number, member="m0", accepted=9, dead_lettered=1, at=None)
+        for number in range(60)
+    ]
+    not_yet = disposition(200, today // 1000 + 60, dead_lettered=500)
+    quiet = disposition(201, tripped, group="quiet", accepted=500)
+    for row in (*failing, *below):
+        row["at"] = row["second"] * 1000
+    tables.write(
+        {
+            "dispositions": [*failing, failing[0], *below, not_yet, quiet],
+            "breaker_events": [
+                trip("e", (tripped + 6) * 1000),
+                whole_row(
+                    "breaker_events", event_id="r", group="sg", event="resumed", detail="{}", at=(tripped + 66) * 1000
+                ),
+            ],
+        }
+    )
+    assert tables.run(BACKTEST)
+    rows = tables.rows("breaker_backtest").values()
+    assert {row["group"] for row in rows} == {"sg"}, "a group without dead letters is left out"
+    assert len(rows) == 100 * 7
+    found = {(row["config_hash"], (row["day"] - today) // DAY): row for row in rows if row["trips"]}
+    live = found["20/60000/100", -2]
+    assert live["is_live"]
+    assert (live["trips"], live["left_out_s"], live["false_trips"]) == (1, 60, 0)
+    assert (live["paused_s"], live["avoided"]) == (61, 8), "twenty records a second: the end of the fifth trips"
+    assert ("20/60000/100", -1) not in found, "a tenth is below the live threshold"
+    assert found["10/60000/100", -1]["trips"] == 1
+    assert found["10/60000/100", -1]["avoided"] == 60 - 10
+
+    tables.write({"dispositions": [disposition(300, later, dead_lettered=9_000)]})
+    assert tables.run(BACKTEST)
+    assert list(tables.rows("breaker_backtest").values()) == list(rows), "the same day is not simulated again"

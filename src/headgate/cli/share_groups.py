@@ -1,16 +1,19 @@
 """`headgate share-groups`: the commands that KIP-1316 adds to `kafka-share-groups.sh`, sent to the gateway.
 
 The flags are those of the KIP, and the ACLs of the cluster apply: describing a group needs DESCRIBE on it, pausing and
-resuming ALTER_CONFIGS. Exit codes: 0 success, 1 failure or unknown group, 2 usage.
+resuming ALTER_CONFIGS. `--backtest` reads tables instead (`cli/backtest.py`). Exit codes: 0 success, 1 failure or
+unknown group, 2 usage.
 """
 
 import argparse
 import asyncio
+from pathlib import Path
 
-from headgate.base.errors import ClusterError, UsageError
+from headgate.base.errors import ClusterError, PlatformError, UsageError
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.escaping import escaped
+from headgate.cli.table_places import root_of
 from headgate.kafka.connections import Connections, Dialler
 from headgate.share_groups.admin import DescribedBreaker, breaker_status, dlq_topology, pause_or_resume
 from headgate.share_groups.model.group_configs import MAX_REASON_CHARACTERS, PAUSE, RESUME
@@ -23,32 +26,52 @@ _SETTLED_S = 3.0
 def define_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show the circuit breaker of a share group or the dead-letter topics of all share groups, pause a "
-        "group, or resume it, with the flags of KIP-1316."
+        "group, or resume it, with the flags of KIP-1316; or compare other settings of its breaker."
     )
-    parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the gateway's address(es)"
-    )
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,...]", help="the gateway's address(es)")
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--describe", action="store_true", help="with --circuit-breaker or --dlq-topology")
     actions.add_argument("--pause", action="store_true", help="stop the delivery of records; no record is lost")
     actions.add_argument("--resume", action="store_true", help="end every pause, including that of the circuit breaker")
+    actions.add_argument(
+        "--backtest",
+        action="store_true",
+        help="show what other settings of the breaker would have done, from the tables",
+    )
     parser.add_argument("--group", action="append", metavar="GROUP", help="the share group to act on")
     views = parser.add_mutually_exclusive_group()
     views.add_argument("--circuit-breaker", action="store_true", help="with --describe: show the breaker of --group")
     views.add_argument("--dlq-topology", action="store_true", help="with --describe: show all dead-letter topics")
     parser.add_argument("--reason", metavar="TEXT", help="with --pause and --resume: the reason, which is logged")
+    parser.add_argument(
+        "--days", type=int, default=7, metavar="N", help="with --backtest: the last N days (default: 7)"
+    )
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--path", type=Path, metavar="DIR", help="with --backtest: the folder of the tables")
+    places.add_argument("--config", type=Path, metavar="FILE", help="with --backtest: the configuration file")
     add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     _check(args)
+    if args.backtest:
+        try:
+            from headgate.cli import backtest  # noqa: PLC0415 - no other command of share groups loads table libraries
+        except ModuleNotFoundError as missing:
+            raise PlatformError(f"{missing.name} is not installed: pip install 'headgate[pipeline]'") from None
+        return backtest.run(args, root_of(args))
     return show(args, _answer(args, dialler_of(args)))
 
 
 def _check(args: argparse.Namespace) -> None:
     groups: list[str] = args.group or []
-    if args.describe:
+    if not args.backtest and args.bootstrap_server is None:
+        raise UsageError("--bootstrap-server is missing")
+    if args.backtest:
+        if args.circuit_breaker or args.dlq_topology or args.reason is not None:
+            raise UsageError("--backtest takes --group, --days, --path and --config only")
+    elif args.describe:
         if not (args.circuit_breaker or args.dlq_topology):
             raise UsageError(
                 "--describe needs --circuit-breaker or --dlq-topology; see kafka-share-groups.sh for the rest"

@@ -6,7 +6,7 @@
 import pyarrow as pa
 
 from headgate.tables.shared_columns import CLUSTER, HISTORIC
-from headgate.tables.table import Table, fraction, small, text, time, whole
+from headgate.tables.table import Table, flag, fraction, small, text, time, whole
 
 GROUP = text("group", "the share group")
 
@@ -27,6 +27,31 @@ _COUNTS = (
 )
 
 BREAKER_TABLES = (
+    Table(
+        name="breaker_backtest",
+        description="What the breaker of a group would have done with other settings: a row for each setting and day.",
+        question="Which threshold would have stopped sg in time last week, without false trips?",
+        columns=pa.schema(
+            [
+                CLUSTER,
+                GROUP,
+                text("config_hash", "the setting: THRESHOLD/WINDOW_MS/MIN_MESSAGES"),
+                time("day", "the beginning of the day, UTC"),
+                small("threshold_percent", "the threshold"),
+                whole("window_ms", "the length of the window"),
+                small("min_messages", "how many records the window must hold"),
+                flag("is_live", "whether the group has this setting, by its recorded changes of configs"),
+                whole("trips", "how often the breaker would have tripped"),
+                whole("paused_s", "for how many seconds the group would have been paused by these trips"),
+                whole("avoided", "how many dead letters were recorded in these pauses"),
+                whole("false_trips", "how many of the trips one member alone caused"),
+                whole("left_out_s", "for how many seconds of the day the group was really paused"),
+            ]
+        ),
+        key=("cluster_id", "group", "config_hash", "day"),
+        buckets=16,
+        bucket_by=("cluster_id", "group"),
+    ),
     Table(
         name="breaker_causes",
         description="What changed in the 30 minutes before each trip of a breaker, likely causes first.",

@@ -120,6 +120,16 @@ _RATES = _rows(
     ],
 )
 _HOURS = _rows(f"hour {_COUNTS}", [(ELEVEN, 4800, 4800, 0, 0.0), (HALF_PAST_TWELVE - 1_800_000, 2500, 2475, 25, 0.01)])
+_BACKTEST = {"group": "sg", "day": NINE - 9 * 3_600_000, "left_out_s": 0}
+_BACKTESTED = _rows(
+    "config_hash threshold_percent window_ms min_messages is_live trips paused_s avoided false_trips",
+    [
+        ("10/60000/100", 10, 60_000, 100, False, 2, 600, 14, 1),
+        ("20/30000/100", 20, 30_000, 100, False, 1, 300, 11, 0),
+        ("20/60000/100", 20, 60_000, 100, True, 1, 300, 9, 0),
+        ("50/60000/100", 50, 60_000, 100, False, 0, 0, 0, 0),
+    ],
+)
 _CAUSES = [
     {"event_id": "e-2", "group": "sg", "tripped_at": HALF_PAST_TWELVE, "detail": "{}"} | row
     for row in _rows(
@@ -304,6 +314,7 @@ ROWS = {
             for row in _DISPOSITIONS
         ],
         "dlq_rates": [{"group": "sg", "topic": "orders", "topic_id": ORDERS_ID} | row for row in _RATES],
+        "breaker_backtest": [_BACKTEST | row for row in _BACKTESTED],
         "dlq_rates_hourly": [{"group": "sg", "topic": "orders", "topic_id": ORDERS_ID} | row for row in _HOURS],
         "impact_summary": _IMPACT,
         "lineage_edges": _EDGES_OF_ACTORS,

@@ -109,7 +109,7 @@ class LetterHeaders:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _HeaderReading:
     """The last value of each header, and what was found wrong."""
 
     values: dict[str, bytes]
@@ -181,7 +181,7 @@ def read_headers(headers: Sequence[RawHeader]) -> LetterHeaders:
 
 
 def _read(form: LetterFormat, values: dict[str, bytes], differing: dict[str, None]) -> LetterHeaders:
-    reading = _Reading(values)
+    reading = _HeaderReading(values)
     for name in (form.topic, form.partition, form.offset, form.group):
         if name in differing:
             reading.problems[f"{name} is there more than once, with different values"] = None

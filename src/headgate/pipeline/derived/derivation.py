@@ -20,6 +20,7 @@ from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion,
 from headgate.tables.definitions import table_named
 
 HOUR_MS = 3_600_000
+DAY_HOURS = 24
 # From this many rows on compiling the plans pays, which takes some seconds.
 COMPILED_FROM = 50_000
 
@@ -29,7 +30,8 @@ class Derivation:
     """What is derived: `derive` reads `sources` and writes `results`, the last of them last.
 
     It runs when a source has a new version, with `hourly` also when another hour has begun, because its rows depend on
-    the time. At least so many `minutes` lie between two runs.
+    the time. At least so many `minutes` lie between two runs. With `daily` it runs only when another day has begun: its
+    rows are those of the days before.
     """
 
     name: str
@@ -37,7 +39,15 @@ class Derivation:
     results: tuple[str, ...]
     derive: "Callable[[DerivedRun], None]"
     hourly: bool = False
+    daily: bool = False
     minutes: int = 1
+
+    def hour_of(self, now_ms: int) -> int:
+        """What tells two runs apart by their time: the hour, the first hour of the day, or nothing."""
+        hour = now_ms // HOUR_MS
+        if self.daily:
+            return hour - hour % DAY_HOURS
+        return hour if self.hourly else 0
 
     def transactions(self, made_from: "MadeFrom", versions: Mapping[str, SourceVersion]) -> dict[str, int]:
         """What is committed with the last result, by the names of Delta's transactions."""
@@ -52,8 +62,8 @@ class Derivation:
             if hour is None or any(writer.version() is None for writer in results):
                 return None
             recorded = {name: results[-1].transaction(self._transaction(one)) for name, one in versions.items()}
-        found = {name: number for name, number in recorded.items() if number is not None}
-        return MadeFrom(versions=found, hour=hour if self.hourly else 0)
+        found = {name: number for name, number in recorded.items() if number is not None and not self.daily}
+        return MadeFrom(versions=found, hour=hour if self.hourly or self.daily else 0)
 
     @property
     def _hour_transaction(self) -> str:
@@ -65,7 +75,10 @@ class Derivation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFrom:
-    """The versions of the sources from which results were made, and for an hourly derivation the hour, else 0."""
+    """The versions of the sources from which results were made, and for an hourly derivation the hour, else 0.
+
+    A daily derivation has no versions: only the day decides whether it runs.
+    """
 
     versions: Mapping[str, int]
     hour: int
@@ -100,8 +113,8 @@ class DerivedRun:
         self.session = context.session
         self.now_ms = now_ms
         self.rows_written = 0
-        numbers = {name: one.version for name, one in versions.items()}
-        self.made_from = MadeFrom(versions=numbers, hour=now_ms // HOUR_MS if derivation.hourly else 0)
+        numbers = {} if derivation.daily else {name: one.version for name, one in versions.items()}
+        self.made_from = MadeFrom(versions=numbers, hour=derivation.hour_of(now_ms))
         self._derivation = derivation
         self._context = context
         self._versions = versions

@@ -1,6 +1,7 @@
 """All derivations, in the order in which they run: one that reads the result of another comes after it."""
 
 from headgate.base.errors import UsageError
+from headgate.pipeline.derived.backtest import BACKTEST
 from headgate.pipeline.derived.causes import CAUSES
 from headgate.pipeline.derived.derivation import Derivation
 from headgate.pipeline.derived.gaps import LINEAGE_GAPS
@@ -8,7 +9,7 @@ from headgate.pipeline.derived.impact import IMPACT_OF_TOPICS
 from headgate.pipeline.derived.lineage import LINEAGE
 from headgate.pipeline.derived.rates import RATES
 
-DERIVATIONS: tuple[Derivation, ...] = (RATES, CAUSES, LINEAGE, LINEAGE_GAPS, IMPACT_OF_TOPICS)
+DERIVATIONS: tuple[Derivation, ...] = (RATES, CAUSES, LINEAGE, LINEAGE_GAPS, IMPACT_OF_TOPICS, BACKTEST)
 
 
 def derivation_of(table: str) -> Derivation | None:

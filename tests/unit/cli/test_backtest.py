@@ -1,0 +1,120 @@
+"""`headgate share-groups --backtest`, on tables with one outage that the live setting stops late."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from headgate.cli.main import main
+from headgate.share_groups.model.group_configs import MIN_MESSAGES, THRESHOLD_PERCENT
+from headgate.tables.definitions import table_named
+from headgate.tables.writer import TableWriter
+
+_EMPTY: dict[pa.DataType, object] = {pa.string(): "", pa.bool_(): False}
+
+
+def row(table: str, **values: object) -> dict[str, Any]:
+    columns = table_named(table).columns
+    empty = {one.name: None if one.nullable else _EMPTY.get(one.type, 0) for one in columns}
+    return {**empty, "cluster_id": "c", **values}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Twenty records a second, of which 40 % fail for five minutes; the live threshold is 50 %."""
+    hour_ago = time.time_ns() // 1_000_000 - 3_600_000
+    dispositions = [
+        row(
+            "dispositions",
+            writer="w",
+            boot="b",
+            seq=2 * second + member,
+            group="sg",
+            member=f"m{member}",
+            at=hour_ago + 1000 * second,
+            second=hour_ago // 1000 + second,
+            by_delivery_count="{}",
+            accepted=6,
+            dead_lettered=4,
+        )
+        for second in range(300)
+        for member in range(2)
+    ]
+    changes = json.dumps({"changes": {THRESHOLD_PERCENT: "50", MIN_MESSAGES: "30"}})
+    event = row("breaker_events", event_id="e", group="sg", event="config_changed", detail=changes, at=1)
+    for name, rows in (("dispositions", dispositions), ("breaker_events", [event])):
+        table = table_named(name)
+        writer = TableWriter(tmp_path, table)
+        made = pa.Table.from_pylist(rows, table.columns)
+        if table.appended:
+            writer.create()
+            write_deltalake(str(writer.folder), made.cast(table.stored_schema), mode="append")
+        else:
+            writer.upsert(made, query="facts", batch=1)
+    return tmp_path
+
+
+def test_the_document_has_all_settings_with_the_live_one_first(
+    tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["share-groups", "--backtest", "--group", "sg", "--path", str(tables), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {**found, "configs": len(found["configs"])} == {
+        "group": "sg",
+        "days": 7,
+        "configs": 101,
+        "recommended": found["recommended"],
+        "live": 0,
+        "left_out_s": 0,
+    }
+    live, best = found["configs"][0], found["configs"][found["recommended"]]
+    assert live == {
+        "threshold_percent": 50,
+        "window_ms": 60_000,
+        "min_messages": 30,
+        "trips": 0,
+        "paused_s": 0,
+        "avoided": 0,
+        "false_trips": 0,
+    }
+    assert (best["threshold_percent"], best["window_ms"], best["min_messages"]) == (40, 10_000, 20)
+    assert (best["trips"], best["paused_s"], best["avoided"]) == (1, 300, 8 * 299)
+
+
+def test_the_text_has_the_command_that_sets_what_is_recommended(
+    tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["share-groups", "--backtest", "--group", "sg", "--path", str(tables)]) == 0
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert lines[0].split() == ["THRESHOLD", "WINDOW", "MIN-MESSAGES", "TRIPS", "PAUSED", "AVOIDED", "FALSE-TRIPS"]
+    assert lines[1].split() == ["live", "50%", "60", "s", "30", "0", "0", "s", "0", "0"]
+    assert lines[2].split() == ["recommended", "40%", "10", "s", "20", "1", "300", "s", "2392", "0"]
+    assert (
+        f"--entity-name sg --add-config {THRESHOLD_PERCENT}=40,share.group.dlq.circuit.breaker.window.ms=10000" in shown
+    )
+
+
+def test_an_unknown_group_and_missing_tables_are_told(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["share-groups", "--backtest", "--group", "other", "--path", str(tables)]) == 2
+    assert "no records of the share group other were counted" in capsys.readouterr().err
+    assert main(["share-groups", "--backtest", "--group", "sg", "--path", str(tables / "nowhere")]) == 1
+    assert "there is no table dispositions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--backtest", "--group", "a", "--group", "b"], "specify exactly one --group"),
+        (["--backtest", "--group", "a", "--days", "0"], "--days must be from 1 to 90"),
+        (["--backtest", "--group", "a", "--reason", "x"], "--backtest takes --group, --days, --path and --config only"),
+        (["--describe", "--circuit-breaker", "--group", "a"], "--bootstrap-server is missing"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["share-groups", *arguments]) == 2
+    assert problem in capsys.readouterr().err
