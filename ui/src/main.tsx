@@ -4,11 +4,13 @@ import "@xyflow/react/dist/base.css";
 import "./styles/colours.css";
 import "./styles/page.css";
 import "./styles/map.css";
+import { startLive } from "./live/stream";
 import { App } from "./shell/app";
 import { ClockProvider } from "./shell/parts";
 import { applyTheme } from "./shell/theme";
 
 applyTheme();
+startLive();
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
 const root = document.getElementById("page");
 if (root !== null) {

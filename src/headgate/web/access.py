@@ -28,6 +28,15 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sent a request; `name` is of the token, or else the address."""
+
+    name: str
+    names: VisibleNames
+    token: Token | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessControl:
     """Its methods are dependencies of routes. They read a file, so they run on a thread."""
 
@@ -42,15 +51,20 @@ class AccessControl:
     def require_operate(self, request: Request) -> None:
         if self.tokens_file is not None:
             self._require(request, TokenScope.OPERATE)
-        elif not is_local(request.client.host if request.client else "", request.headers):
+        elif not is_local(client_address(request), request.headers):
             raise HTTPException(HTTPStatus.FORBIDDEN, "Without web.tokens_file only local clients may change anything")
 
     async def visible_names(self, request: Request) -> VisibleNames:
-        """The names that the caller may read. A token that is sent counts also where reading needs none."""
+        """The names that the caller may read."""
+        return (await self.caller(request)).names
+
+    async def caller(self, request: Request) -> Caller:
+        """The caller, if it may read. A token that is sent counts also where reading needs none."""
         is_sent = "authorization" in request.headers and self.tokens_file is not None
         if self.is_read_open and not is_sent:
-            return ALL_NAMES
-        return (await run_in_threadpool(self._token, request, TokenScope.READ)).names
+            return Caller(name=f"address {client_address(request)}", names=ALL_NAMES)
+        token = await run_in_threadpool(self._token, request, TokenScope.READ)
+        return Caller(name=f"token {token.name}", names=token.names, token=token)
 
     def _require(self, request: Request, scope: TokenScope) -> None:
         if self._token(request, scope).names.are_limited:
@@ -75,6 +89,10 @@ class AccessControl:
         if not token.may(scope):
             raise HTTPException(HTTPStatus.FORBIDDEN, f"The bearer token does not have the scope {scope}")
         return token
+
+
+def client_address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def is_local(client: str, headers: Mapping[str, str]) -> bool:

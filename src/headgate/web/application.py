@@ -23,6 +23,8 @@ from headgate.config.addresses import parse_host
 from headgate.web import index_page, page
 from headgate.web.access import AccessControl
 from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
+from headgate.web.events import events_router
+from headgate.web.live_feed import LiveFeed
 from headgate.web.page import page_router
 from headgate.web.paths import NormalizedPaths
 from headgate.web.share_states import SharePort
@@ -41,6 +43,7 @@ def make_application(
     allowed_hosts: Collection[str],
     tables: "EstateTables | None",
     share_port: SharePort | None,
+    feed: LiveFeed,
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
 
@@ -56,7 +59,7 @@ def make_application(
     app.add_exception_handler(Exception, _on_unexpected_error)
     app.include_router(connect_router(clusters, access))
     app.include_router(api_router(clusters, wire, access))
-
+    app.include_router(events_router(feed, access))
     app.include_router(page_router(page.ROOT))
 
     @app.get("/api", include_in_schema=False)

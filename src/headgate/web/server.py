@@ -23,6 +23,7 @@ from headgate.kafka.shared_clients import clients_of
 from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster, problems
+from headgate.web.live_sources import LiveSources
 from headgate.web.share_states import ShareStateTopics
 from headgate.web.tokens import read_tokens
 
@@ -105,6 +106,12 @@ class WebServer:
         if web.tokens_file is not None:
             await asyncio.to_thread(read_tokens, web.tokens_file)
         tables = _open_tables(self._config)
+        live = LiveSources(
+            port=self._shares,
+            tables=tables,
+            consumer=None if self._shares is None else self._clients.consumer,
+            prefix=self._config.facts.prefix,
+        )
         application = make_application(
             clusters=self._clusters,
             wire=self._wire,
@@ -112,6 +119,7 @@ class WebServer:
             allowed_hosts=web.allowed_hosts,
             tables=tables,
             share_port=self._shares,
+            feed=live.feed,
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
@@ -126,11 +134,13 @@ class WebServer:
             if self._shares is not None:
                 self._shares.start()
                 stack.push_async_callback(self._shares.close)
+            await stack.enter_async_context(live.running())
             serving = asyncio.create_task(server.serve(sockets=[self._listener]))
             try:
                 await _wait_started(server, serving)
                 yield
             finally:
+                live.feed.close()  # or the server would wait for its listeners
                 server.should_exit = True
                 await serving
 

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message
 from headgate.web.access import AccessControl
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.application import make_application
+from headgate.web.live_sources import LiveSources
 from headgate.web.share_states import SharePort
 from tests.unit.web.stage import Answer, FakeClock
 
@@ -25,8 +26,10 @@ class ApiStage:
     is_read_open: bool = True
     share_port: SharePort | None = None
     app: ASGIApp = field(init=False)
+    live: LiveSources = field(init=False)
 
     def __post_init__(self) -> None:
+        self.live = LiveSources(port=self.share_port, tables=self.tables)
         self.app = make_application(
             clusters={},
             wire=None,
@@ -34,6 +37,7 @@ class ApiStage:
             allowed_hosts=("localhost",),
             tables=self.tables,
             share_port=self.share_port,
+            feed=self.live.feed,
         )
 
     async def get(self, path: str, *, token: str = "", headers: dict[str, str] | None = None, **query: Any) -> Answer:

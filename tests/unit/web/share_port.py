@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headgate.facts import BreakerTripped, DlqRegistered, GroupConfigSet, GroupPaused
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
+from headgate.web.share_states import OnChange
 from tests.unit.lineage.shop import TWO
 
 
@@ -16,11 +17,14 @@ class FakeShares:
     problem: str | None = None
     changes: int = 0
     states: ShareStates = field(default_factory=ShareStates)
+    on_change: OnChange | None = None
 
     def apply(self, *facts: ShareGroupFact) -> None:
         self.changes += 1
         for fact in facts:
             self.states.apply(fact)
+        if self.on_change is not None:
+            self.on_change({fact.group for fact in facts})
 
     def groups(self) -> Iterable[str]:
         return self.states.groups()

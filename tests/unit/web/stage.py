@@ -13,6 +13,7 @@ from headgate.base.errors import ClusterError
 from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster
+from headgate.web.live_sources import LiveSources
 
 NOW_MS = 1_800_000_000_000
 
@@ -92,6 +93,7 @@ class Stage:
             allowed_hosts=("localhost", "127.0.0.1", "::1"),
             tables=self.tables,
             share_port=self.share_port,
+            feed=LiveSources(port=self.share_port, tables=None).feed,
         )
 
     async def call(

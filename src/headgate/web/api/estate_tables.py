@@ -143,6 +143,11 @@ class EstateTables:
             self._stamps = await self.run(self._look)
         return tuple(self._stamps.get(name) for name in tables)
 
+    async def versions(self) -> dict[str, int]:
+        """The versions of all tables that exist."""
+        await self.stamps(())
+        return {name: stamp[0] for name, stamp in self._stamps.items() if stamp is not None}
+
     async def estate(self, *, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
         """The estate of a cluster at a time, None for now."""
         return await self.loaded(

@@ -13,8 +13,6 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from headgate.lineage.estate import NoTableError, absent
 from headgate.lineage.graph import SHARE_GROUP
-from headgate.share_groups.model.breaker_status import json_of
-from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
@@ -23,7 +21,7 @@ from headgate.web.api.estate_tables import EstateTables, LoadedEstate, bounded
 from headgate.web.api.models import ShareGroupModel, ShareGroupsModel, errors
 from headgate.web.api.parameters import After, Cluster, Contains, Limit, page_after
 from headgate.web.paths import NameInPath
-from headgate.web.share_states import SharePort
+from headgate.web.share_states import SharePort, share_group_row
 from headgate.web.visible_names import VisibleNames
 
 _KIND: Final = frozenset({SHARE_GROUP})
@@ -74,7 +72,7 @@ def share_groups_router(
         ]
         page, following = page_after(found, after, limit)
         document = {
-            "share_groups": [_row(name, port, names) for name in found[page]],
+            "share_groups": [share_group_row(name, port, names) for name in found[page]],
             "count": len(found),
             "next": following,
             "problem": _problem(port),
@@ -96,7 +94,7 @@ def share_groups_router(
         """A share group: its state and settings, the topics that it reads, its rates of dead letters and its events."""
         estate = await estate_or_none(cluster)
         all_names = known(estate)
-        head = _row(name, port, names)
+        head = share_group_row(name, port, names)
         settings = asdict(port.of(name).settings) if port is not None else None
         if settings is not None:
             settings.pop("dlq_topic")
@@ -125,24 +123,6 @@ def share_groups_router(
 
 def _problem(port: SharePort | None) -> str | None:
     return _DISABLED if port is None else port.problem
-
-
-def _row(name: str, port: SharePort | None, names: VisibleNames) -> Row:
-    """All but the name is null if the state of share groups is not read here."""
-    state: ShareGroupState | None = None if port is None else port.of(name)
-    topic = state.settings.dlq_topic if state is not None else None
-    return {
-        "name": name,
-        "managed": None if state is None else state.is_managed,
-        "breaker_enabled": None if state is None else state.settings.breaker_enable,
-        "paused": None if state is None else state.is_paused,
-        "tripped": None if state is None else state.is_tripped,
-        "pause_reasons": [] if state is None else json_of(state.pause_reasons),
-        "generation": None if state is None else state.generation,
-        "auto_resume_at": state.trip.resume_at if state is not None and state.trip and state.is_tripped else None,
-        "dlq_topic": topic if topic is not None and names.has(topic) else None,
-        "dlq_topic_hidden": topic is not None and not names.has(topic),
-    }
 
 
 def _sharing(name: str, port: SharePort | None, names: VisibleNames) -> list[str | None]:

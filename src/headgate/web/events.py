@@ -1,0 +1,88 @@
+"""`GET /api/v1/events`: changes as server-sent events.
+
+The connection stays open. A comment is sent every ten seconds, and then the caller's token is checked again: one that
+was removed or has expired ends the stream. Clients that cannot send a header, such as the browser's EventSource, cannot
+send a token either; the page reads the stream with `fetch`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Header, HTTPException, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headgate.web.access import AccessControl, Caller
+from headgate.web.api.models import errors
+from headgate.web.live_feed import Listener, LiveFeed, NoticeKind, TooManyListenersError, event_text
+
+HEARTBEAT_S: Final = 10.0
+_RETRY_MS: Final = 2_000
+_MEDIA_TYPE: Final = "text/event-stream"
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",  # nginx would hold events back
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def events_router(feed: LiveFeed, access: AccessControl) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["events"])
+
+    @router.get(
+        "/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {_MEDIA_TYPE: {"schema": {"type": "string"}}}}, **errors()},
+    )
+    async def events(
+        request: Request,
+        caller: Annotated[Caller, Depends(access.caller)],
+        last_event_id: Annotated[
+            str | None, Header(max_length=64, description="the id of the last event that was read")
+        ] = None,
+    ) -> Response:
+        """Changes of share groups, events and new versions of tables, as they are noticed."""
+        stack = ExitStack()
+        try:
+            listener = stack.enter_context(feed.listening(caller.name, last_event_id))
+        except TooManyListenersError as problem:
+            return JSONResponse({"error_code": 503, "message": str(problem)}, 503, {"Retry-After": "5"})
+
+        return _ClosingResponse(_texts(feed, listener, access, request, caller), stack)
+
+    return router
+
+
+class _ClosingResponse(StreamingResponse):
+    """Ends its listener also where the client was gone before the first byte."""
+
+    def __init__(self, content: AsyncIterator[str], stack: ExitStack) -> None:
+        super().__init__(content, media_type=_MEDIA_TYPE, headers=_HEADERS)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._stack:
+            await super().__call__(scope, receive, send)
+
+
+async def _texts(
+    feed: LiveFeed, listener: Listener, access: AccessControl, request: Request, caller: Caller
+) -> AsyncIterator[str]:
+    yield f"retry: {_RETRY_MS}\n\n"
+    while listener.closed is None:
+        notice = await listener.next(HEARTBEAT_S)
+        if notice is not None:
+            yield feed.text(notice, caller.names)
+        elif listener.closed is None:
+            try:
+                now = await access.caller(request)
+            except HTTPException as refused:
+                listener.close(str(refused.detail))
+                break
+            if now.names != caller.names:
+                listener.close("The names of the token are others now: connect again")
+                break
+            yield ": heartbeat\n\n"
+    yield event_text(NoticeKind.CLOSED, {"reason": listener.closed})
