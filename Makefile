@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-system:         ## Debian packages that are missing: Java, Maven, Node, and what tests and benchmarks need
+system:         ## Debian packages that are missing: Java, Maven, Node, Graphviz, and what tests and benchmarks need
 	@scripts/system all
 
 system-run:

@@ -1,4 +1,4 @@
-"""Checks this machine: the gateway's ports, the advertised host, limits (`limits.py`), and certificates.
+"""Checks this machine: the gateway's ports, the advertised host, limits (`limits.py`), Graphviz, certificates.
 
 Nothing stays bound or open. A port that is in use is no problem when a Headgate has it, which its own status page
 shows; the port itself is not tested, because it may expect TLS or a PROXY header first. Whether a chain of certificates
@@ -10,6 +10,7 @@ import errno
 import ipaddress
 import json
 import shlex
+import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,15 @@ async def examine(config: Config, *, deadline_s: float) -> AsyncIterator[DoctorF
     yield await advertised(config, deadline_s=deadline_s)
     for finding in limits.examine(config):
         yield finding
+    yield graphviz()
+
+
+def graphviz() -> DoctorFinding:
+    """The page works without Graphviz, more slowly: so its absence is a warning."""
+    if shutil.which("dot") is not None:
+        return ok(Check.MACHINE, "graphviz", "dot is installed: `headgate web` computes the overview of the map")
+    text = "dot is not installed: browsers lay out the map themselves, which takes longer, and SVG is not available"
+    return warning(Check.MACHINE, "graphviz", text, mend="sudo apt-get install -y --no-install-recommends graphviz")
 
 
 # Ports.

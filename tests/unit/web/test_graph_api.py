@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.lineage import estate_map
-from headgate.web.api import graph_formats
+from headgate.web.api import graphviz
 from headgate.web.api.models import GraphModel
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import NOON, TWO
@@ -148,7 +148,7 @@ async def test_without_graphviz_svg_is_501_and_the_message_says_what_to_do(
 
 
 async def test_one_picture_is_drawn_at_a_time(shop: ApiStage) -> None:
-    with graph_formats._drawing:
+    with graphviz._drawing:
         answer = await shop.get("graph", focus="large", format="svg")
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
     assert (await shop.get("graph", focus="large", format="svg")).status == 200

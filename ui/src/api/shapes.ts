@@ -43,6 +43,11 @@ export interface Graph {
   edges: GraphEdge[];
 }
 
+export interface GraphLayout {
+  engine: string;
+  nodes: { id: number; kind: Kind; name: string | null; component: string | null; x: number; y: number }[];
+}
+
 export interface TopicRow {
   name: string;
   internal: boolean;

@@ -2,10 +2,12 @@
 
 import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Position, ReactFlow, type ReactFlowInstance, ReactFlowProvider } from "@xyflow/react";
 import { memo, useEffect, useMemo, useRef } from "react";
+import { type Detour, detours } from "../model/back_edges";
 import { type MapGraph, type MapNode, USE_WORDS } from "../model/estate_graph";
 import { kindWord, printable, shortened } from "../model/format";
 import type { Positions } from "../model/placement";
 import { Icon } from "../shell/icons";
+import { EDGE_TYPES } from "./edges";
 
 export interface NodeMarks {
   focus: string | null;
@@ -60,7 +62,8 @@ function Flow({ graph, at, marks, layoutId, onSelect, onOpen }: Parameters<typeo
   const flow = useRef<ReactFlowInstance<Node<NodeData>, Edge> | null>(null);
   const near = useMemo(() => nearKeys(graph, marks.selected), [graph, marks.selected]);
   const nodes = useMemo(() => graph.nodes.map((node) => flowNode(node, at, marks, near)), [graph, at, marks, near]);
-  const edges = useMemo(() => flowEdges(graph, marks), [graph, marks]);
+  const ways = useMemo(() => detours(graph.nodes, graph.edges, at), [graph, at]);
+  const edges = useMemo(() => flowEdges(graph, marks, ways), [graph, marks, ways]);
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => void flow.current?.fitView(FIT));
@@ -72,6 +75,7 @@ function Flow({ graph, at, marks, layoutId, onSelect, onOpen }: Parameters<typeo
       nodes={nodes}
       edges={edges}
       nodeTypes={NODE_TYPES}
+      edgeTypes={EDGE_TYPES}
       onInit={(made) => {
         flow.current = made;
       }}
@@ -127,7 +131,7 @@ function flowNode(node: MapNode, at: Positions, marks: NodeMarks, near: Readonly
   };
 }
 
-function flowEdges(graph: MapGraph, marks: NodeMarks): Edge[] {
+function flowEdges(graph: MapGraph, marks: NodeMarks, ways: ReadonlyMap<string, Detour>): Edge[] {
   const isShown = marks.selected !== null && graph.nodes.some((node) => node.key === marks.selected);
   return graph.edges.map((edge) => {
     const isNear = edge.from === marks.selected || edge.to === marks.selected;
@@ -136,11 +140,13 @@ function flowEdges(graph: MapGraph, marks: NodeMarks): Edge[] {
     if (isPaused) classes.push("edge-paused");
     else if (isNear) classes.push("edge-near");
     if (isShown && !isNear) classes.push("edge-dim");
+    const way = ways.get(edge.key);
     const color = isPaused ? "var(--stopped)" : isNear ? "var(--accent)" : "var(--edge)";
     return {
       id: edge.key,
       source: edge.from,
       target: edge.to,
+      ...(way === undefined ? {} : { type: "back", data: { way } }),
       className: classes.join(" "),
       markerEnd: { type: MarkerType.ArrowClosed, width: 14, height: 14, color },
       ariaLabel: USE_WORDS[edge.state],

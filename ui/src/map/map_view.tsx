@@ -6,7 +6,7 @@ import { usePausedGroups } from "../api/use_paused_groups";
 import { useLastData, useResource } from "../api/use_resource";
 import { kindCounts, type MapGraph, type MapNode, mapGraph, nodeKey } from "../model/estate_graph";
 import { count, kindWord, kindWords } from "../model/format";
-import { graphPath, mapPath, type MapView as Settings, parseMapView } from "../model/map_view";
+import { graphPath, layoutPath, mapPath, type MapView as Settings, parseMapView } from "../model/map_view";
 import { type Arrow, walk } from "../model/placement";
 import { thingPath, viewOfKind } from "../model/route";
 import { Command, Notice } from "../shell/parts";
@@ -73,7 +73,7 @@ function Picture(props: {
   // While the answer of another view is awaited, the graph is still that of the former one.
   const [shownPath, setShownPath] = useState(path);
   if (!props.isLoading && shownPath !== path) setShownPath(path);
-  const { laid, problem } = useLayout(graph, shownPath, again);
+  const { laid, problem } = useLayout(graph, shownPath, again, layoutPath(shownPath));
   const paused = usePausedGroups();
   const marks = useMemo(
     () => ({

@@ -1,8 +1,12 @@
-/** Positions of a graph: laid out anew for another view, kept for another version of the same one. */
+/** Positions of a graph: laid out anew for another view, kept for another version of the same one.
+ *
+ * The server computes those of an overview with Graphviz, where it has it; everything else, elkjs does in a worker. */
 
 import { useEffect, useRef, useState } from "react";
+import { get } from "../api/client";
+import type { GraphLayout } from "../api/shapes";
 import type { MapGraph } from "../model/estate_graph";
-import { placed, type Point, type Positions } from "../model/placement";
+import { placed, type Point, type Positions, serverPositions } from "../model/placement";
 import { layOut } from "./layout";
 
 export interface LaidOut {
@@ -20,8 +24,11 @@ interface Held {
   first: ReadonlySet<string>;
 }
 
-/** `view` names what is shown: while it stays, positions stay. `again` counts the wishes to lay out anew. */
-export function useLayout(graph: MapGraph | null, view: string, again: number): { laid: LaidOut | null; problem: string | null } {
+/**
+ * `view` names what is shown: while it stays, positions stay. `again` counts the wishes to lay out anew. `layoutPath` is
+ * the request for positions to the server, null where the browser computes them.
+ */
+export function useLayout(graph: MapGraph | null, view: string, again: number, layoutPath: string | null): { laid: LaidOut | null; problem: string | null } {
   const held = useRef<Held | null>(null);
   const layouts = useRef(0);
   const [laid, setLaid] = useState<LaidOut | null>(null);
@@ -37,22 +44,29 @@ export function useLayout(graph: MapGraph | null, view: string, again: number): 
       setLaid({ graph, at: known.at, layoutId: layouts.current, fresh });
       return;
     }
-    let isStopped = false;
-    layOut(graph.nodes, graph.edges).then(
-      (found) => {
-        if (isStopped) return;
+    const stopped = new AbortController();
+    positions(graph, layoutPath, stopped.signal).then(
+      (at) => {
+        if (stopped.signal.aborted) return;
         layouts.current += 1;
-        held.current = { view: id, at: found.at, first: new Set(graph.nodes.map((node) => node.key)) };
+        held.current = { view: id, at, first: new Set(graph.nodes.map((node) => node.key)) };
         setProblem(null);
-        setLaid({ graph, at: found.at, layoutId: layouts.current, fresh: new Set() });
+        setLaid({ graph, at, layoutId: layouts.current, fresh: new Set() });
       },
       (error: unknown) => {
-        if (!isStopped) setProblem(error instanceof Error ? error.message : String(error));
+        if (!stopped.signal.aborted) setProblem(error instanceof Error ? error.message : String(error));
       },
     );
-    return () => {
-      isStopped = true;
-    };
-  }, [graph, view, again]);
+    return () => stopped.abort();
+  }, [graph, view, again, layoutPath]);
   return { laid, problem };
+}
+
+async function positions(graph: MapGraph, layoutPath: string | null, stopped: AbortSignal): Promise<Map<string, Point>> {
+  if (layoutPath !== null) {
+    const { outcome } = await get<GraphLayout>(layoutPath, null, stopped);
+    if (outcome.kind === "data") return serverPositions(graph, outcome.data);
+    // Without Graphviz, or while it is busy, the browser does it.
+  }
+  return (await layOut(graph.nodes, graph.edges)).at;
 }

@@ -48,6 +48,11 @@ export function nodeKey(kind: string, name: string, component: string | null = n
   return parts.join("/");
 }
 
+/** The key of a node of an answer. A hidden one has nothing that lasts: its place in the answer has to do. */
+export function answerKey(node: { kind: string; name: string | null; component: string | null }, place: number): string {
+  return node.name === null ? `hidden/${place}` : nodeKey(node.kind, node.name, node.component);
+}
+
 export function edgeState(use: { declared: boolean; observed: boolean }): EdgeState {
   if (use.declared && use.observed) return "both";
   return use.declared ? "declared" : "observed";
@@ -56,8 +61,7 @@ export function edgeState(use: { declared: boolean; observed: boolean }): EdgeSt
 export function mapGraph(graph: Graph): MapGraph {
   const keys = new Map<number, string>();
   const nodes = graph.nodes.map((node, place): MapNode => {
-    // A hidden node has nothing that lasts: its place in the answer has to do.
-    const key = node.name === null ? `hidden/${place}` : nodeKey(node.kind, node.name, node.component);
+    const key = answerKey(node, place);
     keys.set(node.id, key);
     const label = node.name === null ? "name not visible" : shortened(node.name, MOST_CHARACTERS);
     const words = `${kindWord(node.kind)}${node.component === null ? "" : ` · part ${node.component}`}`;

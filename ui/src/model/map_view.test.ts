@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { graphPath, mapPath, mapQuery, parseMapView, WHOLE_MAP } from "./map_view";
+import { graphPath, layoutPath, mapPath, mapQuery, parseMapView, WHOLE_MAP } from "./map_view";
 
 test("a link reproduces the view, also with hostile names", () => {
   const view = {
@@ -32,4 +32,10 @@ test("without topics all kinds of actors are asked for", () => {
   const kinds = new URLSearchParams(graphPath({ ...WHOLE_MAP, topics: false }).split("?")[1]).get("kinds");
   expect(kinds?.split(",")).toContain("share_group");
   expect(kinds?.split(",")).not.toContain("topic");
+});
+
+test("the server computes the positions of an overview, and of nothing else", () => {
+  expect(layoutPath(graphPath(WHOLE_MAP))).toBe("graph/layout?internal=false");
+  expect(layoutPath(graphPath({ ...WHOLE_MAP, topics: false }))).toContain("kinds=");
+  expect(layoutPath(graphPath({ ...WHOLE_MAP, focus: "orders" }))).toBeNull();
 });

@@ -85,3 +85,9 @@ export function graphPath(view: MapView, format?: string): string {
   if (format !== undefined) query.set("format", format);
   return `graph?${query.toString()}`;
 }
+
+/** The request for the positions of an overview, by its `graphPath`; around a focus the browser computes them. */
+export function layoutPath(path: string): string | null {
+  const [resource, query = ""] = path.split("?", 2);
+  return new URLSearchParams(query).has("focus") ? null : `${resource}/layout?${query}`;
+}

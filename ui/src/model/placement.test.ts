@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { GraphEdge } from "../api/shapes";
 import type { MapGraph, MapNode } from "./estate_graph";
-import { placed, type Point, walk } from "./placement";
+import { placed, type Point, serverPositions, walk } from "./placement";
 
 function node(key: string): MapNode {
   return { key, kind: "topic", name: key, component: null, internal: false, label: key, width: 100, height: 28 };
@@ -49,4 +49,18 @@ test("arrows follow the data and the column", () => {
   expect(walk(shown, at, "b", "ArrowRight")).toBe("b");
   expect(walk(shown, at, null, "ArrowRight")).toBe("a");
   expect(walk(graph([], []), new Map(), null, "ArrowUp")).toBeNull();
+});
+
+test("positions of the server are centres, and a node that it does not know finds a free place", () => {
+  const shown = graph(["topic/a", "topic/b", "topic/new"], [["topic/a", "topic/new"]]);
+  const places = [
+    { id: 0, kind: "topic" as const, name: "gone", component: null, x: 0, y: 0 },
+    { id: 1, kind: "topic" as const, name: "b", component: null, x: 250, y: 14 },
+    { id: 2, kind: "topic" as const, name: "a", component: null, x: 50, y: 14 },
+  ];
+  const at = serverPositions(shown, { engine: "graphviz", nodes: places });
+  expect(at.get("topic/a")).toEqual({ x: 0, y: 0 });
+  expect(at.get("topic/b")).toEqual({ x: 200, y: 0 });
+  expect(at.get("topic/new")?.x).toBeGreaterThanOrEqual(100);
+  expect(at.size).toBe(3);
 });

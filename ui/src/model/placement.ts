@@ -1,6 +1,7 @@
 /** Where nodes stand: a layout stays as it is when data changes, and new nodes find a free place beside it. */
 
-import type { MapGraph, MapNode } from "./estate_graph";
+import type { GraphLayout } from "../api/shapes";
+import { answerKey, type MapGraph, type MapNode } from "./estate_graph";
 
 export interface Point {
   x: number;
@@ -27,6 +28,18 @@ export function placed(graph: MapGraph, known: Positions): Map<string, Point> {
     if (!result.has(node.key)) result.set(node.key, free(node, wanted(node, graph, result, sizes), result, sizes));
   }
   return result;
+}
+
+/** The positions that the server computed, which are centres; nodes that it did not know yet find a free place. */
+export function serverPositions(graph: MapGraph, layout: GraphLayout): Map<string, Point> {
+  const sizes = new Map(graph.nodes.map((node) => [node.key, node]));
+  const known = new Map<string, Point>();
+  layout.nodes.forEach((node, place) => {
+    const key = answerKey(node, place);
+    const size = sizes.get(key);
+    if (size !== undefined) known.set(key, { x: Math.round(node.x - size.width / 2), y: Math.round(node.y - size.height / 2) });
+  });
+  return placed(graph, known);
 }
 
 function wanted(node: MapNode, graph: MapGraph, at: Positions, sizes: ReadonlyMap<string, MapNode>): Point {

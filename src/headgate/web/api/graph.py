@@ -1,6 +1,6 @@
-"""`GET /api/v1/graph`: the map of the estate or a part of it, in five formats."""
+"""`GET /api/v1/graph`: the map of the estate or a part of it, in five formats, and where its nodes stand."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
@@ -12,13 +12,15 @@ from headgate.lineage.estate_map import (
     NODE_KINDS,
     MapDirection,
     MapQuestion,
+    MapSelection,
     TooLarge,
 )
 from headgate.web.access import AccessControl
-from headgate.web.api.answers import Answers, Rendered
+from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 from headgate.web.api.graph_formats import MEDIA_TYPES, GraphFormat, accepted_format, render_graph
-from headgate.web.api.models import GraphModel, errors
+from headgate.web.api.graph_layout import GraphLayouts, layout_document
+from headgate.web.api.models import GraphLayoutModel, GraphModel, errors
 from headgate.web.api.parameters import MAX_NAME, AsOf, Cluster, parse_as_of
 from headgate.web.visible_names import VisibleNames
 
@@ -27,8 +29,47 @@ _TEXTS: dict[str, Any] = {
 }
 
 
+class _Asked(NamedTuple):
+    """What the resources of the map have in common: the selection, the time and the cluster."""
+
+    question: MapQuestion
+    as_of_ms: int | None
+    cluster: str | None
+
+
+def _asked(
+    focus: Annotated[str | None, Query(max_length=MAX_NAME, description="a name: only what is near it")] = None,
+    focus_kind: Annotated[
+        str | None, Query(max_length=20, description="its kind, where several nodes have the name")
+    ] = None,
+    hops: Annotated[
+        str, Query(pattern=r"^([1-9]|1[0-9]|20|all)$", description=f"uses of topics, 1 to {MAX_HOPS}, or all")
+    ] = "1",
+    direction: Annotated[MapDirection, Query(description="from the focus")] = "both",
+    kinds: Annotated[
+        str | None,
+        Query(max_length=200, description=f"of {', '.join(NODE_KINDS)}; without topic, actors are joined directly"),
+    ] = None,
+    internal: Annotated[bool, Query(description="with topics that are internal to an application")] = True,
+    collapsed: Annotated[bool, Query(description="false: a node for each component of an application")] = True,
+    as_of: AsOf = None,
+    cluster: Cluster = None,
+) -> _Asked:
+    question = MapQuestion(
+        focus=focus,
+        focus_kind=_one_kind(focus_kind),
+        hops=None if hops == "all" else int(hops),
+        direction=direction,
+        kinds=_kinds(kinds),
+        internal=internal,
+        collapsed=collapsed,
+    )
+    return _Asked(question, parse_as_of(as_of), cluster)
+
+
 def graph_router(tables: EstateTables, answers: Answers, access: AccessControl) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["graph"])
+    layouts = GraphLayouts()
 
     @router.get(
         "/graph",
@@ -38,48 +79,44 @@ def graph_router(tables: EstateTables, answers: Answers, access: AccessControl) 
     async def graph(
         request: Request,
         names: Annotated[VisibleNames, Depends(access.visible_names)],
-        focus: Annotated[str | None, Query(max_length=MAX_NAME, description="a name: only what is near it")] = None,
-        focus_kind: Annotated[
-            str | None, Query(max_length=20, description="its kind, where several nodes have the name")
-        ] = None,
-        hops: Annotated[
-            str, Query(pattern=r"^([1-9]|1[0-9]|20|all)$", description=f"uses of topics, 1 to {MAX_HOPS}, or all")
-        ] = "1",
-        direction: Annotated[MapDirection, Query(description="from the focus")] = "both",
-        kinds: Annotated[
-            str | None,
-            Query(max_length=200, description=f"of {', '.join(NODE_KINDS)}; without topic, actors are joined directly"),
-        ] = None,
-        internal: Annotated[bool, Query(description="with topics that are internal to an application")] = True,
-        collapsed: Annotated[bool, Query(description="false: a node for each component of an application")] = True,
-        as_of: AsOf = None,
-        cluster: Cluster = None,
+        asked: Annotated[_Asked, Depends(_asked)],
         format: Annotated[GraphFormat | None, Query(description="instead of the header Accept")] = None,  # noqa: A002
     ) -> Response:
         """The map of the estate. More than 2,000 nodes are refused."""
-        at = parse_as_of(as_of)
-        asked = MapQuestion(
-            focus=focus,
-            focus_kind=_one_kind(focus_kind),
-            hops=None if hops == "all" else int(hops),
-            direction=direction,
-            kinds=_kinds(kinds),
-            internal=internal,
-            collapsed=collapsed,
-        )
         form = accepted_format(request.headers.get("accept", "")) if format is None else format
-        estate = await tables.estate(cluster=cluster, as_of_ms=at)
-        about = {"cluster": estate.cluster, "as_of": at, "collapsed": collapsed}
+        estate = await tables.estate(cluster=asked.cluster, as_of_ms=asked.as_of_ms)
+        about = {"cluster": estate.cluster, "as_of": asked.as_of_ms, "collapsed": asked.question.collapsed}
         return await answers.of_versions(
-            request, names, estate.stamps, lambda: _rendered(estate, names, asked, form, about), variant=form
+            request,
+            names,
+            estate.stamps,
+            lambda: render_graph(_selected(estate, names, asked.question), form, about),
+            variant=form,
         )
+
+    @router.get(
+        "/graph/layout",
+        response_class=Response,
+        responses={200: {"model": GraphLayoutModel}, 304: {}, **errors(404, 501)},
+    )
+    async def graph_layout(
+        request: Request,
+        names: Annotated[VisibleNames, Depends(access.visible_names)],
+        asked: Annotated[_Asked, Depends(_asked)],
+    ) -> Response:
+        """Where the nodes of the same map stand: the centre of each in pixels, computed by Graphviz."""
+        estate = await tables.estate(cluster=asked.cluster, as_of_ms=asked.as_of_ms)
+
+        def make() -> Rendered:
+            selection = _selected(estate, names, asked.question)
+            return json_answer(layout_document(selection, layouts.points(selection)))
+
+        return await answers.of_versions(request, names, estate.stamps, make)
 
     return router
 
 
-def _rendered(
-    estate: LoadedEstate, names: VisibleNames, asked: MapQuestion, form: GraphFormat, about: dict[str, Any]
-) -> Rendered:
+def _selected(estate: LoadedEstate, names: VisibleNames, asked: MapQuestion) -> MapSelection:
     visible = estate.visible(names)
     try:
         found = estate.map.select(asked, visible)
@@ -88,7 +125,7 @@ def _rendered(
         raise absent("topic or actor", wanted, names.among(name for _, name in estate.map.nodes)) from None
     if isinstance(found, TooLarge):
         raise HTTPException(400, refusal(found, asked))
-    return render_graph(found, form, about)
+    return found
 
 
 def refusal(found: TooLarge, asked: MapQuestion) -> str:

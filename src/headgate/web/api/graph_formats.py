@@ -6,24 +6,16 @@ formula begins with an apostrophe, and characters that are not printable are esc
 
 import csv
 import io
-import shutil
-import subprocess
-import threading
 from collections.abc import Iterable
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Any, Final
-
-from fastapi import HTTPException
 
 from headgate.lineage.estate_map import MapSelection, MapUse, ShownNode
 from headgate.topologies.model.topology_pictures import Picture, to_dot, to_mermaid
 from headgate.web.api.answers import Rendered, json_answer
-from headgate.web.api.estate_tables import TooBusyError
+from headgate.web.api.graphviz import run_graphviz
 
 _SVG_S: Final = 20
-_drawing: Final = threading.Lock()  # one picture at a time: a large one takes a core for seconds
-_MAX_SVG: Final = 64 * 1024 * 1024
 _FORMULA: Final = tuple("=+-@\t\r|%")
 _COLUMNS: Final = (
     *("from_kind", "from_name", "from_component", "to_kind", "to_name", "to_component"),
@@ -143,30 +135,5 @@ def csv_cell(value: object) -> str:
 
 
 def svg_answer(picture: Picture) -> Rendered:
-    """Drawn by Graphviz, one at a time, in a process that ends after a time; 501 where it is not installed."""
-    program = shutil.which("dot")
-    if program is None:
-        raise HTTPException(
-            HTTPStatus.NOT_IMPLEMENTED,
-            "SVG needs Graphviz, which is not installed: install the package graphviz, or use format=dot",
-        )
-    if not _drawing.acquire(blocking=False):
-        raise TooBusyError("Another picture is being drawn: repeat the request in a second, or use format=dot")
-    try:
-        done = subprocess.run(
-            [program, "-Tsvg"],
-            input=to_dot(picture).encode("utf-8", "replace"),
-            capture_output=True,
-            timeout=_SVG_S,
-            check=True,
-        )
-    except subprocess.TimeoutExpired:
-        text = f"Graphviz did not finish within {_SVG_S} seconds: narrow the graph, or use format=dot"
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
-    except (OSError, subprocess.CalledProcessError):
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "Graphviz failed: use format=dot") from None
-    finally:
-        _drawing.release()
-    if len(done.stdout) > _MAX_SVG:
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The picture is too large: narrow the graph")
-    return Rendered(done.stdout, MEDIA_TYPES[GraphFormat.SVG])
+    drawn = run_graphviz("svg", to_dot(picture), what="SVG", instead="use format=dot", deadline_s=_SVG_S)
+    return Rendered(drawn, MEDIA_TYPES[GraphFormat.SVG])

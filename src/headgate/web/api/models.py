@@ -61,6 +61,22 @@ class GraphModel(ApiModel):
     edges: list[GraphEdgeModel]
 
 
+class NodePlaceModel(ApiModel):
+    """`x` and `y` are the centre of the node in pixels, y downwards."""
+
+    id: int
+    kind: Kind
+    name: Name
+    component: str | None
+    x: int
+    y: int
+
+
+class GraphLayoutModel(ApiModel):
+    engine: str
+    nodes: list[NodePlaceModel]
+
+
 class TopicRowModel(ApiModel):
     name: str
     internal: bool
