@@ -180,6 +180,8 @@ class PipelineConfig(ConfigSection):
     checkpoint: APath = Path(".headgate/checkpoints")
     trigger_ms: Annotated[int, WholeNumber(100, HOUR_MS)] = 2_000
     spark: Annotated[Mapping[str, str], values.flat_settings] = field(default=FrozenMap({}), repr=False)
+    openlineage: AFile = None
+    openlineage_namespace: Annotated[str | None, ConfigText(values.dataset_namespace)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

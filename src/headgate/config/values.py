@@ -16,6 +16,7 @@ V = TypeVar("V")
 
 # Kafka's rule for topic names (Topic.validate): these characters, 249 of them at most.
 MAX_TOPIC_NAME = 249
+_NAMESPACE = re.compile(r"kafka://[A-Za-z0-9._\[\]:-]+:[0-9]{1,5}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _STORES = "kafka:, memory:, sqlite:PATH, plugin:package.module:Class or none"
@@ -147,6 +148,13 @@ def parse_path(value: object) -> Path:
 def topic_name(value: str) -> str:
     if value in {"", ".", ".."} or len(value) > MAX_TOPIC_NAME or not _TOPIC.fullmatch(value):
         raise ValueError(f"must be a topic name: 1 to {MAX_TOPIC_NAME} letters, digits, '.', '_' and '-'")
+    return value
+
+
+def dataset_namespace(value: str) -> str:
+    """The namespace of a Kafka cluster in OpenLineage."""
+    if len(value) > MAX_TOPIC_NAME or not _NAMESPACE.fullmatch(value):
+        raise ValueError(f"must be kafka://HOST:PORT, of at most {MAX_TOPIC_NAME} characters")
     return value
 
 

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from headgate.base.clock import Clock
-from headgate.base.errors import ClusterError, HeadgateError, UsageError
+from headgate.base.errors import ClusterError, HeadgateError, PlatformError, UsageError
 from headgate.config.model import Config
 from headgate.facts.topics import message_limit
 from headgate.kafka.topics import TopicAdmin, TopicListing, client_settings, list_topics
@@ -40,6 +41,9 @@ from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print
 from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, created_again_text
 from headgate.tables.definitions import TABLES
 from headgate.tables.storage import StoredTable, TableError
+
+if TYPE_CHECKING:
+    from headgate.pipeline.catalogue_export import CatalogueExport
 
 _MIN_PAUSE_S, _MAX_PAUSE_S = 1.0, 30.0
 _LOOK_FOR_TOPICS_S = 5.0
@@ -114,9 +118,12 @@ class PipelineRunner:
         derived = DerivedContext(
             config=config, session=session.newSession(), writers=self._writers, on_moment=on_moment
         )
-        self._derived = DerivedTables(derivations, derived, clock, context.log) if derivations else None
+        self._export = None if config.pipeline.openlineage is None else _create_export(config, clock)
+        self._derived = DerivedTables(derivations, derived, clock, context.log, self._export) if derivations else None
 
     def close(self) -> None:
+        if self._export is not None:
+            self._export.close()
         self._writers.close()
 
     def run(self, *, once: bool) -> bool:
@@ -150,6 +157,14 @@ class PipelineRunner:
 
     def _cluster(self) -> str:
         return list_topics(client_settings(self._context.config.upstream)).cluster
+
+
+def _create_export(config: Config, clock: Clock) -> "CatalogueExport":
+    try:
+        from headgate.pipeline.catalogue_export import create_export  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError as missing:
+        raise PlatformError(f"{missing.name} is not installed: pip install 'headgate[openlineage]'") from None
+    return create_export(config, clock)
 
 
 class _SupervisedQuery:

@@ -52,16 +52,31 @@ def whole_row(name: str, **values: object) -> dict[str, object]:
     return {one.name: None if one.nullable else empty.get(one.type, 0) for one in columns} | values
 
 
+class FailingExporter:
+    """Sends to a catalogue that is away while `problem` is set."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+        self.clusters: list[str] = []
+
+    def export(self, cluster: str) -> int:
+        if self.problem is not None:
+            raise PlatformError(self.problem)
+        self.clusters.append(cluster)
+        return len(self.clusters)
+
+
 class Scene:
     """Tables in a folder, and a derivation that has a row for each application in each of its results."""
 
-    def __init__(self, root: Path, *, hourly: bool = False) -> None:
+    def __init__(self, root: Path, *, hourly: bool = False, daily: bool = False) -> None:
         self.root = root
+        self.exporter: FailingExporter | None = None
         self.clock = DerivedClock()
         self.runs: list[DerivedRun] = []
         self.killed_at: tuple[Moment, str] | None = None
         self.derivation = Derivation(
-            name="d", sources=(SOURCE, "changes"), results=RESULTS, derive=self.derive, hourly=hourly
+            name="d", sources=(SOURCE, "changes"), results=RESULTS, derive=self.derive, hourly=hourly, daily=daily
         )
         self.start()
 
@@ -72,7 +87,7 @@ class Scene:
         session = cast("SparkSession", NoSession())
         context = DerivedContext(config=config, session=session, writers=self.writers, on_moment=self.on_moment)
         self.log = RunLog(self.writers, self.clock, PipelineHealth())
-        self.tables = DerivedTables((self.derivation,), context, self.clock, self.log)
+        self.tables = DerivedTables((self.derivation,), context, self.clock, self.log, self.exporter)
 
     def on_moment(self, moment: Moment, table: str) -> None:
         if (moment, table) == self.killed_at:
@@ -357,3 +372,34 @@ def test_the_history_of_an_edge_is_read_again_unless_it_just_continues(
     row = {"valid_from": min(last_seen, _NOW - 10 * HOUR), "last_seen": last_seen, "first": first, "last": last}
     current = pa.Table.from_pylist([row], pa.schema([(name, pa.int64()) for name in row]))
     assert irregular_edges(current, now_ms=_NOW, quiet_ms=_QUIET).to_pylist() == [expected]
+
+
+def test_a_daily_derivation_runs_when_another_day_has_begun_and_not_when_a_source_has_changed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, daily=True)
+    scene.add_app("a")
+    scene.run()
+    scene.add_app("b")
+    scene.clock.epoch += HOUR
+    scene.run()
+    scene.start()
+    scene.run()
+    assert len(scene.runs) == 1
+    scene.clock.epoch += 18 * HOUR
+    scene.run()
+    assert len(scene.runs) == 2
+    assert scene.topics() == {name: ["a", "b"] for name in RESULTS}
+
+
+def test_what_cannot_be_sent_to_a_catalogue_is_a_problem_until_it_was_sent(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    exporter = scene.exporter = FailingExporter()
+    scene.start()
+    scene.add_app("a")
+    exporter.problem = "the catalogue is away"
+    assert not scene.run()
+    assert scene.topics() == {name: ["a"] for name in RESULTS}, "tables do not wait for it"
+    assert scene.log.health.problems() == {"openlineage": "openlineage: the catalogue is away"}
+    exporter.problem = None
+    assert scene.run()
+    assert exporter.clusters == ["c"]
+    assert scene.log.health.problems() == {}

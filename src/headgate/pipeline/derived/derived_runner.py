@@ -7,6 +7,7 @@ again after as many minutes.
 import shutil
 from collections.abc import Mapping, Sequence
 from threading import Event
+from typing import Protocol
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, HeadgateError
@@ -22,14 +23,28 @@ EVERY_S = 60.0
 _POLL_S = 1.0
 
 
+class Exporter(Protocol):
+    """Sends what the derived tables say to other programs; without one, nothing is sent."""
+
+    def export(self, cluster: str) -> int: ...
+
+
 class DerivedTables:
     """The derivations of one pipeline; used by one thread."""
 
-    def __init__(self, derivations: Sequence[Derivation], context: DerivedContext, clock: Clock, log: RunLog) -> None:
+    def __init__(
+        self,
+        derivations: Sequence[Derivation],
+        context: DerivedContext,
+        clock: Clock,
+        log: RunLog,
+        exporter: Exporter | None = None,
+    ) -> None:
         self._derivations = derivations
         self._context = context
         self._clock = clock
         self._log = log
+        self._exporter = exporter
         self._sources = SourceTables(context.config.tables.path)
         self._done: dict[str, tuple[list[str], MadeFrom]] = {}  # also of runs that changed nothing and made no commit
 
@@ -39,18 +54,24 @@ class DerivedTables:
         spark = self._context.session.sparkContext
         spark.setLocalProperty("spark.scheduler.pool", QUERY)
         spark.setJobGroup(QUERY, "derived tables", interruptOnCancel=True)  # by which a stop cancels what runs
-        due = dict.fromkeys(self._derivations, self._clock.monotonic() + EVERY_S)
+        export_at = self._clock.monotonic() + EVERY_S
+        due = dict.fromkeys(self._derivations, export_at)
         while not stop.wait(_POLL_S):
             for one, due_at in due.items():
                 if not stop.is_set() and self._clock.monotonic() >= due_at:
                     self._try_to_derive(one, run, stop)
                     due[one] = self._clock.monotonic() + one.minutes * EVERY_S
+            if not stop.is_set() and self._clock.monotonic() >= export_at:
+                self._try_to_export(cluster, run)
+                export_at = self._clock.monotonic() + EVERY_S
         self._log.end(run, "stopped")
 
     def run_once(self, cluster: str, stop: Event) -> bool:
         """Run all derivations whose sources have changed; False when one failed."""
         run = self._log.begin(cluster, QUERY)
         went_well = [self._try_to_derive(one, run, stop) for one in self._derivations if not stop.is_set()]
+        if not stop.is_set():
+            went_well.append(self._try_to_export(cluster, run))
         self._log.end(run, "done" if all(went_well) else "failed")
         return all(went_well)
 
@@ -76,6 +97,19 @@ class DerivedTables:
             self._log.add_problem(run, subject, f"{subject}: {failure}", table=derivation.results[-1])
             return False
         self._log.health.clear_problem(subject)
+        return True
+
+    def _try_to_export(self, cluster: str, run: PipelineRun) -> bool:
+        if self._exporter is None:
+            return True
+        try:
+            sent = self._exporter.export(cluster)
+        except HeadgateError as failure:
+            self._log.add_problem(run, "openlineage", f"openlineage: {failure}")
+            return False
+        self._log.health.clear_problem("openlineage")
+        if sent:
+            print_message(f"openlineage: {sent} jobs sent")
         return True
 
     def _derive_if_changed(self, derivation: Derivation) -> None:

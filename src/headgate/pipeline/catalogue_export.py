@@ -1,0 +1,187 @@
+"""Sends the estate to other catalogues as OpenLineage events, after the lineage tables have changed, and once a day.
+
+A job that has changed since it was sent, or that was not sent today, gives two events: a `JobEvent`, and for readers
+that know only runs a `RunEvent` COMPLETE with the same topics. What was sent is kept in the checkpoint folder, so a
+restart sends nothing twice; an event whose sending failed is sent again a minute later.
+
+The transport (a file, HTTP, Kafka) and its settings are those of the OpenLineage client, in a file of its own form.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import InputDataset, Job, JobEvent, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import JobFacet, job_type_job
+from openlineage.client.generated.lineage import LineageDatasetEntry, LineageDatasetInput, LineageJobFacet
+
+from headgate import __version__
+from headgate.base.clock import Clock
+from headgate.base.errors import ClusterError, UsageError
+from headgate.config.model import Config
+from headgate.lineage.estate import Estate, NoTableError
+from headgate.lineage.jobs import EstateJob, estate_jobs
+from headgate.tables.definitions import table_named
+from headgate.tables.reader import TableReader
+from headgate.tables.storage import TableStamp
+
+PRODUCER: Final = f"urn:headgate:{__version__}"
+_DAY_MS: Final = 86_400_000
+_TABLES: Final = ("lineage_edges", "app_io")
+_SENT: Final = "openlineage-sent.json"
+_INTEGRATIONS: Final = {
+    "streams": ("KAFKA_STREAMS", "APPLICATION"),
+    "spark": ("SPARK", "QUERY"),
+    "connector": ("KAFKA_CONNECT", "CONNECTOR"),
+    "share_group": ("KAFKA", "SHARE_GROUP"),
+}
+_MAX_SETTINGS_BYTES: Final = 1_000_000
+
+
+class CatalogueExport:
+    """The jobs of one cluster, and what of them was sent; used by one thread."""
+
+    def __init__(self, config: Config, clock: Clock, client: OpenLineageClient) -> None:
+        self._config = config
+        self._clock = clock
+        self._client = client
+        self._reader = TableReader(config.tables.path)
+        self._file = config.pipeline.checkpoint / _SENT
+        self._sent: dict[str, str] | None = None
+        self._done: tuple[tuple[TableStamp | None, ...], int] | None = None
+
+    def close(self) -> None:
+        self._client.close(timeout=5.0)
+        self._reader.close()
+
+    def export(self, cluster: str) -> int:
+        """Send the jobs that have changed, or that were not sent today; returns how many.
+
+        `ClusterError` when one could not be sent: those before it were.
+        """
+        now_ms = self._clock.epoch_ms()
+        state = (tuple(self._reader.stamp(table_named(name)) for name in _TABLES), now_ms // _DAY_MS)
+        if state == self._done:
+            return 0
+        if self._sent is None:
+            self._sent = _read_sent(self._file)
+        jobs = self._jobs(cluster)
+        marks = {_key(job): _mark(job, state[1]) for job in jobs}
+        changed = [job for job in jobs if self._sent.get(_key(job)) != marks[_key(job)]]
+        try:
+            for job in changed:
+                self._send(job, cluster, now_ms)
+                self._sent[_key(job)] = marks[_key(job)]
+        finally:
+            self._sent = {key: mark for key, mark in self._sent.items() if key in marks}
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(json.dumps(self._sent), encoding="utf-8")
+        self._done = state
+        return len(changed)
+
+    def _jobs(self, cluster: str) -> list[EstateJob]:
+        estate = Estate(self._config.tables.path, cluster=cluster, reader=self._reader)
+        try:
+            return estate_jobs(estate.map_rows(), estate.flows())
+        except NoTableError:
+            return []
+
+    def _send(self, job: EstateJob, cluster: str, now_ms: int) -> None:
+        try:
+            for event in events_of(job, cluster, namespace_of(self._config), now_ms):
+                self._client.emit(event)
+        except Exception as failure:  # whatever the transport raises
+            first = next(iter(str(failure).splitlines()), "")
+            text = f"an OpenLineage event could not be sent: {type(failure).__name__}: {first}"
+            raise ClusterError(text) from failure
+
+
+def namespace_of(config: Config) -> str:
+    """The namespace of all topics: one address for the cluster, however clients reach it."""
+    return config.pipeline.openlineage_namespace or f"kafka://{config.upstream.bootstrap[0]}"
+
+
+def events_of(job: EstateJob, cluster: str, namespace: str, now_ms: int) -> tuple[JobEvent, RunEvent]:
+    """The two events of a job. The run's id follows from the job and the time, so that a repeated event is the same."""
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat()
+    integration, job_type = _INTEGRATIONS[job.kind]
+    facets: dict[str, JobFacet] = {
+        "jobType": job_type_job.JobTypeJobFacet(
+            processingType="STREAMING", integration=integration, jobType=job_type, producer=PRODUCER
+        )
+    }
+    if job.pairs is not None:
+        facets["lineage"] = LineageJobFacet(entries=_entries(job, namespace), producer=PRODUCER)
+    described = Job(namespace=f"headgate://{cluster}", name=job.name, facets=facets)
+    inputs = [InputDataset(namespace=namespace, name=topic) for topic in job.inputs]
+    outputs = [OutputDataset(namespace=namespace, name=topic) for topic in job.outputs]
+    run = Run(runId=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headgate://{cluster}/{job.kind}/{job.name}/{now_ms}")))
+    shared: dict[str, Any] = {"eventTime": at, "job": described, "inputs": inputs, "outputs": outputs}
+    return (
+        JobEvent(**shared, producer=PRODUCER),
+        RunEvent(**shared, run=run, eventType=RunState.COMPLETE, producer=PRODUCER),
+    )
+
+
+def _entries(job: EstateJob, namespace: str) -> list[Any]:
+    """What each topic that is written is made from."""
+
+    def of(output: str) -> Iterable[str]:
+        return (start for start, end in job.pairs or () if end == output)
+
+    return [
+        LineageDatasetEntry(
+            namespace=namespace,
+            name=output,
+            type="DATASET",
+            inputs=[LineageDatasetInput(namespace=namespace, name=topic, type="DATASET") for topic in of(output)],
+        )
+        for output in job.outputs
+    ]
+
+
+def create_export(config: Config, clock: Clock) -> CatalogueExport:
+    """The export with the client that the file of `pipeline.openlineage` describes."""
+    path = config.pipeline.openlineage
+    assert path is not None
+    try:
+        return CatalogueExport(config, clock, OpenLineageClient(config=_read_settings(path)))
+    except (RuntimeError, ValueError, TypeError, KeyError, ImportError) as failure:  # their texts may repeat secrets
+        kind = type(failure).__name__
+        raise UsageError(f"pipeline.openlineage: {path}: the OpenLineage client rejects it: {kind}") from None
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_SETTINGS_BYTES:
+            raise UsageError(f"pipeline.openlineage: {path} is larger than {_MAX_SETTINGS_BYTES} bytes")
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as failure:
+        raise UsageError(f"pipeline.openlineage: {path} cannot be read: {type(failure).__name__}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("transport"), dict):
+        raise UsageError(f"pipeline.openlineage: {path} has no transport; see docs/openlineage.md for an example")
+    return found
+
+
+def _read_sent(file: Path) -> dict[str, str]:
+    """What was sent before; everything is sent again if that is not known."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(key): str(mark) for key, mark in found.items()} if isinstance(found, dict) else {}
+
+
+def _key(job: EstateJob) -> str:
+    return f"{job.kind} {job.name}"
+
+
+def _mark(job: EstateJob, day: int) -> str:
+    content = json.dumps([job.inputs, job.outputs, job.pairs])
+    return f"{day}/{hashlib.sha256(content.encode()).hexdigest()[:32]}"

@@ -1,0 +1,60 @@
+"""The jobs of an estate as other catalogues get them."""
+
+from headgate.lineage.estate_map import MapRow, MapUse
+from headgate.lineage.graph import LineageFlow
+from headgate.lineage.jobs import EstateJob, estate_jobs
+
+_USE = MapUse(True, True, False, False, None, None, None)
+
+
+def use(kind: str, actor: str, topic: str, direction: str) -> MapRow:
+    return MapRow(kind, actor, topic, direction, _USE)
+
+
+def flow(component: str, in_topic: str, out_topic: str, actor: str = "app") -> LineageFlow:
+    return LineageFlow("streams", actor, component, in_topic, out_topic)
+
+
+def test_an_application_of_one_component_is_one_job_with_exact_pairs() -> None:
+    rows = [use("streams", "app", topic, "read") for topic in ("b", "a", "undeclared")]
+    (job,) = estate_jobs(rows, [flow("0", "a", "x"), flow("0", "b", "y"), flow("global", "g", "")])
+    assert job == EstateJob(
+        kind="streams",
+        actor="app",
+        component="",
+        inputs=("a", "b", "g", "undeclared"),
+        outputs=("x", "y"),
+        pairs=(("a", "x"), ("b", "y")),
+    )
+    assert job.name == "app"
+
+
+def test_unrelated_components_are_jobs_of_their_own() -> None:
+    rows = [use("streams", "app.v1", "a", "read"), use("streams", "app.v1", "seen", "read")]
+    jobs = estate_jobs(rows, [flow("0", "a", "x", "app.v1"), flow("1", "b", "y", "app.v1")])
+    assert [(job.name, job.inputs, job.outputs) for job in jobs] == [
+        ("app.v1.0", ("a",), ("x",)),
+        ("app.v1.1", ("b",), ("y",)),
+    ]
+
+
+def test_what_a_share_group_reads_flows_into_its_dead_letter_topic() -> None:
+    rows = [use("share_group", "sg", "orders", "read"), use("share_group", "sg", "dlq.orders", "write")]
+    (job,) = estate_jobs(rows, [])
+    assert job.pairs == (("orders", "dlq.orders"),)
+
+
+def test_the_pairs_of_a_connector_are_not_known_and_clients_are_no_jobs() -> None:
+    rows = [
+        use("connector", "mirror", "a", "read"),
+        use("connector", "mirror", "b", "write"),
+        use("client", "shop", "orders", "write"),
+        use("consumer_group", "reports", "orders", "read"),
+    ]
+    (job,) = estate_jobs(rows, [])
+    assert (job.name, job.inputs, job.outputs, job.pairs) == ("mirror", ("a",), ("b",), None)
+
+
+def test_an_application_that_was_only_seen_has_no_pairs() -> None:
+    (job,) = estate_jobs([use("spark", "night", "a", "read")], [])
+    assert (job.inputs, job.outputs, job.pairs) == (("a",), (), None)

@@ -1,0 +1,206 @@
+"""The estate as OpenLineage events: what is sent, when again, and how. The transports are those of the real client."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from headgate.base.errors import ClusterError, UsageError
+from headgate.config import Config, load
+from headgate.pipeline.catalogue_export import CatalogueExport, create_export
+from tests.unit.lineage.shop import DAY, ROWS, TWO, use, write, write_shop
+
+Sent = dict[str, Any]
+
+
+class ExportClock:
+    def __init__(self) -> None:
+        self.epoch = TWO
+
+    def monotonic(self) -> float:
+        return self.epoch / 1000
+
+    def epoch_ms(self) -> int:
+        return self.epoch
+
+
+def configured(folder: Path, transport: str, **keys: object) -> Config:
+    settings = folder / "openlineage.yml"
+    settings.write_text(f"transport:\n{transport}", encoding="utf-8")
+    places = {"tables.path": str(folder / "tables"), "pipeline.checkpoint": str(folder / "checkpoint")}
+    upstream = {"upstream.bootstrap": ["broker-0.internal:9092", "broker-1.internal:9092"]}
+    return load(None, {}, {**places, **upstream, "pipeline.openlineage": str(settings), **keys})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_shop(tmp_path / "tables")
+    return tmp_path
+
+
+@pytest.fixture
+def clock() -> ExportClock:
+    return ExportClock()
+
+
+@pytest.fixture
+def export(folder: Path, clock: ExportClock) -> Iterator[CatalogueExport]:
+    made = create_export(configured(folder, _to_file(folder)), clock)
+    yield made
+    made.close()
+
+
+def _to_file(folder: Path) -> str:
+    return f"  type: file\n  log_file_path: {folder / 'events.jsonl'}\n  append: true\n"
+
+
+def sent(folder: Path) -> list[Sent]:
+    file = folder / "events.jsonl"
+    found = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    file.unlink(missing_ok=True)
+    return found
+
+
+def names(events: list[Sent]) -> list[str]:
+    return [event["job"]["name"] for event in events if "run" not in event]
+
+
+def test_each_component_and_actor_is_a_job_with_its_topics(folder: Path, export: CatalogueExport) -> None:
+    assert export.export("c1") == 4
+    events = sent(folder)
+    assert names(events) == ["billing", "night-job", "shop-app.0", "shop-app.1"]
+    (made,) = [event for event in events if event["job"]["name"] == "shop-app.0" and "run" not in event]
+    namespace = "kafka://broker-0.internal:9092"
+    orders = {"namespace": namespace, "name": "orders", "type": "DATASET"}
+    assert made["job"]["namespace"] == "headgate://c1"
+    assert [(one["namespace"], one["name"]) for one in made["inputs"]] == [(namespace, "orders")]
+    assert [one["name"] for one in made["outputs"]] == ["large", "totals"]
+    facets = made["job"]["facets"]
+    assert (facets["jobType"]["integration"], facets["jobType"]["processingType"]) == ("KAFKA_STREAMS", "STREAMING")
+    assert [(one["name"], [_named(source) for source in one["inputs"]]) for one in facets["lineage"]["entries"]] == [
+        ("large", [orders]),
+        ("totals", [orders]),
+    ]
+
+
+def _named(source: Sent) -> Sent:
+    return {key: source[key] for key in ("namespace", "name", "type")}
+
+
+def test_events_have_what_the_specification_requires(folder: Path, export: CatalogueExport) -> None:
+    export.export("c1")
+    events = sent(folder)
+    runs = [event for event in events if "run" in event]
+    assert len(runs) == len(events) - len(runs), "a run for each job"
+    for event in events:
+        kind = "RunEvent" if "run" in event else "JobEvent"
+        assert event["schemaURL"].endswith(f"OpenLineage.json#/$defs/{kind}")
+        assert event["producer"].startswith("urn:headgate:")
+        assert datetime.fromisoformat(event["eventTime"]) == datetime.fromtimestamp(TWO / 1000, UTC)
+        for facet in event["job"]["facets"].values():
+            assert facet["_producer"] == event["producer"]
+            assert facet["_schemaURL"].startswith("https://openlineage.io/spec/facets/")
+    for event in runs:
+        assert event["eventType"] == "COMPLETE"
+        uuid.UUID(event["run"]["runId"])
+    assert len({event["run"]["runId"] for event in runs}) == len(runs)
+
+
+def test_only_changed_jobs_are_sent_again_and_all_of_them_on_another_day(
+    folder: Path, export: CatalogueExport, clock: ExportClock
+) -> None:
+    export.export("c1")
+    sent(folder)
+    assert export.export("c1") == 0
+    refunds = use("billing", "refunds", "read", "share_group")
+    write(folder / "tables", "lineage_edges", [*ROWS["lineage_edges"], refunds])
+    assert export.export("c1") == 1
+    assert names(sent(folder)) == ["billing"]
+    clock.epoch += DAY
+    assert export.export("c1") == 4
+    assert len(sent(folder)) == 8
+
+
+def test_a_restart_sends_nothing_again(folder: Path, export: CatalogueExport, clock: ExportClock) -> None:
+    export.export("c1")
+    sent(folder)
+    restarted = create_export(configured(folder, _to_file(folder)), clock)
+    assert restarted.export("c1") == 0
+    restarted.close()
+    (folder / "checkpoint" / "openlineage-sent.json").write_text("{", "utf-8")
+    restarted = create_export(configured(folder, _to_file(folder)), clock)
+    assert restarted.export("c1") == 4, "what was sent is not known"
+    restarted.close()
+
+
+def test_there_is_nothing_to_send_before_there_are_tables(tmp_path: Path, clock: ExportClock) -> None:
+    export = create_export(configured(tmp_path, _to_file(tmp_path)), clock)
+    assert export.export("c1") == 0
+    export.close()
+
+
+def test_the_namespace_can_be_configured(folder: Path, clock: ExportClock) -> None:
+    config = configured(
+        folder, _to_file(folder), **{"pipeline.openlineage_namespace": "kafka://kafka.example.org:9092"}
+    )
+    export = create_export(config, clock)
+    export.export("c1")
+    export.close()
+    found = {one["namespace"] for event in sent(folder) for one in event["inputs"] + event["outputs"]}
+    assert found == {"kafka://kafka.example.org:9092"}
+
+
+def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: ExportClock) -> None:
+    received: list[Sent] = []
+    status = [500]
+
+    class Catalogue(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if status[0] == 200:
+                received.append(json.loads(body))
+            self.send_response(status[0])
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Catalogue) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        url = f"  type: http\n  url: http://127.0.0.1:{server.server_port}\n  retry:\n    total: 0\n"
+        export = create_export(configured(folder, url), clock)
+        try:
+            with pytest.raises(ClusterError, match="an OpenLineage event could not be sent"):
+                export.export("c1")
+            assert received == []
+            status[0] = 200
+            assert export.export("c1") == 4
+        finally:
+            export.close()
+            server.shutdown()
+            thread.join()
+    assert names(received) == ["billing", "night-job", "shop-app.0", "shop-app.1"]
+
+
+@pytest.mark.parametrize(
+    "transport", ["  type: nothing-known\n", "  type: http\n", "", "  - a\n", "  type: kafka\n  password: secret\n"]
+)
+def test_wrong_settings_are_a_usage_error_without_their_values(
+    transport: str, tmp_path: Path, clock: ExportClock
+) -> None:
+    with pytest.raises(UsageError, match=r"^pipeline\.openlineage: ") as failure:
+        create_export(configured(tmp_path, transport), clock)
+    assert "secret" not in str(failure.value)
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path, clock: ExportClock) -> None:
+    config = load(None, {}, {"pipeline.openlineage": str(tmp_path / "absent.yml")})
+    with pytest.raises(UsageError, match="cannot be read: FileNotFoundError"):
+        create_export(config, clock)
