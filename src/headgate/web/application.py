@@ -18,11 +18,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import headgate
 from headgate.activity.observed_connectors import ObservedConnectors
-from headgate.base.errors import ClusterError
+from headgate.base.errors import ClusterError, HeadgateError
 from headgate.config.addresses import parse_host
 from headgate.web import index_page, page
 from headgate.web.access import AccessControl
-from headgate.web.connectors import ConnectCluster, api_router, connect_router, problems
+from headgate.web.api.connectors import EstateSource, connectors_router
+from headgate.web.connectors import ConnectCluster, connect_router, problems
 from headgate.web.events import events_router
 from headgate.web.live_feed import LiveFeed
 from headgate.web.page import page_router
@@ -30,7 +31,7 @@ from headgate.web.paths import NormalizedPaths
 from headgate.web.share_states import SharePort
 
 if TYPE_CHECKING:
-    from headgate.web.api.estate_tables import EstateTables
+    from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 
 _NOT_INSTALLED: Final = "Tables cannot be read here: pip install 'headgate[pipeline]'"
 
@@ -58,7 +59,7 @@ def make_application(
     app.add_exception_handler(ClusterError, _on_cluster_error)
     app.add_exception_handler(Exception, _on_unexpected_error)
     app.include_router(connect_router(clusters, access))
-    app.include_router(api_router(clusters, wire, access))
+    app.include_router(connectors_router(clusters, wire, access, None if tables is None else _estate_source(tables)))
     app.include_router(events_router(feed, access))
     app.include_router(page_router(page.ROOT))
 
@@ -78,6 +79,18 @@ def make_application(
     else:
         _add_tables(app, tables, access, found, share_port)
     return AllowedHosts(NormalizedPaths(app, _error), allowed_hosts)
+
+
+def _estate_source(tables: "EstateTables") -> EstateSource:
+    """Tables are an addition to what connectors are known by: whatever is wrong with them, the rest is answered."""
+
+    async def estate() -> "LoadedEstate | None":
+        try:
+            return await tables.estate(cluster=None, as_of_ms=None)
+        except HeadgateError:
+            return None
+
+    return estate
 
 
 def _add_tables(

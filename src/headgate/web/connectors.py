@@ -16,7 +16,6 @@ from headgate.activity.observed_connectors import ObservedConnectors
 from headgate.web.access import AccessControl
 from headgate.web.share_states import SharePort
 
-_MOST_ROWS: Final = 10_000
 _TOPICS: Final = "/connectors/{name:path}/topics"
 
 
@@ -42,11 +41,11 @@ def connect_router(clusters: Mapping[str, ConnectCluster], access: AccessControl
 
     async def topics(name: str, cluster: str | None = None) -> dict[str, Any]:
         _require_name(name)
-        return {name: {"topics": list(_find(clusters, cluster).ready_status().topics.of(name))}}
+        return {name: {"topics": list(find_cluster(clusters, cluster).ready_status().topics.of(name))}}
 
     async def reset(name: str, cluster: str | None = None) -> Response:
         _require_name(name)
-        found = _find(clusters, cluster)
+        found = find_cluster(clusters, cluster)
         status = found.ready_status()
         if not found.allow_reset:
             raise HTTPException(HTTPStatus.FORBIDDEN, "Topic tracking reset is disabled.")
@@ -66,37 +65,6 @@ def connect_router(clusters: Mapping[str, ConnectCluster], access: AccessControl
     return router
 
 
-def api_router(
-    clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, access: AccessControl
-) -> APIRouter:
-    """`/api/v1/connectors`: the topics of each connector in Connect and on the wire; null if they are not known.
-
-    On the wire connectors have no cluster: those with the same name in two clusters share what was observed.
-    """
-    router = APIRouter(prefix="/api/v1", dependencies=[Depends(access.require_read)])
-
-    @router.get("/connectors")
-    async def connectors(name: str | None = None, cluster: str | None = None) -> dict[str, Any]:
-        chosen = clusters if cluster is None else {cluster: _find(clusters, cluster)}
-        pairs: list[tuple[str | None, str]]
-        if name is not None:
-            pairs = [(known, name) for known in chosen] or [(None, name)]
-        else:
-            pairs = [
-                (known, connector)
-                for known, one in chosen.items()
-                if one.status is not None
-                for connector in sorted(one.status.topics.connectors())
-            ]
-            if wire is not None and cluster is None:
-                in_connect = {connector for _, connector in pairs}
-                pairs += [(None, one) for one in sorted(wire.topics.connectors()) if one not in in_connect]
-        rows = [_row(clusters, wire, known, connector) for known, connector in pairs[:_MOST_ROWS]]
-        return {"connectors": rows, "truncated": len(pairs) > _MOST_ROWS, "problems": problems(chosen, wire)}
-
-    return router
-
-
 def problems(
     clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, share_port: SharePort | None = None
 ) -> dict[str, str]:
@@ -113,19 +81,7 @@ def problems(
     return found
 
 
-def _row(
-    clusters: Mapping[str, ConnectCluster], wire: ObservedConnectors | None, cluster: str | None, connector: str
-) -> dict[str, Any]:
-    status = clusters[cluster].status if cluster is not None else None
-    return {
-        "cluster": cluster,
-        "connector": connector,
-        "connect": list(status.topics.of(connector)) if status is not None and status.is_ready else None,
-        "wire": list(wire.topics.of(connector)) if wire is not None and wire.problem is None else None,
-    }
-
-
-def _find(clusters: Mapping[str, ConnectCluster], name: str | None) -> ConnectCluster:
+def find_cluster(clusters: Mapping[str, ConnectCluster], name: str | None) -> ConnectCluster:
     """A cluster by its name; None is the first one."""
     if name is None:
         if not clusters:

@@ -215,11 +215,10 @@ async def test_without_tables_paused_groups_are_there_and_the_rest_is_unknown(tm
     await tables.close()
 
 
-async def test_a_table_with_too_many_rows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("group_lags", "dlq_rates"):
-        write(tmp_path, name, TABLES[name])
-    monkeypatch.setattr(attention_facts, "_MOST_ROWS", len(TABLES["dlq_rates"]))
-    tables = EstateTables(tmp_path, FakeClock(TWO))
+async def test_a_table_with_too_many_rows_is_named(stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_facts, "_MOST_ROWS", len(TABLES["changes"]))
+    assert stage.tokens_file is not None
+    tables = EstateTables(stage.tokens_file.parent, FakeClock(TWO))
     found = await attention(ApiStage(tables, FakeClock(TWO)))
     assert found.incomplete == ["group_lags"]
     await tables.close()

@@ -1,4 +1,4 @@
-"""Connect's two paths and `/api/v1/connectors`: bodies, codes and texts."""
+"""Connect's two paths: bodies, codes and texts."""
 
 import pytest
 
@@ -103,45 +103,3 @@ async def test_a_reset_that_was_not_written_is_an_error(stage: Stage) -> None:
 async def test_every_error_is_connects_object(stage: Stage, method: str, path: str, status: int, message: str) -> None:
     answer = await stage.call(method, path)
     assert (answer.status, answer.json) == (status, {"error_code": status, "message": message})
-
-
-async def test_both_views_of_every_connector(stage: Stage) -> None:
-    stage.wire.use("src", "a")
-    stage.wire.use("seen", "x")
-    answer = await stage.call("GET", "/api/v1/connectors")
-    assert answer.json == {
-        "connectors": [
-            {"cluster": "main", "connector": "src", "connect": ["a", "b"], "wire": ["a"]},
-            {"cluster": "other", "connector": "src", "connect": ["c"], "wire": ["a"]},
-            {"cluster": None, "connector": "seen", "connect": None, "wire": ["x"]},
-        ],
-        "truncated": False,
-        "problems": {},
-    }
-
-
-async def test_one_connector_of_one_cluster(stage: Stage) -> None:
-    answer = await stage.call("GET", "/api/v1/connectors", query="name=src&cluster=other")
-    assert answer.json["connectors"] == [{"cluster": "other", "connector": "src", "connect": ["c"], "wire": []}]
-    answer = await stage.call("GET", "/api/v1/connectors", query="name=new")
-    assert [row["cluster"] for row in answer.json["connectors"]] == ["main", "other"]
-    assert (await stage.call("GET", "/api/v1/connectors", query="cluster=unknown")).status == 404
-
-
-async def test_unknown_topics_are_null_and_the_problems_are_named(stage: Stage) -> None:
-    stage.wire.problem = "the topic is away"
-    stage.main.is_ready, stage.main.problem = False, "not read yet"
-    answer = await stage.call("GET", "/api/v1/connectors", query="name=src&cluster=main")
-    assert answer.json["connectors"] == [{"cluster": "main", "connector": "src", "connect": None, "wire": None}]
-    assert answer.json["problems"] == {"connect.main": "not read yet", "activity": "the topic is away"}
-    health = await stage.call("GET", "/api/v1/health")
-    assert health.json["ready"] is False
-    assert health.json["problems"] == answer.json["problems"]
-
-
-async def test_without_activity_and_clusters_the_list_is_empty(stage: Stage) -> None:
-    stage.wire, stage.has_clusters = None, False
-    answer = await stage.call("GET", "/api/v1/connectors")
-    assert answer.json == {"connectors": [], "truncated": False, "problems": {}}
-    answer = await stage.call("GET", "/api/v1/connectors", query="name=src")
-    assert answer.json["connectors"] == [{"cluster": None, "connector": "src", "connect": None, "wire": None}]

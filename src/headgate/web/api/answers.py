@@ -10,13 +10,15 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request, Response
 from starlette.datastructures import QueryParams
 
-from headgate.web.api.estate_tables import EstateTables, Stamps
 from headgate.web.visible_names import VisibleNames
+
+if TYPE_CHECKING:  # a resource that needs no tables works without the libraries that read them
+    from headgate.web.api.estate_tables import EstateTables, Stamps
 
 JSON: Final = "application/json"
 _MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
@@ -45,7 +47,7 @@ def json_answer(document: dict[str, Any]) -> Rendered:
 class Answers:
     """Makes answers on the pool of the tables, and keeps the last ones; used on the event loop."""
 
-    def __init__(self, tables: EstateTables) -> None:
+    def __init__(self, tables: "EstateTables") -> None:
         self._tables = tables
         self._kept: OrderedDict[str, Rendered] = OrderedDict()
         self._kept_bytes = 0
@@ -54,7 +56,7 @@ class Answers:
         self,
         request: Request,
         names: VisibleNames,
-        versions: Stamps,
+        versions: "Stamps",
         make: Callable[[], Rendered],
         *,
         variant: str = "",
@@ -82,7 +84,16 @@ class Answers:
             self._kept_bytes -= len(dropped.body)
 
 
-def _etag(request: Request, names: VisibleNames, versions: Stamps, variant: str) -> str:
+def answer_of_content(request: Request, made: Rendered) -> Response:
+    """An answer whose ETag is that of its content, for what is made of no table."""
+    etag = f'"{hashlib.sha256(made.body).hexdigest()[:32]}"'
+    headers = {**_HEADERS, "ETag": etag}
+    if has_etag(request.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers=headers)
+    return Response(made.body, headers=headers, media_type=made.media_type)
+
+
+def _etag(request: Request, names: VisibleNames, versions: "Stamps", variant: str) -> str:
     asked = sorted(QueryParams(request.scope["query_string"]).multi_items())
     known = repr((request.scope["path"], asked, names.patterns, versions, variant))
     return f'"{hashlib.sha256(known.encode("utf-8", "backslashreplace")).hexdigest()[:32]}"'
