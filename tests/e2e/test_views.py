@@ -45,3 +45,18 @@ def test_now_lists_what_needs_somebody_worst_first(page: Page, busy: Web) -> Non
     expect(page.get_by_text("1 gap is older than a day and not listed")).to_be_visible()
     card.get_by_role("link", name="Open its members").click()
     expect(page).to_have_url(f"{busy.url}/apps/-/{APP}?tab=members")
+
+
+def test_connectors_with_what_is_known_of_them(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/connect")
+    row = page.get_by_role("row", name=re.compile("s3-archive"))
+    expect(row).to_contain_text("sink")
+    expect(row).to_contain_text("not known")  # neither Connect's topic nor the wire is read here
+    page.get_by_label("Filter by name").fill("postgres-c")
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_role("link", name="postgres-customers").click()
+    expect(page).to_have_url(f"{busy.url}/connect/-/postgres-customers")
+    expect(page.get_by_role("heading", name="Writes")).to_be_visible()
+    expect(page.get_by_role("link", name="customers", exact=True)).to_be_visible()
+    page.goto(f"{busy.url}/connect/-/none-such")
+    expect(page.get_by_role("heading", name="There is no such connector")).to_be_visible()

@@ -3,7 +3,7 @@
  * it (focus, hops, time, selection) is in the query, so that a link reproduces the view.
  */
 
-export type View = "now" | "map" | "apps" | "topics" | "groups" | "health";
+export type View = "now" | "map" | "apps" | "topics" | "groups" | "connect" | "health";
 
 export interface Route {
   view: View | "unknown";
@@ -13,7 +13,7 @@ export interface Route {
   query: URLSearchParams;
 }
 
-export const VIEWS: readonly View[] = ["now", "map", "apps", "topics", "groups", "health"];
+export const VIEWS: readonly View[] = ["now", "map", "apps", "topics", "groups", "connect", "health"];
 /** The path part that stands for the only cluster. */
 export const ONLY_CLUSTER = "-";
 
@@ -49,6 +49,7 @@ const VIEW_OF_KIND: Readonly<Record<string, View>> = {
   streams: "apps",
   spark: "apps",
   share_group: "groups",
+  connector: "connect",
 };
 
 /** The view of a node of the map; null where this kind has none. */

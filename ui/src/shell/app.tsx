@@ -6,6 +6,7 @@ import { useResource } from "../api/use_resource";
 import { freshness } from "../model/freshness";
 import { type View, viewPath, VIEWS } from "../model/route";
 import { ApplicationsView } from "../views/applications";
+import { ConnectorsView } from "../views/connectors";
 import { GroupsView } from "../views/groups";
 import { HealthView } from "../views/health";
 import { MapView } from "../map/map_view";
@@ -23,10 +24,11 @@ const TITLES: Readonly<Record<View, string>> = {
   apps: "Apps",
   topics: "Topics",
   groups: "Groups",
+  connect: "Connect",
   health: "Health",
 };
 /** `g` and then one of these goes to a view. */
-const GO_KEYS: Readonly<Record<string, View>> = { n: "now", m: "map", a: "apps", t: "topics", g: "groups", h: "health" };
+const GO_KEYS: Readonly<Record<string, View>> = { n: "now", m: "map", a: "apps", t: "topics", g: "groups", c: "connect", h: "health" };
 
 export function App() {
   const route = useRoute();
@@ -88,6 +90,8 @@ function Shown({ view, health }: { view: View | "unknown"; health: ReturnType<ty
       return <TopicsView />;
     case "groups":
       return <GroupsView />;
+    case "connect":
+      return <ConnectorsView />;
     case "health":
       return <HealthView health={health} />;
     case "unknown":
