@@ -31,7 +31,7 @@ from headgate.tables.writer import TableWriter
 Moment = Literal["before", "after", "end"]
 OnMoment = Callable[[Moment, str], None]
 _NO_SPACE = "No space left on device"
-_OPTIMIZE_EVERY = 100
+OPTIMIZE_EVERY = 100
 _PLACE = ("topic", "partition", "offset")
 
 
@@ -142,7 +142,7 @@ def upsert(writer: TableWriter, rows: pa.Table, *, query: str, batch: int, last:
 def optimize_if_due(writer: TableWriter) -> None:
     """Optimize at every hundredth version of the table: a schedule that survives restarts and needs no clock."""
     version = writer.version()
-    if version is not None and version > 0 and version % _OPTIMIZE_EVERY == 0:
+    if version is not None and version > 0 and version % OPTIMIZE_EVERY == 0:
         writer.optimize()
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
 from headgate.base.errors import ClusterError
+from headgate.pipeline import batches
 from headgate.pipeline.batches import (
     BatchContext,
     Batches,
@@ -105,32 +106,41 @@ def test_names_become_ids_each_asked_for_once_a_batch_and_only_for_the_own_clust
     assert len(asked) == 3
 
 
+@pytest.fixture
+def every_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred versions take ten seconds to write."""
+    assert batches.OPTIMIZE_EVERY == 100
+    monkeypatch.setattr(batches, "OPTIMIZE_EVERY", 10)
+
+
+@pytest.mark.usefixtures("every_tenth")
 def test_a_table_that_another_program_appends_to_is_compacted_at_every_hundredth_version(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, THINGS)
     optimize_if_due(writer)  # there is no table yet
     writer.create()
     optimize_if_due(writer)
     seen = []
-    for number in range(100):
+    for number in range(10):
         row = batch([thing(str(number))]).cast(THINGS.stored_schema)
         write_deltalake(str(writer.folder), row, mode="append")
         optimize_if_due(writer)
-        if number >= 98:
+        if number >= 8:
             seen.append(len(DeltaTable(str(tmp_path / THINGS.name)).file_uris()))
-    assert seen == [99, 1]
+    assert seen == [9, 1]
     writer.close()
 
 
+@pytest.mark.usefixtures("every_tenth")
 def test_a_table_that_is_upserted_is_compacted_at_every_hundredth_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = TableWriter(tmp_path, THINGS)
     optimized: list[int | None] = []
     monkeypatch.setattr(TableWriter, "optimize", lambda _: optimized.append(writer.version()))
-    for number in range(100):
+    for number in range(10):
         upsert(writer, batch([thing(str(number))]), query="q", batch=number)
-    upsert(writer, batch([thing("99")]), query="q", batch=100)  # nothing new: no version
-    assert optimized == [100]
+    upsert(writer, batch([thing("9")]), query="q", batch=10)  # nothing new: no version
+    assert optimized == [10]
     writer.close()
 
 
