@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from headgate.web.access import AccessControl, Caller
 from headgate.web.api.models import errors
-from headgate.web.live_feed import Listener, LiveFeed, NoticeKind, TooManyListenersError, event_text
+from headgate.web.live_feed import FeedListener, LiveFeed, NoticeKind, TooManyListenersError, event_text
 
 HEARTBEAT_S: Final = 10.0
 _RETRY_MS: Final = 2_000
@@ -68,7 +68,7 @@ class _ClosingResponse(StreamingResponse):
 
 
 async def _texts(
-    feed: LiveFeed, listener: Listener, access: AccessControl, request: Request, caller: Caller
+    feed: LiveFeed, listener: FeedListener, access: AccessControl, request: Request, caller: Caller
 ) -> AsyncIterator[str]:
     yield f"retry: {_RETRY_MS}\n\n"
     while listener.closed is None:

@@ -63,7 +63,7 @@ class Notice:
         return self.data
 
 
-class Listener:
+class FeedListener:
     """One reader of the feed; `closed` is the reason why it gets no more."""
 
     def __init__(self, missed: list[Notice]) -> None:
@@ -105,7 +105,7 @@ class LiveFeed:
         self._boot = secrets.token_hex(4)
         self._sequence = 0
         self._kept: deque[Notice] = deque(maxlen=_KEPT)
-        self._listeners: dict[Listener, str] = {}
+        self._listeners: dict[FeedListener, str] = {}
         self._is_closed = False
 
     @property
@@ -120,7 +120,7 @@ class LiveFeed:
             del self._listeners[listener]
 
     @contextmanager
-    def listening(self, caller: str, last_id: str | None) -> Iterator[Listener]:
+    def listening(self, caller: str, last_id: str | None) -> Iterator[FeedListener]:
         """A listener that first gets what it missed after `last_id`, or else a snapshot.
 
         `TooManyListenersError` if there are too many, of all callers or of this one.
@@ -131,7 +131,7 @@ class LiveFeed:
             raise TooManyListenersError(f"{MAX_LISTENERS} listeners are connected: ask for the resources themselves")
         if Counter(self._listeners.values())[caller] >= MAX_OF_ONE_CALLER:
             raise TooManyListenersError(f"This caller has {MAX_OF_ONE_CALLER} listeners already: close one of them")
-        listener = Listener(self._missed(last_id))
+        listener = FeedListener(self._missed(last_id))
         self._listeners[listener] = caller
         try:
             yield listener

@@ -69,6 +69,7 @@ def test_the_document_has_all_settings_with_the_live_one_first(
         "configs": 101,
         "recommended": found["recommended"],
         "live": 0,
+        "pause_s": 300,
         "left_out_s": 0,
     }
     live, best = found["configs"][0], found["configs"][found["recommended"]]

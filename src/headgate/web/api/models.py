@@ -363,6 +363,26 @@ class ShareGroupModel(ShareGroupRowModel):
     problem: str | None
 
 
+class BacktestConfigModel(ApiModel):
+    threshold_percent: int
+    window_ms: int
+    min_messages: int
+    trips: int
+    paused_s: int
+    avoided: int
+    false_trips: int
+
+
+class BacktestModel(ApiModel):
+    group: str
+    days: int
+    configs: list[BacktestConfigModel]
+    recommended: int | None
+    live: int | None
+    from_: Annotated[Time, Field(alias="from")]
+    left_out_s: int
+
+
 class ResultModel(ApiModel):
     kind: Kind
     name: str

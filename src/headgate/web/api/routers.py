@@ -18,6 +18,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers
 from headgate.web.api.applications import applications_router
 from headgate.web.api.attention import attention_router
+from headgate.web.api.backtests import backtests_router
 from headgate.web.api.changes import changes_router
 from headgate.web.api.estate_tables import EstateTables, GraphTooLargeError, TooBusyError
 from headgate.web.api.graph import graph_router
@@ -42,6 +43,7 @@ def estate_routers(
         topics_router(tables, answers, access),
         applications_router(tables, answers, access),
         share_groups_router(tables, answers, access, port),
+        backtests_router(tables, answers, access),
         changes_router(tables, answers, access),
         search_router(tables, answers, access),
         topologies_router(tables, access),
