@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from headgate.cli.main import main
 from headgate.sample.shop import (
@@ -22,14 +23,18 @@ from headgate.sample.shop import (
     CATALOG,
     COUNTS,
     CUSTOMERS,
+    DASHBOARD,
     FULFILMENT,
     LARGE,
     NOTICES,
     ORDERS,
     ORDERS_DLQ,
+    PAYMENT_SERVICE,
+    PAYMENTS,
     PRODUCTS,
     SHIPMENTS,
     SHIPMENTS_DLQ,
+    STOREFRONT,
 )
 from tests.support.gateway import HEADGATE
 from tests.support.ports import port_block
@@ -142,6 +147,21 @@ def used_topics(gateway: str) -> dict[str, tuple[list[str], list[str]]]:
     return {row["connector"]: (row["connect"], row["wire"]) for row in rows if row["cluster"] == "sample"}
 
 
+def edges(gateway: str) -> set[tuple[str, str]]:
+    """The edges of the map, each by the names of its ends."""
+    found = resource(gateway, "graph")
+    names = [node["name"] for node in found["nodes"]]
+    return {(names[edge["from"]], names[edge["to"]]) for edge in found["edges"]}
+
+
+SHOP = {
+    *((STOREFRONT, ORDERS), (STOREFRONT, CUSTOMERS), (PAYMENT_SERVICE, PAYMENTS), (CATALOG, PRODUCTS)),
+    *((ORDERS, APPLICATION), (CUSTOMERS, APPLICATION), (APPLICATION, LARGE), (APPLICATION, COUNTS)),
+    *((ORDERS, FULFILMENT), (PAYMENTS, FULFILMENT), (FULFILMENT, SHIPMENTS), (SHIPMENTS, ARCHIVE)),
+    *((ORDERS, BILLING), (BILLING, ORDERS_DLQ), (SHIPMENTS, NOTICES), (NOTICES, SHIPMENTS_DLQ), (COUNTS, DASHBOARD)),
+}
+
+
 def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: Path, headgate: Headgate) -> None:
     groups, pairs_of = headgate.groups, headgate.pairs_of
     log = tmp_path / "dev.log"
@@ -160,6 +180,7 @@ def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: 
         managed = {BILLING: (True, ORDERS_DLQ), NOTICES: (True, SHIPMENTS_DLQ)}
         until(lambda: breakers(gateway) == managed, _JOIN_S)
         assert resource(gateway, f"share-groups/{BILLING}")["problem"] is None
+        until(lambda: edges(gateway) >= SHOP, _JOIN_S)
         tables = tmp_path / "data" / "tables"
         until(lambda: (ORDERS, LARGE) in pairs_of(tables), _TABLES_S)
         assert pairs_of(tables) == {(ORDERS, LARGE), (ORDERS, COUNTS), (CUSTOMERS, "")}
@@ -189,6 +210,17 @@ def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None
         assert process.stdout
         assert process.stdout.read() == ""
     assert "Traceback" not in (tmp_path / "dev.log").read_text()
+
+
+def test_without_the_pipeline_the_map_comes_from_the_topics(tmp_path: Path) -> None:
+    with dev(tmp_path, "--no-pipeline", "--no-sample") as (_, gateway):
+        assert resource(gateway, "graph")["nodes"] == []
+        producer = Producer({"bootstrap.servers": gateway, "client.id": "till"})
+        producer.produce("orders", value="one")
+        producer.flush(_JOIN_S)
+        until(lambda: edges(gateway) == {("till", "orders")}, _JOIN_S)
+        assert resource(gateway, "graph")["provisional"] is True
+    assert not (tmp_path / "data" / "tables").exists()
 
 
 def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path, headgate: Headgate) -> None:

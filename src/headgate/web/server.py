@@ -29,6 +29,7 @@ from headgate.web.tokens import read_tokens
 
 if TYPE_CHECKING:
     from headgate.web.api.estate_tables import EstateTables
+    from headgate.web.estate_topics import EstateTopics
 
 log = structlog.get_logger()
 
@@ -105,7 +106,7 @@ class WebServer:
         )
         if web.tokens_file is not None:
             await asyncio.to_thread(read_tokens, web.tokens_file)
-        tables = _open_tables(self._config)
+        tables, topics = self._open_estate()
         live = LiveSources(
             port=self._shares,
             tables=tables,
@@ -135,6 +136,9 @@ class WebServer:
                 self._shares.start()
                 stack.push_async_callback(self._shares.close)
             await stack.enter_async_context(live.running())
+            if topics is not None:
+                topics.start()
+                stack.push_async_callback(topics.close)
             serving = asyncio.create_task(server.serve(sockets=[self._listener]))
             try:
                 await _wait_started(server, serving)
@@ -144,15 +148,24 @@ class WebServer:
                 server.should_exit = True
                 await serving
 
-
-def _open_tables(config: Config) -> "EstateTables | None":
-    """None where the libraries that read tables are not installed."""
-    try:
-        from headgate.web.api.estate_tables import EstateTables  # noqa: PLC0415 - optional libraries
-    except ModuleNotFoundError as missing:
-        log.warning("tables cannot be read: pip install 'headgate[pipeline]'", missing=missing.name)
-        return None
-    return EstateTables(config.tables.path, SystemClock())
+    def _open_estate(self) -> "tuple[EstateTables | None, EstateTopics | None]":
+        """The tables, and the topics for what they do not have yet: None where the libraries are not installed."""
+        try:
+            from headgate.web.api.estate_tables import EstateTables  # noqa: PLC0415 - optional libraries
+            from headgate.web.estate_topics import EstateTopics  # noqa: PLC0415
+        except ModuleNotFoundError as missing:
+            log.warning("tables cannot be read: pip install 'headgate[pipeline]'", missing=missing.name)
+            return None, None
+        config, topics = self._config, None
+        if config.activity.enable:
+            topics = EstateTopics(
+                self._clients.bulk_consumer,
+                prefix=config.facts.prefix,
+                quiet_ms=config.activity.quiet_after_ms,
+                clock=SystemClock(),
+                shares=self._shares,
+            )
+        return EstateTables(config.tables.path, SystemClock(), topics), topics
 
 
 def _settings(config: Config, application: object) -> uvicorn.Config:

@@ -39,6 +39,7 @@ export interface Graph {
   cluster: string | null;
   as_of: number | null;
   collapsed: boolean;
+  provisional: boolean;
   nodes: GraphNode[];
   edges: GraphEdge[];
 }

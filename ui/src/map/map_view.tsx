@@ -18,6 +18,8 @@ import { SidePanel } from "./side_panel";
 import { Toolbar } from "./toolbar";
 import { useLayout } from "./use_layout";
 
+const PROVISIONAL = "provisional: not all of it is in the tables yet";
+
 export function MapView() {
   const route = useRoute();
   const view = parseMapView(route.query);
@@ -45,10 +47,11 @@ export function MapView() {
       ) : graph === null ? null : isNarrow ? (
         <div className="content">
           {found.state === "ready" && found.stale !== null ? <Stale problem={found.stale} at={found.at} /> : null}
+          {shown?.provisional === true ? <p role="status">{PROVISIONAL}</p> : null}
           <NeighbourList graph={graph} view={view} change={change} />
         </div>
       ) : (
-        <Picture graph={graph} view={view} path={path} change={change} isLoading={found.state === "loading"}>
+        <Picture graph={graph} view={view} path={path} change={change} isLoading={found.state === "loading"} isProvisional={shown?.provisional === true}>
           {found.state === "ready" && found.stale !== null ? (
             <div className="over">
               <Stale problem={found.stale} at={found.at} />
@@ -66,6 +69,7 @@ function Picture(props: {
   path: string;
   change: (changes: Partial<Settings>, replace?: boolean) => void;
   isLoading: boolean;
+  isProvisional: boolean;
   children: React.ReactNode;
 }) {
   const { graph, view, path, change } = props;
@@ -121,7 +125,7 @@ function Picture(props: {
         {laid === null ? null : (
           <Canvas graph={laid.graph} at={laid.at} marks={marks} layoutId={laid.layoutId} onSelect={(key) => change({ selected: key })} onOpen={open} />
         )}
-        <Legend summary={summary(graph)} hasPaused={paused.size > 0} />
+        <Legend summary={props.isProvisional ? `${summary(graph)} · ${PROVISIONAL}` : summary(graph)} hasPaused={paused.size > 0} />
         {laid !== null && laid.fresh.size > 0 ? (
           <p className="laying" role="status">
             {laid.fresh.size} new{" "}

@@ -11,7 +11,7 @@ function edge(from: number, to: number, declared = true, observed = true): Graph
 }
 
 function graph(nodes: GraphNode[], edges: GraphEdge[]): Graph {
-  return { cluster: "c1", as_of: null, collapsed: true, nodes, edges };
+  return { cluster: "c1", as_of: null, collapsed: true, provisional: false, nodes, edges };
 }
 
 test("keys do not depend on the numbers of an answer", () => {

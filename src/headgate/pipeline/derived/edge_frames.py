@@ -13,8 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headgate.pipeline.derived.activity_hours import EDGE, total
-from headgate.pipeline.derived.edge_periods import (
+from headgate.lineage.edge_periods import (
     Edge,
     Period,
     Use,
@@ -22,6 +21,7 @@ from headgate.pipeline.derived.edge_periods import (
     first_hour_of_day,
     is_internal_name,
 )
+from headgate.pipeline.derived.activity_hours import EDGE, total
 from headgate.tables.definitions import table_named
 
 VERSION = ("cluster_id", "app_id", "incarnation", "epoch", "hash", "provenance")

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from headgate.lineage.edge_periods import first_hour_of_day
 from headgate.pipeline.derived.activity_hours import (
     COVERAGE,
     EDGE,
@@ -34,7 +35,6 @@ from headgate.pipeline.derived.edge_frames import (
     lineage_rows,
     open_ended_periods,
 )
-from headgate.pipeline.derived.edge_periods import first_hour_of_day
 from headgate.pipeline.session import set_compiling
 from headgate.tables.definitions import table_named
 

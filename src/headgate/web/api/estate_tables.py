@@ -21,12 +21,14 @@ import structlog
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError
 from headgate.base.threads import off_loop
-from headgate.lineage.estate import Estate
-from headgate.lineage.estate_map import EstateMap
-from headgate.lineage.graph import LineageGraph, LineageUse
+from headgate.lineage.estate import Estate, NoTableError, SeveralClustersError
+from headgate.lineage.estate_map import EstateMap, MapRow
+from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableStamp
+from headgate.web.estate_facts import MAX_EDGES
+from headgate.web.estate_topics import EstatePort
 from headgate.web.visible_names import VisibleNames
 
 log = structlog.get_logger()
@@ -60,12 +62,16 @@ class GraphTooLargeError(HeadgateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEstate:
-    """The graph and the map of one cluster at one time; `stamps` are those of the tables that they were made of."""
+    """The graph and the map of one cluster at one time; `stamps` are those of the tables that they were made of.
+
+    `is_provisional`: some of it comes from the topics, because the tables do not have it yet.
+    """
 
     stamps: Stamps
     cluster: str | None
     graph: LineageGraph
     map: EstateMap
+    is_provisional: bool = False
     _visible: dict[VisibleNames, Sequence[bool]] = field(default_factory=dict)
 
     def visible(self, names: VisibleNames) -> Sequence[bool] | None:
@@ -104,9 +110,11 @@ class _Slot(Generic[V]):
 class EstateTables:
     """Reads the tables in the folder `root`. Its coroutines run on the event loop, all else on the pool."""
 
-    def __init__(self, root: Path, clock: Clock) -> None:
+    def __init__(self, root: Path, clock: Clock, topics: EstatePort | None = None) -> None:
         self._root = root
         self._clock = clock
+        self._topics = topics
+        self._is_large = False
         self._reader = TableReader(root)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="headgate-tables")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="headgate-tables-load")
@@ -149,9 +157,15 @@ class EstateTables:
         return {name: stamp[0] for name, stamp in self._stamps.items() if stamp is not None}
 
     async def estate(self, *, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
-        """The estate of a cluster at a time, None for now."""
+        """The estate of a cluster at a time, None for now: then with what the tables do not have yet."""
+        newer = None if self._topics is None or as_of_ms is not None or self._is_large else self._topics.version()
+        also: tuple[int, ...] = ()
+        if newer is not None:
+            # Tables have the sums of the last day; before there are any, those of the topics are taken every minute.
+            also = (newer,) if None not in await self.stamps(GRAPH_TABLES) else (newer, self.now_ms())
+        asked = (cluster, as_of_ms)
         return await self.loaded(
-            "estate", (cluster, as_of_ms), GRAPH_TABLES, lambda stamps: self._estate(stamps, cluster, as_of_ms)
+            "estate", asked, GRAPH_TABLES, lambda stamps: self._estate(stamps, asked, newer is not None), also=also
         )
 
     async def loaded(
@@ -225,14 +239,42 @@ class EstateTables:
         slot.loaded, slot.failure = loaded, None
         return loaded
 
-    def _estate(self, stamps: Stamps, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
+    def _estate(self, stamps: Stamps, asked: EstateKey, has_newer: bool) -> LoadedEstate:
+        cluster, as_of_ms = asked
         estate = self.open_estate(cluster=cluster, as_of_ms=as_of_ms)
-        # Both are begun before one of them is read, which decides on the cluster: so several clusters are noticed.
-        pairs, found = estate.flows(), estate.map_rows()
-        flows, rows = list(bounded(pairs)), list(bounded(found))
+        try:
+            # Both are begun before one of them is read, which decides on the cluster: so several are noticed.
+            pairs, found = estate.flows(), estate.map_rows()
+            flows, rows = list(bounded(pairs)), list(bounded(found))
+        except NoTableError:
+            if not has_newer:
+                raise
+            flows, rows = [], []
+        known, is_provisional = estate.cluster, False
+        if has_newer:
+            self._is_large = len(rows) > MAX_EDGES
+            known = known or self._only_cluster()
+            is_provisional = known is not None and self._add_newer(known, rows, flows)
         uses = (LineageUse(*row[:4], row.use.filled) for row in rows)
-        graph = LineageGraph(uses, flows)
-        return LoadedEstate(stamps=stamps, cluster=estate.cluster, graph=graph, map=EstateMap(rows, flows))
+        made = LineageGraph(uses, flows), EstateMap(rows, flows)
+        return LoadedEstate(stamps=stamps, cluster=known, graph=made[0], map=made[1], is_provisional=is_provisional)
+
+    def _only_cluster(self) -> str | None:
+        assert self._topics is not None
+        clusters = sorted(self._topics.clusters())
+        if len(clusters) > 1:
+            raise SeveralClustersError((clusters[0], clusters[1]))
+        return clusters[0] if clusters else None
+
+    def _add_newer(self, cluster: str, rows: list[MapRow], flows: list[LineageFlow]) -> bool:
+        """Add what the topics have and the tables do not have yet; return whether there is any."""
+        assert self._topics is not None
+        newer, newer_flows = self._topics.rows(cluster)
+        edges, actors = {row[:4] for row in rows}, {flow[:2] for flow in flows}
+        added = [row for row in newer if row[:4] not in edges]
+        rows += added
+        flows += (flow for flow in newer_flows if flow[:2] not in actors)
+        return bool(added)
 
 
 def bounded(rows: Iterator[T]) -> Iterator[T]:

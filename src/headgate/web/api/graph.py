@@ -85,7 +85,12 @@ def graph_router(tables: EstateTables, answers: Answers, access: AccessControl) 
         """The map of the estate. More than 2,000 nodes are refused."""
         form = accepted_format(request.headers.get("accept", "")) if format is None else format
         estate = await tables.estate(cluster=asked.cluster, as_of_ms=asked.as_of_ms)
-        about = {"cluster": estate.cluster, "as_of": asked.as_of_ms, "collapsed": asked.question.collapsed}
+        about = {
+            "cluster": estate.cluster,
+            "as_of": asked.as_of_ms,
+            "collapsed": asked.question.collapsed,
+            "provisional": estate.is_provisional,
+        }
         return await answers.of_versions(
             request,
             names,

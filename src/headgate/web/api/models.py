@@ -54,9 +54,12 @@ class GraphEdgeModel(UseModel):
 
 
 class GraphModel(ApiModel):
+    """`provisional`: some of it was read from Headgate's topics, because the tables do not have it yet."""
+
     cluster: str | None
     as_of: Time | None
     collapsed: bool
+    provisional: bool
     nodes: list[GraphNodeModel]
     edges: list[GraphEdgeModel]
 

@@ -1,6 +1,6 @@
 """Periods of an edge: pauses, learned ones of batch jobs, and what descriptions leave open."""
 
-from headgate.pipeline.derived.edge_periods import (
+from headgate.lineage.edge_periods import (
     DAY_MS,
     HOUR_MS,
     Edge,
