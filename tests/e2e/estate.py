@@ -165,6 +165,7 @@ def write_estate(root: Path, now: int) -> None:
         {"minute": minute - back * 60_000, "processed": 100, "dead_lettered": 30 if back == 4 else 1}
         for back in range(1, 30)
     ]
+    write(root, "breaker_backtest", _backtest(now))
     write(root, "dlq_rates", [one | {"group": "billing", "topic": "enriched-orders"} for one in rates])
     trip: Row = {
         "event_id": "t1",
@@ -184,3 +185,23 @@ def write_estate(root: Path, now: int) -> None:
         "pipeline_runs",
         [run | {"run_id": f"r-{query}", "query": query} for query in ("append", "derived", "facts")],
     )
+
+
+def _backtest(now: int) -> list[Row]:
+    """A day of the live setting, which trips late, and of two others."""
+    day: Row = {"group": "billing", "day": now // 86_400_000 * 86_400_000 - 86_400_000, "left_out_s": 240}
+    rows = []
+    for percent, window_ms, trips, avoided, false_trips in (
+        (20, 60_000, 1, 40, 0),
+        (10, 30_000, 1, 310, 0),
+        (5, 10_000, 4, 350, 3),
+    ):
+        setting: Row = {
+            "threshold_percent": percent,
+            "window_ms": window_ms,
+            "min_messages": 100,
+            "is_live": percent == 20,
+        }
+        counts: Row = {"trips": trips, "paused_s": 300 * trips, "avoided": avoided, "false_trips": false_trips}
+        rows.append(day | setting | counts | {"config_hash": f"{percent}/{window_ms}/100"})
+    return rows

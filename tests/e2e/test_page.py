@@ -173,6 +173,16 @@ def test_a_share_group_has_its_rate_and_its_trips(page: Page, web: Web) -> None:
     expect(page.get_by_text("30 of 100 records", exact=True)).to_be_visible()
 
 
+def test_a_back_test_recommends_a_setting_with_its_command(page: Page, web: Web) -> None:
+    page.goto(f"{web.url}/groups/-/billing")
+    panel = page.locator("section.panel", has=page.get_by_role("heading", name="Back-test"))
+    expect(panel.locator("tbody tr").nth(0)).to_contain_text("live")
+    expect(panel.locator("tbody tr").nth(1)).to_contain_text("recommended")
+    expect(panel.locator("tbody tr").nth(1)).to_contain_text("10 %")
+    panel.get_by_role("button", name="Show the command").click()
+    expect(panel.locator("code")).to_contain_text("circuit.breaker.threshold.percent=10")
+
+
 def test_the_theme_is_kept(page: Page, web: Web) -> None:
     page.goto(web.url)
     page.get_by_role("button", name="Switch to the dark theme").click()

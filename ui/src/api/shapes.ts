@@ -320,3 +320,24 @@ export interface SearchAnswer {
   results: { kind: Kind; name: string }[];
   count: number;
 }
+
+export interface BacktestConfig {
+  threshold_percent: number;
+  window_ms: number;
+  min_messages: number;
+  trips: number;
+  paused_s: number;
+  avoided: number;
+  false_trips: number;
+}
+
+/** `recommended` and `live` are places in `configs`. */
+export interface Backtest {
+  group: string;
+  days: number;
+  configs: BacktestConfig[];
+  recommended: number | null;
+  live: number | null;
+  from: number;
+  left_out_s: number;
+}

@@ -9,6 +9,7 @@ import { thingPath } from "../model/route";
 import { Command, Lasting, Link, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
+import { BacktestPanel } from "./backtest_panel";
 
 export function GroupsView() {
   const { name, cluster } = useRoute();
@@ -131,6 +132,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
               <Settings group={data} />
               <Events events={data.events} />
             </div>
+            <BacktestPanel name={data.name} cluster={cluster} />
             {data.paused === false ? <Pause name={data.name} /> : null}
           </>
         )}

@@ -1,0 +1,35 @@
+/** Which settings of a back-test are shown, and the command that sets one. */
+
+import type { Backtest, BacktestConfig } from "../api/shapes";
+import { shellQuoted } from "./format";
+
+const SHOWN = 6;
+const PREFIX = "share.group.dlq.circuit.breaker";
+
+export interface BacktestRow {
+  config: BacktestConfig;
+  isLive: boolean;
+  isRecommended: boolean;
+}
+
+/** The live setting, the recommended one, and those that avoid most without false trips. */
+export function backtestRows(found: Backtest): BacktestRow[] {
+  const places = found.configs.map((_, place) => place);
+  const first = [found.live, found.recommended].filter((place): place is number => place !== null);
+  const byUse = [...places].sort((a, b) => compared(found.configs[a], found.configs[b]) || a - b);
+  return [...new Set([...first, ...byUse])].slice(0, SHOWN).flatMap((place) => {
+    const config = found.configs[place];
+    return config === undefined ? [] : [{ config, isLive: place === found.live, isRecommended: place === found.recommended }];
+  });
+}
+
+function compared(a: BacktestConfig | undefined, b: BacktestConfig | undefined): number {
+  if (a === undefined || b === undefined) return 0;
+  return a.false_trips - b.false_trips || b.avoided - a.avoided || a.paused_s - b.paused_s;
+}
+
+export function settingCommand(group: string, config: BacktestConfig): string {
+  const values = { "threshold.percent": config.threshold_percent, "window.ms": config.window_ms, "min.messages": config.min_messages };
+  const added = Object.entries(values).map(([name, value]) => `${PREFIX}.${name}=${value}`);
+  return `kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name ${shellQuoted(group)} --add-config ${added.join(",")}`;
+}

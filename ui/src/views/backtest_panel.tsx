@@ -1,0 +1,88 @@
+/** What other settings of a breaker would have done, and the command that sets the recommended one. */
+
+import { useState } from "react";
+import type { Backtest } from "../api/shapes";
+import { useResource } from "../api/use_resource";
+import { backtestRows, settingCommand } from "../model/backtest";
+import { count, duration, shellQuoted } from "../model/format";
+import { Command } from "../shell/parts";
+
+const EVERY_MS = 300_000;
+
+export function BacktestPanel({ name, cluster }: { name: string; cluster: string | null }) {
+  const more = cluster === null ? "" : `?cluster=${encodeURIComponent(cluster)}`;
+  const found = useResource<Backtest>(`share-groups/${encodeURIComponent(name)}/backtest${more}`, EVERY_MS);
+  return (
+    <section className="panel">
+      <header>
+        <h2>Back-test</h2>
+        <span className="muted">{found.state === "ready" ? heading(found.data) : "other settings over recorded records"}</span>
+      </header>
+      {found.state === "ready" ? <Tested found={found.data} /> : null}
+      {found.state === "loading" ? <p className="body muted">Loading the back-test…</p> : null}
+      {found.state === "ready" || found.state === "loading" ? null : (
+        <div className="body">
+          <p className="muted">{found.problem.message}</p>
+          <Command text={`headgate share-groups --backtest --group ${shellQuoted(name)}`} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function heading(found: Backtest): string {
+  const leftOut = found.left_out_s === 0 ? "" : `, without ${duration(found.left_out_s * 1000)} in which it was paused`;
+  return `${count(found.configs.length)} settings over ${count(found.days)} days${leftOut}`;
+}
+
+function Tested({ found }: { found: Backtest }) {
+  const [isShown, setIsShown] = useState(false);
+  const recommended = found.recommended === null ? undefined : found.configs[found.recommended];
+  return (
+    <>
+      <div className="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th>Setting</th>
+              <th className="number">Threshold</th>
+              <th className="number">Window</th>
+              <th className="number">At least</th>
+              <th className="number">Trips</th>
+              <th className="number">Paused</th>
+              <th className="number">Avoided</th>
+              <th className="number">False trips</th>
+            </tr>
+          </thead>
+          <tbody>
+            {backtestRows(found).map(({ config, isLive, isRecommended }) => (
+              <tr key={`${config.threshold_percent}/${config.window_ms}/${config.min_messages}`}>
+                <td>
+                  {isLive ? <span className="tag">live</span> : null}
+                  {isRecommended ? <span className="tag">recommended</span> : null}
+                </td>
+                <td className="number">{config.threshold_percent} %</td>
+                <td className="number">{duration(config.window_ms)}</td>
+                <td className="number">{count(config.min_messages)} records</td>
+                <td className="number">{count(config.trips)}</td>
+                <td className="number">{duration(config.paused_s * 1000)}</td>
+                <td className="number">{count(config.avoided)}</td>
+                <td className="number">{count(config.false_trips)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div className="body">
+        {recommended === undefined ? <p className="muted">No setting would have tripped in this time.</p> : null}
+        {recommended !== undefined && found.recommended === found.live ? <p className="muted">The live setting is the recommended one.</p> : null}
+        {recommended !== undefined && found.recommended !== found.live && !isShown ? (
+          <button type="button" onClick={() => setIsShown(true)}>
+            Show the command for the recommended setting
+          </button>
+        ) : null}
+        {recommended !== undefined && isShown ? <Command text={settingCommand(found.group, recommended)} /> : null}
+      </div>
+    </>
+  );
+}
