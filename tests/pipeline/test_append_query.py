@@ -1,11 +1,13 @@
 """Large facts to tables that only grow: each fact is read once, whatever stopped the query on the way."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from headgate.facts import ActivityObserved, DispositionsCounted, Ended, Fact, GroupLagsObserved, encode
 from headgate.facts.observations import Actor, Software
+from headgate.pipeline.append_query import AppendBatches
 from headgate.pipeline.batches import Moment
 from headgate.pipeline.queries import APPEND, FACTS, QUERIES
 from tests.pipeline import oracle
@@ -15,6 +17,7 @@ from tests.pipeline.oracle import APPENDED
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of, killing_at
 
 LARGE = APPEND.suffixes
+BY_SPARK = replace(APPEND, batches=partial(AppendBatches, collect_up_to=0))  # as batches of many records are written
 
 
 def activity(number: int) -> ActivityObserved:
@@ -110,7 +113,7 @@ def test_each_fact_is_a_row_once(estate: Estate) -> None:
 
     write_copy(estate, one)
     estate.write(activity(99))
-    assert estate.run(APPEND)
+    assert estate.run(BY_SPARK)
     assert_appended_are_right(estate)
     assert stored_rows(estate, "activity_intervals") == 24, "in a later batch too"
 
@@ -141,19 +144,40 @@ POINTS: list[tuple[Moment, str]] = [
 ]
 
 
-def test_a_killed_batch_comes_again_and_appends_nothing_twice(estate: Estate) -> None:
-    """Killed before the first write, between two tables, after the last write, and before the checkpoint."""
+def write_some(estate: Estate) -> None:
     estate.write(*(activity(number) for number in range(5)), *(dispositions(number) for number in range(5)))
     estate.write(*(lags(number) for number in range(5)))
     estate.write_raw("activity", b"no key", b"{}")
+
+
+def assert_some_are_there_once(estate: Estate) -> None:
+    assert_appended_are_right(estate)
+    assert [stored_rows(estate, name) for name in (*APPENDED, "rejected_facts")] == [5, 5, 6, 1]
+
+
+def test_a_killed_batch_comes_again_and_appends_nothing_twice(estate: Estate) -> None:
+    """Killed before and after the write of each table, and before the checkpoint."""
+    write_some(estate)
     for point in POINTS:
         with pytest.raises(Exception, match="the query ended"):
             estate.run(APPEND, on_moment=killing_at(point))
         assert "the query ended" in estate.health.problems()[APPEND.name]
     assert estate.run(APPEND)
     assert APPEND.name not in estate.health.problems()
-    assert_appended_are_right(estate)
-    assert [stored_rows(estate, name) for name in (*APPENDED, "rejected_facts")] == [5, 5, 6, 1]
+    assert_some_are_there_once(estate)
+
+
+def test_a_batch_that_spark_has_begun_to_write_is_finished_by_spark(estate: Estate) -> None:
+    """Killed between the two passes over the records of a table, and before the checkpoint."""
+    write_some(estate)
+    with pytest.raises(Exception, match="the query ended"):
+        estate.run(BY_SPARK, on_moment=killing_at(("after", "group_lags")))
+    assert estate.rows("rejected_facts") == {}, "the second pass finds them"
+    with pytest.raises(Exception, match="the query ended"):
+        estate.run(APPEND, on_moment=killing_at(("end", "")))
+    assert_some_are_there_once(estate)
+    assert estate.run(APPEND)
+    assert_some_are_there_once(estate)
 
 
 def test_a_table_of_another_version_stops_no_other(estate: Estate) -> None:

@@ -12,7 +12,7 @@ from headgate.pipeline.builds import BUILDS
 from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, mark_exact
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS, REJECTED, ReadSettings, read_facts
 from headgate.pipeline.session import set_compiling
-from tests.unit.facts.hostile_records import LARGE, hostile, plain_record
+from tests.unit.facts.hostile_records import LARGE, hostile_lists, plain_record
 
 PREFIX = "hg."
 SCHEMA = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary"
@@ -22,10 +22,10 @@ AT = datetime(2026, 11, 16, tzinfo=UTC)
 def many(fact: type[Fact]) -> list[tuple[bytes | None, bytes | None]]:
     found: list[tuple[bytes | None, bytes | None]] = []
 
-    @given(hostile(fact))
-    @settings(max_examples=800, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    def collect(record: tuple[bytes, bytes]) -> None:
-        found.append(record)
+    @given(hostile_lists(fact, 10))
+    @settings(max_examples=80, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def collect(records: list[tuple[bytes, bytes]]) -> None:
+        found.extend(records)
 
     collect()
     key, value = plain_record(fact)

@@ -8,11 +8,12 @@ from threading import Event
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import UsageError
 from headgate.pipeline import runner
-from headgate.pipeline.builds import BUILDS
+from headgate.pipeline.builds import BUILDS, BuildPart
 from headgate.pipeline.derived import derived_runner
 from headgate.pipeline.derived.derivation import Derivation, DerivedRun
 from headgate.pipeline.exact_rows import decoded_facts
@@ -78,8 +79,12 @@ def test_a_build_that_fails_takes_only_its_own_table_away(estate: Estate, monkey
         raise ValueError("a mistake in the build")
 
     changes = BUILDS["changes"]
-    broken = replace(changes, build=lambda facts: changes.build(facts).mapInArrow(fails, changes.build(facts).schema))
-    monkeypatch.setitem(BUILDS, "changes", broken)
+
+    def build(facts: DataFrame) -> DataFrame:
+        rows = changes.rows(facts)
+        return rows.mapInArrow(fails, rows.schema)
+
+    monkeypatch.setitem(BUILDS, "changes", replace(changes, parts=(BuildPart(build, changes.kinds),)))
     estate.write(described("g", POOL[1], at=1))
     assert not estate.run()
     ((table, problem),) = estate.problems()

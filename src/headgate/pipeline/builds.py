@@ -5,8 +5,10 @@ A build never collects and never reads a table. A column `*topic_id` of an upser
 and its id when it is written (`batches.TopicIds`); the facts of appended tables carry the ids themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
@@ -29,13 +31,24 @@ _BREAKER_DETAIL = (
 )
 
 
+class BuildPart(NamedTuple):
+    """How rows of a table are made of facts of these kinds."""
+
+    build: Callable[[DataFrame], DataFrame]
+    kinds: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """The build of one table; `kinds` are the facts that it is made of."""
+    """The build of one table, of facts of one kind or of several."""
 
     table: Table
-    kinds: frozenset[str]
-    build: Callable[[DataFrame], DataFrame]
+    parts: tuple[BuildPart, ...]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The facts that the table is made of."""
+        return frozenset[str]().union(*(part.kinds for part in self.parts))
 
     @property
     def fact(self) -> type[Fact]:
@@ -43,9 +56,14 @@ class Build:
         (form,) = (form for form in FORMS if form.cls.__name__ in self.kinds)
         return form.cls
 
-    def rows(self, facts: DataFrame) -> DataFrame:
-        """The rows with exactly the table's columns, in their order."""
-        return self.build(facts).select(*self.table.columns.names)
+    def rows(self, facts: DataFrame, kinds: Collection[str] | None = None) -> DataFrame:
+        """The rows with exactly the table's columns, in their order; `kinds` are those of the facts, if they are known.
+
+        A part that has no facts is left out: Spark would plan and run it all the same.
+        """
+        parts = [part for part in self.parts if kinds is None or not part.kinds.isdisjoint(kinds)]
+        rows = (part.build(facts).select(*self.table.columns.names) for part in parts)
+        return reduce(DataFrame.unionAll, rows)
 
 
 def build_activity_intervals(facts: DataFrame) -> DataFrame:
@@ -98,8 +116,15 @@ def build_rejected_facts(facts: DataFrame) -> DataFrame:
     )
 
 
-def build_changes(facts: DataFrame) -> DataFrame:
-    rows = topologies.topology_changes(facts).unionByName(_events(facts))
+def build_topology_changes(facts: DataFrame) -> DataFrame:
+    return _as_changes(topologies.topology_changes(facts))
+
+
+def build_event_changes(facts: DataFrame) -> DataFrame:
+    return _as_changes(_events(facts))
+
+
+def _as_changes(rows: DataFrame) -> DataFrame:
     return rows.withColumn("topic_id", sf.col("topic")).withColumn("is_historic", sf.lit(False))
 
 
@@ -136,22 +161,24 @@ def build_breaker_events(facts: DataFrame) -> DataFrame:
     )
 
 
+def _part(build: Callable[[DataFrame], DataFrame], *kinds: str) -> BuildPart:
+    return BuildPart(build, frozenset(kinds))
+
+
 _TOPOLOGY = (DESCRIBED, DELETED)
-_BUILDS: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = {
-    "activity_intervals": (build_activity_intervals, (ActivityObserved.__name__,)),
-    "app_io": (topologies.build_app_io, _TOPOLOGY),
-    "applications": (topologies.build_applications, _TOPOLOGY),
-    "breaker_events": (build_breaker_events, (EventHappened.__name__,)),
-    "changes": (build_changes, (*_TOPOLOGY, EventHappened.__name__)),
-    "dispositions": (build_dispositions, (DispositionsCounted.__name__,)),
-    "group_lags": (build_group_lags, (GroupLagsObserved.__name__,)),
-    "members_tasks": (build_members_tasks, TASK_KINDS),
-    "rejected_facts": (build_rejected_facts, (REJECTED,)),
-    "topology_edges": (topologies.build_topology_edges, _TOPOLOGY),
-    "topology_nodes": (topologies.build_topology_nodes, _TOPOLOGY),
-    "topology_versions": (topologies.build_topology_versions, _TOPOLOGY),
+_EVENT = EventHappened.__name__
+_BUILDS: dict[str, tuple[BuildPart, ...]] = {
+    "activity_intervals": (_part(build_activity_intervals, ActivityObserved.__name__),),
+    "app_io": (_part(topologies.build_app_io, *_TOPOLOGY),),
+    "applications": (_part(topologies.build_applications, *_TOPOLOGY),),
+    "breaker_events": (_part(build_breaker_events, _EVENT),),
+    "changes": (_part(build_topology_changes, *_TOPOLOGY), _part(build_event_changes, _EVENT)),
+    "dispositions": (_part(build_dispositions, DispositionsCounted.__name__),),
+    "group_lags": (_part(build_group_lags, GroupLagsObserved.__name__),),
+    "members_tasks": (_part(build_members_tasks, *TASK_KINDS),),
+    "rejected_facts": (_part(build_rejected_facts, REJECTED),),
+    "topology_edges": (_part(topologies.build_topology_edges, *_TOPOLOGY),),
+    "topology_nodes": (_part(topologies.build_topology_nodes, *_TOPOLOGY),),
+    "topology_versions": (_part(topologies.build_topology_versions, *_TOPOLOGY),),
 }
-BUILDS = {
-    name: Build(table=table_named(name), kinds=frozenset(kinds), build=build)
-    for name, (build, kinds) in _BUILDS.items()
-}
+BUILDS = {name: Build(table=table_named(name), parts=parts) for name, parts in _BUILDS.items()}

@@ -1,14 +1,17 @@
 """The facts query: writes one batch of the small topics to all tables that are made of them.
 
-A batch is read once in Spark; then each table is built, collected and given to its writer. Spark bounds a batch by
+A batch is read once in Spark; then the rows of all tables are collected, by one plan if they are few, and given to
+their writers. Spark bounds a batch by
 records alone, and a record of a megabyte becomes many thousand rows. So a batch whose rows would take too much memory
 is written in parts: ranges of its records in the order of topic, partition and offset. Only the last part completes the
 batch, and after a crash all parts come again. A single record is a part, whatever its size.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from headgate.pipeline.batches import (
     is_within,
     upsert,
 )
+from headgate.pipeline.combined_rows import TOGETHER_BYTES, collect_together
 from headgate.pipeline.fact_rows import (
     ARROW_SCHEMA,
     DELETED,
@@ -107,52 +111,72 @@ class FactsBatches(Batches):
         if part.weight <= self._max_part_bytes or not can_split:
             max_bytes = self._max_part_bytes - part.weight if can_split else None
             earlier = self._earlier_rows(of_part, part, max_bytes)
-            if earlier is not None:
-                earlier = [*earlier, *self._earlier_task_rows(of_part, part)]
         if earlier is None:
             for half in part.halves():
                 self._write_part(facts, half, result)
             return
         kinds = Counter(one.kind for one in part.records)
-        # Most batches have no topology, and the windows of its validity cost more than all else.
-        complete = add_validity if any(kind in kinds for kind in _TOPOLOGY) else without_validity
-        valid = complete(_add_rows(of_part, earlier)).persist()
-        try:
-            for name, build in self._context.builds.items():
-                if build.kinds & kinds.keys() and not self._is_disabled(name):
-                    self._write_table(name, valid, part, result)
-        finally:
-            valid.unpersist()
+        size = part.weight + sum(len(row.get("description") or "") for row in earlier)
+        with _with_validity(_add_rows(of_part, earlier), kinds) as valid:
+            rows = {
+                name: partial(build.rows, valid, kinds)
+                for name, build in self._context.builds.items()
+                if build.kinds & kinds.keys() and not self._is_disabled(name)
+            }
+            together = collect_together(rows) if size <= TOGETHER_BYTES else {}
+            for name, make in rows.items():
+                self._write_table(name, together.get(name), make, part, result)
 
     def _earlier_rows(self, of_part: DataFrame, part: BatchPart, max_bytes: int | None) -> list[dict[str, Any]] | None:
-        """The versions that were current before this part; None when they are too large for one part."""
-        of_topologies = [one.offset for one in part.records if one.kind in _TOPOLOGY]
-        if not of_topologies:
+        """What was current before this part: versions of topologies, and tasks of members; None: too large for a part.
+
+        The tasks are not more than the records that end them.
+        """
+        kinds = (*_TOPOLOGY, *TASK_KINDS)
+        first = {kind: one.offset for one in reversed(part.records) if (kind := one.kind) in kinds}
+        if not first:
             return []
-        apps = of_part.where(sf.col("kind").isin(*_TOPOLOGY)).select("cluster_id", "name").distinct().toArrow()
-        named = list(zip(apps["cluster_id"].to_pylist(), apps["name"].to_pylist(), strict=True))
-        topic = f"{self._context.reading.prefix}topologies"
-        return self._earlier.rows(named, before=min(of_topologies), topic=topic, max_bytes=max_bytes)
+        columns = ("kind", "cluster_id", "name", "member")
+        named = of_part.where(sf.col("kind").isin(*first)).select(*columns).toArrow().to_pylist()
+        prefix = self._context.reading.prefix
+        versions = self._earlier.rows(
+            {(row["cluster_id"], row["name"]) for row in named if row["kind"] in _TOPOLOGY},
+            before=min((first[kind] for kind in _TOPOLOGY if kind in first), default=0),
+            topic=f"{prefix}topologies",
+            max_bytes=max_bytes,
+        )
+        if versions is None:
+            return None
+        tasks = self._earlier_tasks.rows(
+            {(row["name"], row["member"]) for row in named if row["kind"] in TASK_KINDS},
+            before=min((first[kind] for kind in TASK_KINDS if kind in first), default=0),
+            topic=f"{prefix}tasks",
+        )
+        return [*versions, *tasks]
 
-    def _earlier_task_rows(self, of_part: DataFrame, part: BatchPart) -> list[dict[str, Any]]:
-        """The tasks that members had before this part: not more than the records that end them."""
-        of_tasks = [one.offset for one in part.records if one.kind in TASK_KINDS]
-        if not of_tasks:
-            return []
-        members = of_part.where(sf.col("kind").isin(*TASK_KINDS)).select("name", "member").distinct().toArrow()
-        named = list(zip(members["name"].to_pylist(), members["member"].to_pylist(), strict=True))
-        topic = f"{self._context.reading.prefix}tasks"
-        return self._earlier_tasks.rows(named, before=min(of_tasks), topic=topic)
-
-    def _write_table(self, name: str, facts: DataFrame, part: BatchPart, result: BatchResult) -> None:
-        build = self._context.builds[name]
-
+    def _write_table(
+        self, name: str, collected: pa.Table | None, make: Callable[[], DataFrame], part: BatchPart, result: BatchResult
+    ) -> None:
         def write() -> None:
-            rows = self._context.ids.replace_names(_each_key_once(build.rows(facts).toArrow(), build.table.key))
+            found = make().toArrow() if collected is None else collected
+            rows = self._context.ids.replace_names(_each_key_once(found, table_named(name).key))
             with self._context.writers.writer(name) as writer:
                 upsert(writer, rows, query=self._query_id(), batch=result.batch, last=part.last)
 
         self._write_or_disable(name, write, result)
+
+
+@contextmanager
+def _with_validity(facts: DataFrame, kinds: Collection[str]) -> Iterator[DataFrame]:
+    """The facts with their validity, kept for all tables; most batches have no topology, and need no windows for it."""
+    if not any(kind in kinds for kind in _TOPOLOGY):
+        yield without_validity(facts)
+        return
+    valid = add_validity(facts).persist()
+    try:
+        yield valid
+    finally:
+        valid.unpersist()
 
 
 class EarlierVersions:

@@ -115,6 +115,27 @@ class TableWriter:
 
         return self._retry(attempt)
 
+    def append(self, rows: pa.Table, *, transactions: Mapping[str, int]) -> Written:
+        """Append rows to a table that only grows, in one commit that has these transactions; no rows make no commit.
+
+        Rows with a stored key stay beside each other, and readers leave the copies out.
+        """
+        new = self._conformed(rows, has_copies=True)
+
+        def attempt() -> Written:
+            delta = self._opened()
+            done = {name: delta.transaction_version(name) for name in transactions}
+            if all((found := done[name]) is not None and found >= number for name, number in transactions.items()):
+                return Written(rows=0, version=delta.version(), repeated=True)
+            if new.num_rows:
+                properties = CommitProperties(app_transactions=_transactions(transactions))
+                with translate_errors(self._stored.folder):
+                    write_deltalake(delta, new, mode="append", commit_properties=properties)
+                self._stored.forget()
+            return Written(rows=new.num_rows, version=self._opened().version())
+
+        return self._retry(attempt)
+
     def replace(self, rows: pa.Table, *, within: pa.Table | None, transactions: Mapping[str, int]) -> Written:
         """Make the stored rows equal to these, in one commit: rows that are not among them are deleted.
 
@@ -240,7 +261,7 @@ class TableWriter:
         with translate_errors(self._stored.folder):
             self._stored.folder.mkdir(parents=True, exist_ok=True)
 
-    def _conformed(self, rows: pa.Table) -> pa.Table:
+    def _conformed(self, rows: pa.Table, *, has_copies: bool = False) -> pa.Table:
         """The rows with exactly the table's columns and types, and their buckets; `UsageError` when they do not fit."""
         table = self.table
         if set(rows.column_names) != set(table.columns.names) or rows.num_columns != len(table.columns):
@@ -250,7 +271,8 @@ class TableWriter:
             conformed = rows.select(table.columns.names).cast(table.columns)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as misfit:
             raise UsageError(f"rows for {table.name} do not fit its columns: {misfit}") from None
-        if conformed.select(table.key).group_by(list(table.key)).aggregate([]).num_rows != conformed.num_rows:
+        keys = conformed.select(table.key).group_by(list(table.key)).aggregate([])
+        if not has_copies and keys.num_rows != conformed.num_rows:
             raise UsageError(f"rows for {table.name} have a key ({', '.join(table.key)}) twice in one batch")
         return self._with_buckets(conformed).cast(table.stored_schema)
 

@@ -112,6 +112,12 @@ def hostile(cls: type[Fact]) -> st.SearchStrategy[tuple[bytes, bytes]]:
     return facts.flatmap(_changed)
 
 
+def hostile_lists(cls: type[Fact], count: int) -> st.SearchStrategy[list[tuple[bytes, bytes]]]:
+    """So many records of one fact, each changed in its own way: drawing a fact takes longer than changing it."""
+    facts = st.just(_PLAIN[cls]) | of_form(form_of(cls))
+    return facts.flatmap(lambda fact: st.lists(_changed(fact), min_size=count, max_size=count))
+
+
 def _changed(fact: Fact) -> st.SearchStrategy[tuple[bytes, bytes]]:
     _, key, value = encode(fact)
     assert value is not None

@@ -35,6 +35,17 @@ def test_a_batch_is_written_once(tmp_path: Path, table: Table) -> None:
     assert stored(tmp_path, table) == [thing("a", size=1)]
 
 
+def test_rows_are_appended_once_for_their_transactions_and_copies_stay(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, THINGS)
+    rows = batch([thing("a", size=1), thing("a", size=1)])
+    assert writer.append(rows, transactions={"q": 3, "r": 3}) == Written(rows=2, version=1)
+    again = TableWriter(tmp_path, THINGS).append(rows, transactions={"q": 3, "r": 2})
+    assert again == Written(rows=0, version=1, repeated=True)
+    assert writer.append(batch([]), transactions={"q": 4, "r": 4}) == Written(rows=0, version=1), "no rows, no commit"
+    assert writer.append(rows, transactions={"q": 4, "r": 3}).rows == 2, "one of them is new"
+    assert TableReader(tmp_path).summary(THINGS).rows == 4  # type: ignore[union-attr]
+
+
 def test_a_writer_knows_the_batches_of_each_query(tmp_path: Path) -> None:
     assert not TableWriter(tmp_path, THINGS).has_batch("q", 0)
     TableWriter(tmp_path, THINGS).upsert(batch([thing("a")]), query="q", batch=3)
