@@ -41,6 +41,8 @@ HEARTBEAT_EVERY_S = 3.0
 FETCHES_A_SECOND = 2.0  # an idle consumer asks again after 500 ms (fetch.max.wait.ms), on each connection
 ESTATE_MB_S = 1_000.0  # read by consumers, in large fetches
 HEADROOM = 0.5  # the share of a core that is planned for
+UNIT_DESCRIPTORS = 32_768  # LimitNOFILE of deploy/headgate.service
+WORKER_MB = 1_000.0
 
 
 def page(found: Found) -> str:
@@ -127,6 +129,13 @@ def arithmetic(carried: Sequence[Row], largest: tuple[int, Row], memory: tuple[f
     empty, full = memory
     kb_a_connection = (full - empty) * 1_000 / IDLE_CONNECTIONS
     worker_mb = empty + kb_a_connection * connections / workers / 1_000
+    limits = sorted(
+        [
+            (workers / (cores_calls + cores_bytes), "the whole core of each worker"),
+            (UNIT_DESCRIPTORS * workers / (2 * connections), f"{UNIT_DESCRIPTORS:,} descriptors of a worker"),
+            ((WORKER_MB - empty) / (worker_mb - empty), f"{WORKER_MB:,.0f} MB of memory of a worker"),
+        ]
+    )
     return [
         f"## {BROKERS} brokers and {CLIENTS:,} clients",
         "",
@@ -151,4 +160,15 @@ def arithmetic(carried: Sequence[Row], largest: tuple[int, Row], memory: tuple[f
             f"| all clients connect again after a failure, at {connect_us:.0f} us | "
             f"{connections * connect_us / 1e6 / workers:.1f} s of each worker's core |"
         ),
+        "",
+        "## Where it breaks first",
+        "",
+        (
+            "With so many workers, and more and more clients that do the same. Before these, configured limits apply: "
+            "`gateway.max_connections`, by default 10,000 for all workers of a gateway, has to be raised."
+        ),
+        "",
+        "| limit | reached with |",
+        "|---|---|",
+        *(f"| {limit} | {times * CLIENTS:,.0f} clients, {times:.1f} times as many |" for times, limit in limits),
     ]

@@ -47,7 +47,7 @@ class LineageScene:
         self.moments: list[tuple[Moment, str]] = []
         self.kill_after: int | None = None  # that many moments
         self._spark = spark
-        self._derivations = derivations
+        self.derivations = derivations
         self.start()
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class LineageScene:
         session = self._spark.newSession()
         context = DerivedContext(config=config, session=session, writers=self.writers, on_moment=self._on_moment)
         log = RunLog(self.writers, self.clock, PipelineHealth())
-        self._tables = DerivedTables(self._derivations, context, self.clock, log)
+        self._tables = DerivedTables(self.derivations, context, self.clock, log)
 
     def _on_moment(self, moment: Moment, table: str) -> None:
         self.moments.append((moment, table))
@@ -96,7 +96,7 @@ class LineageScene:
 
     def versions(self) -> dict[str, int]:
         reader = TableReader(self.root)
-        names = [result for one in self._derivations for result in one.results]
+        names = [result for one in self.derivations for result in one.results]
         found = {name: summary.version for name in names if (summary := reader.summary(TABLES[name])) is not None}
         reader.close()
         return found
