@@ -19,14 +19,15 @@ SETTINGS = {
 }
 
 LONG_FILES = (
-    "test_append_query.py",
     "test_facts_query.py",
+    "test_lineage.py",
+    "test_append_query.py",
     "test_command.py",
     "test_problems.py",
-    "test_lineage.py",
-    "test_parts.py",
-    "test_spark_describe.py",
     "test_breaker_tables.py",
+    "test_parts.py",
+    "test_lost_records.py",
+    "test_spark_describe.py",
 )
 
 

@@ -43,7 +43,8 @@ def test_a_small_batch_is_two_plans_whatever_the_number_of_its_tables(
 ) -> None:
     """One that finds which records there are, and one for the rows of all tables."""
     collected: list[list[str]] = []
-    to_arrow = DataFrame.toArrow
+    frames = type(estate.spark.range(1))
+    to_arrow = frames.toArrow
 
     def spy(frame: DataFrame) -> pa.Table:
         collected.append(frame.columns)
@@ -53,7 +54,7 @@ def test_a_small_batch_is_two_plans_whatever_the_number_of_its_tables(
     estate.write(event, activity(1), activity(2), dispositions(1), lags(3))
     estate.write_raw("events", b"no key", b"{}")
     estate.write_raw("activity", b"no key", b"{}")
-    monkeypatch.setattr(type(estate.spark.range(1)), "toArrow", spy)
+    monkeypatch.setattr(frames, "toArrow", spy)
     assert estate.run(*QUERIES)
     monkeypatch.undo()
     assert len(collected) == 2 * len(QUERIES)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from headgate.tables.definitions import table_named
 from headgate.tables.table import Table
@@ -22,7 +21,7 @@ from headgate.tables.table import Table
 # Up to this size of facts the rows of all tables are collected at once. They may take some times as much, because
 # several tables have the names of a description.
 TOGETHER_BYTES: Final = 4 * 1024 * 1024
-_TABLE: Final = "table"
+_TABLE: Final = "table_number"
 # The name and the type in Spark of the shared columns, by the type of a table's column.
 _SLOTS: Final[Mapping[pa.DataType, tuple[str, str]]] = {
     pa.string(): ("text", "string"),
@@ -53,13 +52,10 @@ def combine_rows(rows: Mapping[str, DataFrame], tables: Sequence[Table]) -> Data
     types = dict(slot for table in tables for slot in _slot_types(table))
     combined = []
     for number, table in enumerate(tables):
-        used = dict(_slots(table))
-        shared = (
-            sf.col(f"`{used[slot]}`").cast(kind) if slot in used else sf.lit(None).cast(kind)
-            for slot, kind in types.items()
-        )
-        named = (column.alias(slot) for column, slot in zip(shared, types, strict=True))
-        combined.append(rows[table.name].select(sf.lit(number).alias(_TABLE), *named))
+        used = {slot: f"`{name}`" for slot, name in _slots(table)}
+        # As texts: each Column that Python makes is several calls to the JVM.
+        shared = (f"CAST({used.get(slot, 'NULL')} AS {kind}) AS {slot}" for slot, kind in types.items())
+        combined.append(rows[table.name].selectExpr(f"{number} AS {_TABLE}", *shared))
     return reduce(DataFrame.unionAll, combined)
 
 

@@ -172,14 +172,19 @@ def _share_group(seen: Evidence) -> Actor | None:
 
 
 def _spark(seen: Evidence) -> Actor | None:
-    """Spark uses a random group for each run, followed by a number that identifies the checkpoint of the query."""
+    """Spark uses a random group for each run, followed by a number that identifies the checkpoint of the query.
+
+    A prefix that the job chose (`groupIdPrefix`) is the name alone: with the query's own name, its description and its
+    use have one.
+    """
     match = None if seen.client.client_id is None else _SPARK.fullmatch(seen.client.client_id)
     if match is None:
         return None
     prefix, checkpoint = match["prefix"], match["checkpoint"]
-    if not prefix.startswith(_SPARK_PREFIX) and checkpoint is None:
+    is_chosen = not prefix.startswith(_SPARK_PREFIX)
+    if is_chosen and checkpoint is None:
         return None
-    name = prefix if checkpoint is None else f"{prefix}-{checkpoint}"
+    name = prefix if is_chosen or checkpoint is None else f"{prefix}-{checkpoint}"
     sure: Confidence = "likely" if checkpoint is not None else "guess"
     return Actor(kind="spark", name=name, rule="spark-client-id", confidence=sure)
 
