@@ -281,6 +281,7 @@ async def test_the_first_use_of_a_connector_is_recorded_with_its_task_and_not_ag
     world = World()
     async with world.recording():
         world.use(client_id="connector-producer-src-b-3")
+        world.use(client_id="connector-producer-src-b-5", number=5)  # before the first use is recorded
         await until(lambda: bool(world.cluster.records))
         [used] = world.cluster.records
         assert (used.topic, used.connector, used.task) == ("orders", "src-b", 3)

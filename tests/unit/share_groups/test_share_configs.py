@@ -127,6 +127,7 @@ TOPICS = [
     ),
     ("dlq.\u00e9", "contains one or more characters"),
     ("orders", "Dead-letter topic name must start with 'dlq.'"),
+    ("dlqorders", "Dead-letter topic name must start with 'dlq.'"),
     ("__dlq.orders", "Dead-letter topic name must not start with '__'"),
 ]
 

@@ -10,6 +10,7 @@ from structlog.typing import EventDict
 from headgate.facts import TopologyEpochsSet
 from headgate.facts.topology import Description
 from headgate.plugin import TransientFailure
+from headgate.topologies.model.group_status import STATUS_TAG
 from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.wire.messages.streams import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from tests.support.fake_upstream import request
@@ -19,9 +20,11 @@ from tests.unit.topologies.scene import DESCRIBE, beating, described, pushed, sc
 NOT_REQUESTED, NOT_STORED, ERROR, AVAILABLE = range(4)
 
 
-async def test_version_0_passes_byte_for_byte() -> None:
+@pytest.mark.parametrize("tags", [(), ((STATUS_TAG, b""),)])
+async def test_version_0_passes_byte_for_byte(tags: tuple[tuple[int, bytes], ...]) -> None:
     async with scene() as it:
-        sent = request(DESCRIBE, 0, StreamsGroupDescribeRequest(group_ids=("g",)), correlation_id=5)
+        message = StreamsGroupDescribeRequest(group_ids=("g",), unknown_tags=tags)
+        sent = request(DESCRIBE, 0, message, correlation_id=5)
         answer = StreamsGroupDescribeResponse(groups=(described(),))
         await it.client.send(sent)
         asked = await it.broker.reply(answer)

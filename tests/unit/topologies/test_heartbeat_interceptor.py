@@ -50,8 +50,11 @@ async def test_a_join_reaches_a_4_3_broker_as_the_4_4_client_would_send_it_there
     assert message == replace(joining(), task_offsets=None, task_end_offsets=None)
 
 
-async def test_its_answer_is_the_brokers_with_the_fields_of_version_1() -> None:
+@pytest.mark.parametrize("tasks", [None, (TaskIds(subtopology_id="0", partitions=(0, 1)),)])
+async def test_its_answer_is_the_brokers_with_the_fields_of_version_1(tasks: tuple[TaskIds, ...] | None) -> None:
+    """A response without tasks is spliced, one with tasks is decoded."""
     theirs = replace(fine(), acceptable_recovery_lag_legacy=10, heartbeat_interval_ms=5000, throttle_time_ms=3)
+    theirs = replace(theirs, active_tasks=tasks)
     async with scene() as it:
         _, answer = await it.heartbeat(joining(), theirs)
     assert answer == replace(

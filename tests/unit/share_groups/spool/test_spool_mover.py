@@ -288,6 +288,19 @@ async def test_more_than_a_batch_is_moved_in_order_and_never_read_at_once() -> N
         assert max(on.spool.read_sizes) <= 1 << 20
 
 
+async def test_behind_a_letter_that_failed_no_later_one_of_its_lane_is_written() -> None:
+    """Letters are written in several steps, and their partition recovers after the first of them."""
+    async with bench() as on:
+        on.topics.hung.add(0)
+        on.topics.during_write = lambda: on.topics.hung.clear() if len(on.topics.attempts) > 1 else None
+        on.spooled(*range(600))
+        await on.tick()
+        assert on.topics.offsets() == []
+        await on.tick(1)
+        assert on.topics.offsets() == list(range(600))
+        assert on.left == 0
+
+
 async def test_a_failing_topic_does_not_delay_another() -> None:
     async with bench() as on:
         on.topics.problems["dlq.g"] = UNREACHABLE
