@@ -1,0 +1,190 @@
+"""Episodes: the times in which a share group failed clearly more often than it usually does.
+
+Attempts are counted in buckets of five seconds, joined until they have 15 attempts, because the rate of fewer says
+little. An episode begins with the first bucket whose failures exceed three times the group's base rate. It ends after
+five minutes below that, or with a resume, after which the group is tried anew.
+
+A paused group has no attempts, and so no failures: the time of a pause is not read as recovery, and no bucket reaches
+over one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.dead_letters.model.rates import NONE, FailureRate
+
+BUCKET_MS: Final = 5_000
+BUCKET_ATTEMPTS: Final = 15
+QUIET_MS: Final = 300_000
+TIMES_BASE: Final = 3
+# The base rate is that of so long a time before, without episodes. With fewer attempts than this nothing is known of
+# the group's past, and the rate of its better buckets counts, but never more than a healthy group may have.
+BASE_MS: Final = 3_600_000
+BASE_ATTEMPTS: Final = 300
+HEALTHY: Final = 0.02
+_BETTER: Final = 4  # the rate that the best fourth of the buckets does not exceed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """What one member did in one second: a failure is a reject, a release, or a record over its delivery limit."""
+
+    at: int  # epoch milliseconds
+    member: str
+    failed: int
+    succeeded: int
+
+    @property
+    def rate(self) -> FailureRate:
+        return FailureRate(self.failed, self.failed + self.succeeded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """The group was paused, by its breaker or an operator; without `until` it still is."""
+
+    since: int
+    until: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Attempts of all members from `since` up to `until`."""
+
+    since: int
+    until: int
+    members: Mapping[str, FailureRate]
+
+    @property
+    def rate(self) -> FailureRate:
+        return sum(self.members.values(), start=NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One episode. `buckets` are those from the first to the last above the threshold, `after` those that follow."""
+
+    base: float
+    buckets: Sequence[Bucket]
+    after: Sequence[Bucket]
+    ended_at: int | None
+    paused_ms: int
+
+    @property
+    def since(self) -> int:
+        return self.buckets[0].since
+
+    @property
+    def until(self) -> int:
+        return self.buckets[-1].until
+
+    @property
+    def threshold(self) -> float:
+        return TIMES_BASE * self.base
+
+
+def buckets_of(attempts: Iterable[Attempts], pauses: Sequence[Pause]) -> Iterator[Bucket]:
+    """Buckets in the order of time. A resume begins another one, so that no bucket has attempts of both sides."""
+    resumes = sorted(one.until for one in pauses if one.until is not None)
+    since, until, resumed = 0, 0, 0
+    members: dict[str, FailureRate] = {}
+    count = 0
+    for one in sorted(attempts, key=lambda found: found.at):
+        start = one.at - one.at % BUCKET_MS
+        while resumed < len(resumes) and resumes[resumed] <= one.at:
+            start = max(start, resumes[resumed])
+            resumed += 1
+            if members and until > since and since < start:
+                yield Bucket(since=since, until=min(until, start), members=members)
+                members, count = {}, 0
+        if members and count >= BUCKET_ATTEMPTS and one.at >= until:
+            yield Bucket(since=since, until=until, members=members)
+            members, count = {}, 0
+        if not members:
+            since = start
+        until = max(start - start % BUCKET_MS + BUCKET_MS, since + 1)
+        members[one.member] = members.get(one.member, NONE) + one.rate
+        count += one.rate.attempts
+    if members:
+        yield Bucket(since=since, until=until, members=members)
+
+
+def episodes_of(attempts: Iterable[Attempts], pauses: Sequence[Pause] = (), *, now: int) -> list[Episode]:
+    """All episodes of one group by its attempts, in the order of time."""
+    resumes = sorted(one.until for one in pauses if one.until is not None)
+    found: list[Episode] = []
+    calm: list[Bucket] = []  # of no episode, for the base rate
+    hot: list[Bucket] = []
+    tail: list[Bucket] = []
+    buckets = list(buckets_of(attempts, pauses))
+    usual = min(_rate_of_better(buckets), HEALTHY)
+    base = usual
+
+    def end(at: int | None) -> None:
+        paused = _paused_ms(pauses, hot[0].since, now if at is None else at)
+        episode = Episode(base=base, buckets=tuple(hot), after=tuple(tail), ended_at=at, paused_ms=paused)
+        found.append(episode)
+        calm.extend(tail)
+        hot.clear()
+        tail.clear()
+
+    def ended_at(upto: int) -> int | None:
+        """When the episode that lasts ended, if that was by this time."""
+        last = hot[-1].until
+        resumed = next((one for one in resumes if hot[0].since < one <= upto and one >= hot[-1].since), None)
+        quiet = _after_quiet(pauses, last)
+        ends = [one for one in (resumed, quiet) if one is not None and one <= upto]
+        return min(ends, default=None)
+
+    for bucket in buckets:
+        if hot and (at := ended_at(bucket.since)) is not None:
+            end(at)
+        if not hot:
+            base = _base(calm, bucket.since, usual)
+        rate = bucket.rate
+        is_above = rate.failed > TIMES_BASE * base * rate.attempts
+        if is_above:
+            hot.extend([*tail, bucket])
+            tail.clear()
+        elif hot:
+            tail.append(bucket)
+        else:
+            calm.append(bucket)
+    if hot:
+        end(ended_at(now))
+    return found
+
+
+def _base(calm: Sequence[Bucket], before: int, usual: float) -> float:
+    recent = sum((one.rate for one in calm if before - BASE_MS <= one.since), start=NONE)
+    return recent.rate if recent.attempts >= BASE_ATTEMPTS else usual
+
+
+def _rate_of_better(buckets: Sequence[Bucket]) -> float:
+    rates = sorted(one.rate.rate for one in buckets)
+    return rates[(len(rates) - 1) // _BETTER] if rates else 0.0
+
+
+def _after_quiet(pauses: Sequence[Pause], since: int) -> int | None:
+    """When five minutes have passed since then in which the group was not paused; None while it is paused."""
+    at, left = since, QUIET_MS
+    for pause in sorted(pauses, key=lambda one: one.since):
+        if pause.until is not None and pause.until <= at:
+            continue
+        if pause.since - at >= left:
+            break
+        left -= max(pause.since - at, 0)
+        if pause.until is None:
+            return None
+        at = pause.until
+    return at + left
+
+
+def _paused_ms(pauses: Sequence[Pause], since: int, until: int) -> int:
+    spans = sorted((max(one.since, since), min(until if one.until is None else one.until, until)) for one in pauses)
+    total, covered = 0, since
+    for start, end in spans:
+        total += max(end - max(start, covered), 0)
+        covered = max(covered, end)
+    return total
