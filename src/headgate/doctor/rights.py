@@ -36,6 +36,7 @@ class Scope(enum.Enum):
     ACTIVITY = "`activity.enable`"
     LAGS = "`lags.enable`"
     CONNECT = "`connect.NAME.record`"
+    TRIAGE = "`headgate pipeline`, dead letters"
 
 
 class Name(enum.Enum):
@@ -157,6 +158,22 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
         Scope.CONNECT,
         Name.CONFIG_TOPIC,
         (Resource.TOPIC, "Read", "needed", "clear the active topics of deleted connectors"),
+    ),
+    *_rights(
+        Scope.TRIAGE,
+        Name.DEAD_LETTERS,
+        (Resource.TOPIC, "Read", "optional", "read dead letters; without it there is no triage"),
+    ),
+    *_rights(
+        Scope.TRIAGE,
+        Name.ALL,
+        (
+            Resource.TOPIC,
+            "Read",
+            "optional",
+            "compare dead letters with their records; without it `source_state` is unreadable, and no content is found",
+        ),
+        (Resource.TOPIC, "DescribeConfigs", "optional", "warn of dead letters and records that expire soon"),
     ),
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.errors import ClusterError
@@ -207,10 +207,26 @@ class TopicAdmin:
             some = TopicCollection(possible[start : start + _NAMES_A_CALL])
             for name, described in self.client.describe_topics(some, request_timeout=timeout_s).items():
                 try:
-                    found[name] = str(described.result(timeout_s).topic_id)
+                    found[name] = id_text(described.result(timeout_s).topic_id)
                 except KafkaException as failure:
                     if _code(failure) not in _NO_SUCH_TOPIC:
                         raise ClusterError(f"the ids of topics cannot be read: {reason(failure)}") from None
+        return found
+
+    def configs(
+        self, names: Collection[str], wanted: Collection[str], *, timeout_s: float = 10.0
+    ) -> dict[str, dict[str, str]]:
+        """The wanted configs of the topics that exist and whose configs may be described; never fails for one topic."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        found: dict[str, dict[str, str]] = {}
+        if not resources:
+            return found
+        for resource, described in self.client.describe_configs(resources, request_timeout=timeout_s).items():
+            try:
+                entries = described.result(2 * timeout_s)
+            except KafkaException:  # it does not exist, or its configs may not be described
+                continue
+            found[resource.name] = {name: str(entries[name].value) for name in wanted if name in entries}
         return found
 
     def first_offsets(
@@ -230,6 +246,11 @@ class TopicAdmin:
                 if _code(failure) not in _NO_SUCH_TOPIC:
                     raise ClusterError(f"the first offsets cannot be read: {reason(failure)}") from None
         return found
+
+
+def id_text(topic_id: object) -> str:
+    """The id as Kafka's tools and the facts have it: librdkafka's text has `+` and `/` instead of `-` and `_`."""
+    return str(topic_id).replace("+", "-").replace("/", "_")
 
 
 async def ends(admin: TopicAdmin, topics: Collection[str], *, timeout_s: float = 10.0) -> dict[str, int]:
@@ -257,7 +278,8 @@ def _identify(admin: AdminClient, topic: str, timeout_s: float) -> TopicIdentity
         try:
             metadata = admin.list_topics(topic=topic, timeout=timeout_s)
             described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic]
-            return TopicIdentity(cluster=metadata.cluster_id or "", topic_id=str(described.result(timeout_s).topic_id))
+            topic_id = id_text(described.result(timeout_s).topic_id)
+            return TopicIdentity(cluster=metadata.cluster_id or "", topic_id=topic_id)
         except KafkaException as failure:
             # A broker may not know a topic yet that was created a moment ago.
             if _code(failure) != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > until:

@@ -109,11 +109,11 @@ def read_options(
         # Spark reads only existing records. A consumer that prefetches beyond them would wait half a second in each
         # partition before it reads another.
         "kafka.fetch.max.wait.ms": "10",
-        **{f"kafka.{name}": value for name, value in _client_options(config.upstream).items()},
+        **{f"kafka.{name}": value for name, value in java_client_options(config.upstream).items()},
     }
 
 
-def _client_options(upstream: UpstreamConfig) -> Mapping[str, str]:
+def java_client_options(upstream: UpstreamConfig) -> Mapping[str, str]:
     """The settings of Java clients; `tls_ca` is a truststore in PEM."""
     has_sasl = upstream.service_user is not None and upstream.service_mechanism != "none"
     settings = {

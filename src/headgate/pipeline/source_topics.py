@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import ClusterError
+from headgate.kafka.topics import id_text
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS
 
 _EARLIEST: Final = -2  # in Spark's offsets
@@ -216,10 +217,13 @@ def created_again_text(topic: str) -> str:
 def _read(file: Path) -> _Known:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        return _Known(**content)
+        # Earlier versions wrote ids in librdkafka's form, and these topics were not created again.
+        ids = {topic: id_text(one) for topic, one in content.pop("ids", {}).items()}
+        past = {topic: [id_text(one) for one in ids] for topic, ids in content.pop("past", {}).items()}
+        return _Known(ids=ids, past=past, **content)
     except FileNotFoundError:
         return _Known()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         raise ClusterError(f"{file} is damaged: remove it, and the ids that topics have now are taken over") from None
 
 

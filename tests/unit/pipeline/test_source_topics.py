@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Uuid
 
 from headgate.base.errors import ClusterError
+from headgate.kafka.topics import id_text
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS, ReadSettings, fact_row
 from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, batch_sizes, max_batch_size
 
@@ -163,3 +165,15 @@ def test_a_batch_has_at_most_the_offsets_since_the_one_before(tmp_path: Path) ->
     assert max_batch_size(checkpoint, 1) == 4 + 2 + 40 + 100, "a new partition and a topic created again count from 0"
     assert max_batch_size(checkpoint, 0) == 17
     assert max_batch_size(tmp_path / "none", 4) is None
+
+
+def test_ids_in_the_form_of_librdkafka_are_those_of_kafka(tmp_path: Path) -> None:
+    """Earlier versions kept them so: the topics were not created again."""
+    checkpoint = tmp_path / "facts"
+    kept = {"ids": {"t": "////////////////////+w"}, "past": {"t": ["+A"]}, "generations": {"t": 1}}
+    checkpoint.with_name("facts.topics.json").write_text(json.dumps(kept))
+    sources = SourceTopics(checkpoint)
+    assert id_text(Uuid(-1, -5)) == "____________________-w"
+    assert sources.generations({"t": "____________________-w"}) == {"t": 1}
+    assert sources.generations({"t": "-A"}) == {"t": 1}
+    assert sources.generations({"t": "other"}) == {"t": 2}

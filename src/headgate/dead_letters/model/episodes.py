@@ -19,11 +19,11 @@ BUCKET_ATTEMPTS: Final = 15
 QUIET_MS: Final = 300_000
 TIMES_BASE: Final = 3
 # The base rate is that of so long a time before, without episodes. With fewer attempts than this nothing is known of
-# the group's past, and the rate of its better buckets counts, but never more than a healthy group may have.
+# the group's past, and the rate of its other buckets counts, but never more than a healthy group may have.
 BASE_MS: Final = 3_600_000
 BASE_ATTEMPTS: Final = 300
 HEALTHY: Final = 0.02
-_BETTER: Final = 4  # the rate that the best fourth of the buckets does not exceed
+_MANY: Final = 0.2  # buckets whose rate is certainly higher than this are left out of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,27 @@ class Episode:
     def threshold(self) -> float:
         return TIMES_BASE * self.base
 
+    @property
+    def failing(self) -> Sequence[Bucket]:
+        """The part in which it failed most: the successive buckets with the most failures beyond half the worst rate.
+
+        Single failures before and after the cause belong to the episode too, and would hide how bad it was.
+        """
+        usual = max(one.rate.lower for one in self.buckets) / 2
+        best, sum_, start, found = 0.0, 0.0, 0, (0, len(self.buckets))
+        for index, bucket in enumerate(self.buckets):
+            if sum_ <= 0:
+                sum_, start = 0.0, index
+            sum_ += bucket.rate.failed - usual * bucket.rate.attempts
+            if sum_ > best:
+                best, found = sum_, (start, index + 1)
+        return self.buckets[found[0] : found[1]]
+
+    @property
+    def rate(self) -> FailureRate:
+        """Of everything that was attempted from its beginning to its end."""
+        return sum((one.rate for one in (*self.buckets, *self.after)), start=NONE)
+
 
 def buckets_of(attempts: Iterable[Attempts], pauses: Sequence[Pause]) -> Iterator[Bucket]:
     """Buckets in the order of time. A resume begins another one, so that no bucket has attempts of both sides."""
@@ -118,7 +139,7 @@ def episodes_of(attempts: Iterable[Attempts], pauses: Sequence[Pause] = (), *, n
     hot: list[Bucket] = []
     tail: list[Bucket] = []
     buckets = list(buckets_of(attempts, pauses))
-    usual = min(_rate_of_better(buckets), HEALTHY)
+    usual = min(_rate_of_others(buckets), HEALTHY)
     base = usual
 
     def end(at: int | None) -> None:
@@ -161,9 +182,8 @@ def _base(calm: Sequence[Bucket], before: int, usual: float) -> float:
     return recent.rate if recent.attempts >= BASE_ATTEMPTS else usual
 
 
-def _rate_of_better(buckets: Sequence[Bucket]) -> float:
-    rates = sorted(one.rate.rate for one in buckets)
-    return rates[(len(rates) - 1) // _BETTER] if rates else 0.0
+def _rate_of_others(buckets: Sequence[Bucket]) -> float:
+    return sum((one.rate for one in buckets if one.rate.lower <= _MANY), start=NONE).rate
 
 
 def _after_quiet(pauses: Sequence[Pause], since: int) -> int | None:

@@ -24,6 +24,9 @@ OUTAGE_MEMBERS: Final = 0.8
 POISON_UPPER: Final = 0.05
 POISON_BUCKET_LOWER: Final = 0.2
 POISON_TIMES_BASE: Final = 3
+# More dead letters than this, and a larger part of the attempts, are no single records.
+POISON_LETTERS: Final = 3
+POISON_SHARE: Final = 0.05
 # So many members and features are in the evidence, the worst first.
 EVIDENCE_ROWS: Final = 5
 
@@ -63,7 +66,7 @@ class FeatureRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSample:
-    """Records of the episode that were read at their source: all of them, and by each feature."""
+    """Records of the failing part that were read at their source: all of them, and by each feature."""
 
     rate: FailureRate = NONE
     features: Sequence[FeatureRate] = ()
@@ -71,14 +74,15 @@ class RecordSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterCounts:
-    """The dead letters of an episode, and how often their records were delivered, all together."""
+    """The dead letters of an episode, the deliveries of all their records, and how many are of the failing part."""
 
     letters: int
     deliveries: int
+    failing: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EpisodeVerdict:
     """The cause, what to do, and the numbers. `member` and `feature` name the culprit, where there is one."""
 
     cause: EpisodeCause
@@ -89,10 +93,11 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class _EpisodeNumbers:
     """What the rules look at, and what they found."""
 
     episode: Episode
+    failing: Sequence[Bucket]
     sample: RecordSample
     letters: DeadLetterCounts
     members: Mapping[str, FailureRate]
@@ -100,12 +105,12 @@ class _Numbers:
     notes: dict[str, object] = field(default_factory=dict)
 
 
-def verdict_on(episode: Episode, sample: RecordSample, letters: DeadLetterCounts) -> Verdict:
+def verdict_on(episode: Episode, sample: RecordSample, letters: DeadLetterCounts) -> EpisodeVerdict:
     """The first rule that holds decides."""
-    members = _by_member(episode.buckets)
-    numbers = _Numbers(episode, sample, letters, members, sum(members.values(), start=NONE))
-    everything = numbers.total + sum((one.rate for one in episode.after), start=NONE)
-    if everything.attempts < MIN_ATTEMPTS:
+    failing = episode.failing
+    members = _by_member(failing)
+    numbers = _EpisodeNumbers(episode, failing, sample, letters, members, sum(members.values(), start=NONE))
+    if episode.rate.attempts < MIN_ATTEMPTS:
         return _verdict(numbers, EpisodeCause.INSUFFICIENT, OperatorAction.RESUME_AND_WATCH)
     if (member := _broken_member(numbers)) is not None:
         return _verdict(numbers, EpisodeCause.MEMBER, OperatorAction.RESTART_MEMBER, member=member)
@@ -114,12 +119,12 @@ def verdict_on(episode: Episode, sample: RecordSample, letters: DeadLetterCounts
     if _is_outage(numbers):
         action = OperatorAction.REPLAY_NOW if _has_recovered(episode) else OperatorAction.RESUME_AND_WATCH
         return _verdict(numbers, EpisodeCause.OUTAGE, action)
-    if _is_poison(numbers, everything):
+    if _is_poison(numbers):
         return _verdict(numbers, EpisodeCause.POISON, OperatorAction.QUARANTINE)
     return _verdict(numbers, EpisodeCause.MIXED, OperatorAction.RESUME_AND_WATCH)
 
 
-def _broken_member(numbers: _Numbers) -> str | None:
+def _broken_member(numbers: _EpisodeNumbers) -> str | None:
     """The member with a lower bound of at least .5, when all others together have an upper bound of at most .10."""
     worst = max(numbers.members, key=lambda one: (numbers.members[one].lower, one))
     others = numbers.total - numbers.members[worst]
@@ -128,7 +133,7 @@ def _broken_member(numbers: _Numbers) -> str | None:
     return worst if is_broken else None
 
 
-def _bad_content(numbers: _Numbers) -> str | None:
+def _bad_content(numbers: _EpisodeNumbers) -> str | None:
     """The feature whose records fail, when the rest does not and it has most of the failures."""
     whole = numbers.sample.rate
     for one in _worst_features(numbers.sample):
@@ -146,12 +151,12 @@ def _worst_features(sample: RecordSample) -> list[FeatureRate]:
     return sorted(sample.features, key=lambda one: (-one.rate.failed, one.rate.attempts, one.name, one.value))
 
 
-def _is_outage(numbers: _Numbers) -> bool:
+def _is_outage(numbers: _EpisodeNumbers) -> bool:
     """A bucket with a lower bound of at least .4, in which most members may have failed in more than .3.
 
     The members are compared in these buckets alone: what they did before and after says nothing about the outage.
     """
-    down = [one for one in numbers.episode.buckets if one.rate.lower >= OUTAGE_LOWER]
+    down = [one for one in numbers.failing if one.rate.lower >= OUTAGE_LOWER]
     if not down:
         return False
     members = _by_member(down)
@@ -162,14 +167,18 @@ def _is_outage(numbers: _Numbers) -> bool:
     return failing >= OUTAGE_MEMBERS * len(members)
 
 
-def _is_poison(numbers: _Numbers, everything: FailureRate) -> bool:
-    """All other records do not fail more than usual, and at no time did a large part of the attempts fail."""
+def _is_poison(numbers: _EpisodeNumbers) -> bool:
+    """All other records do not fail more than usual, and at no time did a large part of the attempts fail.
+
+    And the dead letters are few: when every failure is rejected at once, the others never fail, however many failed.
+    """
     of_letters = FailureRate(numbers.letters.deliveries, numbers.letters.deliveries)
-    others = everything - of_letters
+    others = numbers.episode.rate - of_letters
     numbers.notes["attempts_of_others"] = others.figures
     limit = max(POISON_UPPER, POISON_TIMES_BASE * numbers.episode.base)
     highest = max(one.rate.lower for one in numbers.episode.buckets)
-    return others.upper <= limit and highest <= POISON_BUCKET_LOWER
+    few = max(POISON_LETTERS, POISON_SHARE * numbers.total.attempts)
+    return others.upper <= limit and highest <= POISON_BUCKET_LOWER and numbers.letters.failing <= few
 
 
 def _has_recovered(episode: Episode) -> bool:
@@ -187,18 +196,19 @@ def _by_member(buckets: Sequence[Bucket]) -> dict[str, FailureRate]:
 
 
 def _verdict(
-    numbers: _Numbers,
+    numbers: _EpisodeNumbers,
     cause: EpisodeCause,
     action: OperatorAction,
     *,
     member: str | None = None,
     feature: str | None = None,
-) -> Verdict:
+) -> EpisodeVerdict:
     episode = numbers.episode
     worst = max(episode.buckets, key=lambda one: (one.rate.lower, -one.since))
     by_failures = sorted(numbers.members.items(), key=lambda one: (-one[1].lower, one[0]))
     evidence: dict[str, object] = {
         "attempts": numbers.total.figures,
+        "failing": {"since": numbers.failing[0].since, "until": numbers.failing[-1].until},
         "base_rate": round(episode.base, 4),
         "dead_letters": numbers.letters.letters,
         "members": len(numbers.members),
@@ -211,4 +221,4 @@ def _verdict(
         ],
         "paused_ms": episode.paused_ms,
     }
-    return Verdict(cause=cause, action=action, member=member, feature=feature, evidence=evidence | numbers.notes)
+    return EpisodeVerdict(cause=cause, action=action, member=member, feature=feature, evidence=evidence | numbers.notes)

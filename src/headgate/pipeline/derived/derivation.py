@@ -65,6 +65,10 @@ class Derivation:
         found = {name: number for name, number in recorded.items() if number is not None and not self.daily}
         return MadeFrom(versions=found, hour=hour if self.hourly or self.daily else 0)
 
+    def position_name(self, name: str) -> str:
+        """The name of Delta's transaction for a position in a source that is no table."""
+        return f"derived/{self.name}/at/{name}"
+
     @property
     def _hour_transaction(self) -> str:
         return f"derived/{self.name}"
@@ -120,6 +124,7 @@ class DerivedRun:
         self._versions = versions
         self._since = since
         self._results = SourceTables(context.config.tables.path)
+        self._positions: dict[str, int] = {}
         self._is_recorded = False
 
     @property
@@ -159,6 +164,18 @@ class DerivedRun:
         """The rows of a result as they are stored now; none when the table is absent."""
         return read_rows(self.session, result, all_files(self._results.versions([result]).get(result)))
 
+    def position(self, name: str) -> int | None:
+        """The number that a run kept under this name with the last result; None without one, and to make all anew."""
+        if self.is_full:
+            return None
+        with self._context.writers.writer(self._derivation.results[-1]) as writer:
+            return writer.transaction(self._derivation.position_name(name))
+
+    def keep_position(self, name: str, number: int) -> None:
+        """Commit this number with the next rows of the last result, so that both are there or neither."""
+        self._positions[self._derivation.position_name(name)] = number
+        self._is_recorded = False
+
     def replace(
         self, result: str, rows: DataFrame | pa.Table, *, within: pa.Table | None = None, is_last: bool = True
     ) -> None:
@@ -170,8 +187,9 @@ class DerivedRun:
             raise UsageError(f"{result} is not a result of the derivation {self._derivation.name}")
         columns = table_named(result).columns
         found = rows.select(*columns.names).toArrow() if isinstance(rows, DataFrame) else rows.select(columns.names)
-        records = is_last and result == self._derivation.results[-1]
-        transactions = self._transactions() if records else {}
+        is_of_last = result == self._derivation.results[-1]
+        records = is_last and is_of_last
+        transactions = self._transactions() if records else dict(self._positions) if is_of_last else {}
         self._context.on_moment("before", result)
         with self._context.writers.writer(result) as writer:
             written = writer.replace(found.cast(columns), within=within, transactions=transactions)
@@ -189,4 +207,4 @@ class DerivedRun:
             self._is_recorded = True
 
     def _transactions(self) -> dict[str, int]:
-        return self._derivation.transactions(self.made_from, self._versions)
+        return self._derivation.transactions(self.made_from, self._versions) | self._positions

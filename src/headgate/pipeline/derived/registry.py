@@ -3,13 +3,22 @@
 from headgate.base.errors import UsageError
 from headgate.pipeline.derived.backtest import BACKTEST
 from headgate.pipeline.derived.causes import CAUSES
+from headgate.pipeline.derived.dead_letters import DEAD_LETTERS
 from headgate.pipeline.derived.derivation import Derivation
 from headgate.pipeline.derived.gaps import LINEAGE_GAPS
 from headgate.pipeline.derived.impact import IMPACT_OF_TOPICS
 from headgate.pipeline.derived.lineage import LINEAGE
 from headgate.pipeline.derived.rates import RATES
 
-DERIVATIONS: tuple[Derivation, ...] = (RATES, CAUSES, LINEAGE, LINEAGE_GAPS, IMPACT_OF_TOPICS, BACKTEST)
+DERIVATIONS: tuple[Derivation, ...] = (
+    RATES,
+    CAUSES,
+    DEAD_LETTERS,
+    LINEAGE,
+    LINEAGE_GAPS,
+    IMPACT_OF_TOPICS,
+    BACKTEST,
+)
 
 
 def derivation_of(table: str) -> Derivation | None:

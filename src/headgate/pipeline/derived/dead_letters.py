@@ -1,0 +1,428 @@
+"""`dead_letters` and `dead_letter_clusters`: every dead letter once, its source, and the episode that it belongs to.
+
+Dead-letter topics are read in bounded parts. How far each partition was read is committed with the rows, so no letter
+counts twice, whenever a run is killed. Then the groups with new or recent letters are triaged: their letters are joined
+with the records at the source, by offset, and episodes are found in all attempts of the group.
+
+The topics are no tables: the derivation runs when dispositions or events have changed, and each hour, and then reads
+what the topics have.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.dead_letters.model.clusters import (
+    FEATURES,
+    Letter,
+    LetterCluster,
+    Place,
+    SourceRecord,
+    clusters_of,
+    pauses_of,
+    source_ranges,
+)
+from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts
+from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
+from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_letters, read_sources
+from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
+from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
+from headgate.tables.definitions import ORIGIN_KEY, table_named
+
+_LETTERS, _CLUSTERS = "dead_letters", "dead_letter_clusters"
+_DISPOSITIONS, _EVENTS = "dispositions", "breaker_events"
+_KEY = table_named(_LETTERS).key
+# Letters that are read at once; their rows pass through this process.
+PART_LETTERS: Final = 50_000
+# Letters of this time are triaged again, because dispositions, events and withdrawals are read later than they.
+RECENT_MS: Final = 2 * HOUR_MS
+# Older letters keep the episode that they have.
+TRIAGED_MS: Final = 72 * HOUR_MS
+# At the source: so many records of a partition at once, and so often in a run. What is left is read by the next runs.
+RANGE_RECORDS: Final = 20_000
+RANGE_GAP: Final = 2_000
+RANGES: Final = 5
+_CLOCKS_DIFFER_MS: Final = 7 * 24 * HOUR_MS
+
+Row = dict[str, Any]
+LetterKey = tuple[str, str, int, int]  # of one cluster: group, topic id, partition, offset
+
+
+def _derive(run: DerivedRun) -> None:
+    catalog = TopicCatalog(run.config)
+    names = catalog.dead_letter_topics(_configured_topics(run))
+    new = _read_new_letters(run, catalog, names)
+    _triage(run, catalog, new)
+    run.record()
+
+
+def _configured_topics(run: DerivedRun) -> list[str]:
+    named = dead_letter_periods(run.rows(_EVENTS)).select("topic").distinct().toArrow()
+    return [str(one) for one in named["topic"].to_pylist()]
+
+
+# --- letters ----------------------------------------------------------------------------------------------------------
+
+
+def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[str]) -> set[LetterKey]:
+    """Read all letters that came since the last run, part by part; returns their keys."""
+    topics = catalog.topics(names)
+    places = [(name, partition) for name, topic in topics.items() for partition in topic.bounds]
+    next_offsets = {place: _start(run, topics[place[0]], place[1]) for place in places}
+    found: set[LetterKey] = set()
+    while True:
+        share = max(PART_LETTERS // max(len(places), 1), 1)
+        part = {
+            (name, number): (begin, min(begin + share, topics[name].bounds[number][1]))
+            for (name, number), begin in next_offsets.items()
+            if begin < topics[name].bounds[number][1]
+        }
+        if not part:
+            return found
+        found |= _add_letters(run, catalog, part)
+        next_offsets |= {place: end for place, (_, end) in part.items()}
+
+
+def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
+    """Where to go on: after what was read, unless retention has deleted it; a truncated topic is read anew."""
+    first, end = topic.bounds[partition]
+    known = run.position(f"{topic.topic_id}/{partition}")
+    return first if known is None or not first <= known <= end else known
+
+
+def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges) -> set[LetterKey]:
+    rows: dict[LetterKey, Row] = {}
+    for said in read_letters(run.session, run.config, part).toArrow().to_pylist():
+        topic = catalog.topic(said["dlq_topic"])
+        if topic is not None:
+            row = _letter_row(said, topic, catalog.listing.cluster)
+            _add_copy(rows, row)
+    for (name, partition), (_, end) in part.items():
+        topic = catalog.topic(name)
+        if topic is not None:
+            run.keep_position(f"{topic.topic_id}/{partition}", end)
+    keys = pa.Table.from_pylist([_key_of(row) for row in rows.values()], _key_schema())
+    for old in _stored_with(run, keys):
+        new = rows[_identity(old)]
+        # A part that is made anew has counted all copies that there are.
+        copies = new["copies"] if run.is_full else old["copies"] + new["copies"]
+        rows[_identity(old)] = (new if run.is_full else old) | {"copies": copies, "withdrawn": False}
+    made = pa.Table.from_pylist(list(rows.values()), table_named(_LETTERS).columns)
+    run.replace(_LETTERS, made, within=keys, is_last=False)
+    return set(rows)
+
+
+def _stored_with(run: DerivedRun, keys: pa.Table) -> list[Row]:
+    if not keys.num_rows:
+        return []
+    wanted = sf.broadcast(run.session.createDataFrame(keys))
+    found: list[Row] = run.stored(_LETTERS).join(wanted, list(_KEY), "left_semi").toArrow().to_pylist()
+    return found
+
+
+def _letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
+    """The row of one letter. One that names no record has its own position as the key."""
+    is_named = said["topic"] is not None
+    at = said["recorded_at"] if said["at"] is None else said["at"]
+    if abs(at - said["recorded_at"]) > _CLOCKS_DIFFER_MS:  # forged, or a clock that is wrong
+        at = said["recorded_at"]
+    kept = (
+        *("dlq_topic", "dlq_partition", "dlq_offset", "format", "topic", "reason", "exception", "member"),
+        *("delivery_count", "copied", "problem", *FEATURE_NAMES),
+    )
+    return {name: said[name] for name in kept} | {
+        "cluster_id": cluster,
+        "group": said["group"] or "",
+        "topic_id": (said["topic_id"] or "") if is_named else dlq.topic_id,
+        "partition": said["partition"] if is_named else said["dlq_partition"],
+        "offset": said["offset"] if is_named else said["dlq_offset"],
+        "dlq_topic_id": dlq.topic_id,
+        "dead_lettered_at": at,
+        "source_state": "unknown",
+        "source_at": None,
+        "copies": 1,
+        "withdrawn": False,
+        "letter_expires_at": dlq.expires_at(said["recorded_at"]),
+        "source_expires_at": None,
+        "cluster": None,
+    }
+
+
+def _add_copy(rows: dict[LetterKey, Row], row: Row) -> None:
+    """Add a letter, or count it as a copy of the one that lies before it."""
+    same = rows.setdefault(_identity(row), row)
+    if same is not row:
+        first = min(same, row, key=lambda one: (one["dlq_partition"], one["dlq_offset"]))
+        rows[_identity(row)] = first | {"copies": same["copies"] + row["copies"]}
+
+
+def _identity(row: Row) -> LetterKey:
+    return (row["group"], row["topic_id"], row["partition"], row["offset"])
+
+
+def _key_of(row: Row) -> Row:
+    return {name: row[name] for name in _KEY}
+
+
+def _key_schema() -> pa.Schema:
+    columns = table_named(_LETTERS).columns
+    return pa.schema([columns.field(name).remove_metadata() for name in _KEY])
+
+
+# --- triage -----------------------------------------------------------------------------------------------------------
+
+
+def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None:
+    """Find the sources of new and recent letters, and the episodes of their groups."""
+    cluster = catalog.listing.cluster
+    stored = run.stored(_LETTERS).where(sf.col("cluster_id") == cluster)
+    clusters = run.stored(_CLUSTERS).where(sf.col("cluster_id") == cluster)
+    groups, since = _to_triage(run, stored, clusters, new)
+    if not groups:
+        return
+    in_window = (sf.col("dead_lettered_at") >= since) & sf.col("group").isin(sorted(groups))
+    letters: list[Row] = stored.where(in_window).toArrow().to_pylist()
+    _set_withdrawn(run, letters)
+    sources = _read_sources(run, catalog, letters)
+    found: list[LetterCluster] = []
+    rows: list[Row] = []
+    attempts = _attempts(run, cluster, letters)
+    events = _pause_events(run, cluster, groups)
+    for group in sorted(groups):
+        of_group = [one for one in letters if one["group"] == group and not one["withdrawn"]]
+        made = clusters_of(
+            cluster,
+            group,
+            map(_letter, of_group),
+            attempts.get(group, ()),
+            pauses_of(events.get(group, ())),
+            sources,
+            now=run.now_ms,
+        )
+        rows += [_cluster_row(cluster, group, one) for one in made]
+        found += made
+        ids = {(group, *_letter_place(letter)): one.id for one in made for letter in one.letters}
+        for letter in of_group:
+            letter["cluster"] = ids.get(_identity(letter))
+    earlier = clusters.where(sf.col("group").isin(sorted(groups)) & (sf.col("first_at") < since))
+    known = {one["cluster"] for one in rows}
+    rows += [one for one in earlier.toArrow().to_pylist() if one["cluster"] not in known]
+    within = pa.table({"cluster_id": [cluster] * len(groups), "group": sorted(groups)})
+    run.replace(_CLUSTERS, pa.Table.from_pylist(rows, table_named(_CLUSTERS).columns), within=within)
+    keys = pa.Table.from_pylist([_key_of(row) for row in letters], _key_schema())
+    run.replace(_LETTERS, pa.Table.from_pylist(letters, table_named(_LETTERS).columns), within=keys)
+
+
+def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: set[LetterKey]) -> tuple[set[str], int]:
+    """The groups to triage now, and the time from which on their letters are looked at."""
+    oldest = run.now_ms - TRIAGED_MS
+    recent = letters.where(sf.col("dead_lettered_at") >= run.now_ms - RECENT_MS)
+    counted = recent.groupBy("group").agg(sf.min("dead_lettered_at").alias("at")).toArrow().to_pylist()
+    times = {one["group"]: one["at"] for one in counted}
+    names = {group for group, *_ in new}
+    if names:
+        of_new = letters.where(sf.col("group").isin(sorted(names)) & (sf.col("dead_lettered_at") >= oldest))
+        first = of_new.groupBy("group").agg(sf.min("dead_lettered_at").alias("at")).toArrow().to_pylist()
+        times |= {one["group"]: min(one["at"], times.get(one["group"], one["at"])) for one in first}
+    stored = clusters.where(sf.col("first_at") >= oldest).select("group", "first_at", "ended_at").toArrow().to_pylist()
+    for one in stored:
+        if one["ended_at"] is None:
+            times[one["group"]] = min(one["first_at"], times.get(one["group"], one["first_at"]))
+    since = min(times.values(), default=run.now_ms) - BUCKET_MS
+    # A letter that came late may belong to an episode that had begun before.
+    open_then = [one["first_at"] for one in stored if one["ended_at"] is None or one["ended_at"] >= since]
+    return set(times), max(min([since, *(at - BUCKET_MS for at in open_then)]), oldest)
+
+
+def _set_withdrawn(run: DerivedRun, letters: Iterable[Row]) -> None:
+    """A letter is withdrawn when there are as many events that say so as copies of it: it may have come again."""
+    events = run.rows(_EVENTS).where(sf.col("event") == "dead_letter_withdrawn").select("group", "detail")
+    ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+    for one in events.toArrow().to_pylist():
+        try:
+            detail = json.loads(one["detail"])
+            place = (one["group"], str(detail["topic_id"]), int(detail["partition"]))
+            ranges.setdefault(place, []).extend((int(first), int(last)) for first, last in detail["offsets"])
+        except (ValueError, KeyError, TypeError):  # an event of another release, or forged
+            continue
+    for letter in letters:
+        of_place = ranges.get((letter["group"], letter["topic_id"], letter["partition"]), ())
+        times = sum(first <= letter["offset"] <= last for first, last in of_place)
+        letter["withdrawn"] = times >= letter["copies"]
+        letter["cluster"] = None if letter["withdrawn"] else letter["cluster"]
+
+
+def _attempts(run: DerivedRun, cluster: str, letters: Sequence[Row]) -> dict[str, list[Attempts]]:
+    """All attempts of the groups in the hours around their letters, each disposition once."""
+    hours = {
+        (one["group"], hour)
+        for one in letters
+        for hour in range(
+            (one["dead_lettered_at"] - BASE_MS) // HOUR_MS, (one["dead_lettered_at"] + 2 * QUIET_MS) // HOUR_MS + 1
+        )
+    }
+    if not hours:
+        return {}
+    wanted = run.session.createDataFrame(
+        pa.table({"group": [one for one, _ in hours], "hour": [at for _, at in hours]})
+    )
+    first, last = min(at for _, at in hours) * HOUR_MS // 1000, (max(at for _, at in hours) + 1) * HOUR_MS // 1000
+    used = (*ORIGIN_KEY, "group", "member", "second", "accepted", "released", "rejected", "over_limit")
+    of_hours = (
+        run.rows(_DISPOSITIONS)
+        .where((sf.col("cluster_id") == cluster) & sf.col("second").between(first, last))
+        .withColumn("hour", sf.floor(sf.col("second") * 1000 / HOUR_MS).cast("long"))
+        .join(sf.broadcast(wanted), ["group", "hour"], "left_semi")
+        .select(*used)
+        .distinct()
+    )
+    slot_s = BUCKET_MS // 1000
+    slot = (sf.col("second") - sf.pmod("second", sf.lit(slot_s))).alias("slot")
+    summed = of_hours.groupBy("group", "member", slot).agg(
+        sf.try_sum(sf.col("released") + sf.col("rejected") + sf.col("over_limit")).alias("failed"),
+        sf.try_sum("accepted").alias("succeeded"),
+    )
+    found: dict[str, list[Attempts]] = {}
+    for one in summed.toArrow().to_pylist():
+        if one["failed"] is not None and one["succeeded"] is not None:
+            attempts = Attempts(
+                at=one["slot"] * 1000, member=one["member"], failed=one["failed"], succeeded=one["succeeded"]
+            )
+            found.setdefault(one["group"], []).append(attempts)
+    return found
+
+
+def _pause_events(run: DerivedRun, cluster: str, groups: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
+    is_pause = sf.col("event").isin("tripped", "paused", "resumed")
+    of_groups = (sf.col("cluster_id") == cluster) & sf.col("group").isin(sorted(groups))
+    found: dict[str, list[tuple[int, str]]] = {}
+    for one in run.rows(_EVENTS).where(is_pause & of_groups).select("group", "at", "event").toArrow().to_pylist():
+        found.setdefault(one["group"], []).append((one["at"], one["event"]))
+    return found
+
+
+def _letter(row: Row) -> Letter:
+    return Letter(
+        topic=row["topic"],
+        topic_id=row["topic_id"],
+        partition=row["partition"],
+        offset=row["offset"],
+        at=row["dead_lettered_at"],
+        delivery_count=row["delivery_count"],
+    )
+
+
+def _letter_place(letter: Letter) -> tuple[str, int, int]:
+    return (letter.topic_id, letter.partition, letter.offset)
+
+
+def _cluster_row(cluster: str, group: str, found: LetterCluster) -> Row:
+    return {
+        "cluster_id": cluster,
+        "group": group,
+        "cluster": found.id,
+        "verdict": found.verdict.cause.value,
+        "action": found.verdict.action.value,
+        "count": len(found.letters),
+        "first_at": found.episode.since,
+        "last_at": found.episode.until,
+        "ended_at": found.episode.ended_at,
+        "topics": json.dumps(found.topics, separators=(",", ":")),
+        "member": found.verdict.member,
+        "feature": found.verdict.feature,
+        "evidence": json.dumps(found.verdict.evidence, separators=(",", ":")),
+    }
+
+
+# --- the records at their source --------------------------------------------------------------------------------------
+
+
+def _read_sources(
+    run: DerivedRun, catalog: TopicCatalog, letters: Sequence[Row]
+) -> Mapping[Place, Sequence[SourceRecord]]:
+    """Set what is known of the letters' records at their source; returns the records that were read, by place."""
+    by_place: dict[tuple[str, str, int], list[Row]] = {}
+    for letter in letters:
+        if letter["topic"] is not None:
+            by_place.setdefault((letter["topic"], letter["topic_id"], letter["partition"]), []).append(letter)
+    topics = catalog.topics(sorted({topic for topic, _, _ in by_place}))
+    rounds: list[dict[tuple[str, int], tuple[int, int]]] = [{} for _ in range(RANGES)]
+    for (name, topic_id, partition), some in by_place.items():
+        topic = topics.get(name)
+        readable = [one for one in some if _set_state(one, topic, is_there=name in catalog.listing.topics)]
+        if topic is None or (topic_id and topic_id != topic.topic_id):
+            continue
+        ranges = source_ranges((one["offset"] for one in readable), gap=RANGE_GAP, longest=RANGE_RECORDS)
+        waiting = {one["offset"] for one in readable if one["source_state"] == "unknown"}
+        ranges.sort(key=lambda one: (not any(one[0] <= offset < one[1] for offset in waiting), -one[1]))
+        for number, found in enumerate(ranges[:RANGES]):
+            rounds[number][name, partition] = found
+    read: dict[Place, dict[int, SourceRecord]] = {}
+    for part in rounds:
+        for name in sorted({topic for topic, _ in part}):
+            of_topic = {place: bounds for place, bounds in part.items() if place[0] == name}
+            _read_part(run, topics[name], name, of_topic, by_place, read)
+    return {place: [records[offset] for offset in sorted(records)] for place, records in read.items()}
+
+
+def _set_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -> bool:
+    """Set the state that needs no reading; returns whether the record can be asked for."""
+    if topic is None:
+        letter["source_state"] = "unreadable" if is_there else "expired"
+        return False
+    if letter["topic_id"] not in {"", topic.topic_id}:
+        letter["source_state"] = "recreated"
+        return False
+    if letter["partition"] not in topic.bounds:
+        return False
+    first, end = topic.bounds[letter["partition"]]
+    if letter["offset"] < first:
+        letter["source_state"] = "expired"
+    return bool(first <= letter["offset"] < end)
+
+
+def _read_part(
+    run: DerivedRun,
+    topic: KnownTopic,
+    name: str,
+    ranges: Ranges,
+    by_place: Mapping[tuple[str, str, int], Sequence[Row]],
+    read: dict[Place, dict[int, SourceRecord]],
+) -> None:
+    try:
+        rows = read_sources(run.session, run.config, ranges).toArrow().to_pylist()
+    except PySparkException:  # the service account may not read the topic, or it was deleted meanwhile
+        rows = None
+    found: dict[tuple[int, int], Row] = {}
+    for row in rows or ():
+        found[row["partition"], row["offset"]] = row
+        record = SourceRecord(offset=row["offset"], features=[row[feature] for feature in FEATURES])
+        for topic_id in ("", topic.topic_id):
+            read.setdefault((topic_id, row["partition"]), {})[row["offset"]] = record
+    for (topic_name, _, partition), letters in by_place.items():
+        begin, end = ranges.get((topic_name, partition), (0, 0)) if topic_name == name else (0, 0)
+        for letter in letters:
+            if not begin <= letter["offset"] < end or letter["topic_id"] not in {"", topic.topic_id}:
+                continue
+            source = found.get((partition, letter["offset"]))
+            if rows is None:
+                letter["source_state"] = "unreadable"
+            elif source is None:
+                letter["source_state"] = "compacted" if topic.is_compacted else "unreadable"
+            else:
+                letter |= {feature: source[feature] for feature in (*FEATURE_NAMES, "source_at")}
+                letter |= {"source_state": "found", "source_expires_at": topic.expires_at(source["source_at"])}
+
+
+DEAD_LETTERS = Derivation(
+    name="dead_letters",
+    sources=(_DISPOSITIONS, _EVENTS),
+    results=(_CLUSTERS, _LETTERS),
+    derive=_derive,
+    hourly=True,
+)

@@ -1,0 +1,324 @@
+"""Dead letters become rows, once each, with what is left of their records, and episodes get their verdict."""
+
+import hashlib
+import json
+import struct
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from headgate.base.clock import SystemClock
+from headgate.base.errors import PlatformError
+from headgate.config import load
+from headgate.kafka.topics import TopicAdmin, list_topics, quiet
+from headgate.pipeline.batches import Moment, TableWriters
+from headgate.pipeline.derived.dead_letters import DEAD_LETTERS
+from headgate.pipeline.derived.derivation import DerivedContext
+from headgate.pipeline.derived.derived_runner import DerivedTables
+from headgate.pipeline.run_log import PipelineHealth, RunLog
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource, topic_id_of
+from headgate.tables.definitions import table_named
+from headgate.tables.reader import TableReader
+from tests.pipeline.breaker_histories import Row, whole_row
+from tests.support.cluster import Cluster
+
+Headers = Sequence[tuple[str, bytes]]
+SECONDS = 60
+
+
+class Incident:
+    """A group that reads `orders`, a dead-letter topic, and the tables that the queries of the pipeline would write."""
+
+    def __init__(self, settings: dict[str, Any], spark: SparkSession, root: Path) -> None:
+        name = uuid.uuid4().hex[:8]
+        self.settings, self.root, self.spark = settings, root, spark.newSession()
+        self.group, self.prefix = f"sg-{name}", f"dlq-{name}."
+        self.orders, self.dlq = f"orders-{name}", f"{self.prefix}orders"
+        self.admin = AdminClient(quiet(settings))
+        self.cluster = list_topics(settings).cluster
+        self.now = int(time.time()) * 1000
+        self.begin = self.now - 300_000
+        self.batch = 0
+        self.killed_at: tuple[Moment, str] | None = None
+        self.make(self.orders)
+        self.make(self.dlq)
+
+    def make(self, topic: str, **configs: str) -> None:
+        new = NewTopic(
+            topic,
+            num_partitions=1,
+            replication_factor=1,
+            config={one.replace("_", "."): configs[one] for one in configs},
+        )
+        for made in self.admin.create_topics([new]).values():
+            made.result(30)
+
+    def topic_id(self, topic: str) -> str:
+        return TopicAdmin(self.settings).ids([topic])[topic]
+
+    def produce(self, topic: str, records: Sequence[tuple[bytes | None, bytes | None, Headers]]) -> None:
+        producer = Producer(quiet(self.settings))
+        for key, value, headers in records:
+            producer.produce(topic, key=key, value=value, headers=list(headers), partition=0)
+        assert producer.flush(30) == 0
+
+    def letter(self, topic: str, topic_id: str, offset: int, *, at: int | None = None) -> Headers:
+        raw = topic_id_of(topic_id)
+        assert raw is not None
+        source = DeadLetterSource(
+            group=self.group,
+            member="m-1",
+            cluster=self.cluster,
+            topic=topic,
+            topic_id=raw,
+            partition=0,
+            delivery_count=1,
+            cause=Cause.REJECTED,
+            at=self.begin if at is None else at,
+        )
+        return DeadLetter(source=source, offset=offset).headers
+
+    def write(self, name: str, rows: list[Row]) -> None:
+        self.batch += 1
+        table = table_named(name)
+        made = pa.Table.from_pylist([whole_row(name, **row) for row in rows], table.columns)
+        writers = TableWriters(self.root)
+        with writers.writer(name) as writer:
+            if table.appended:
+                writer.create()
+                write_deltalake(str(writer.folder), made.cast(table.stored_schema), mode="append")
+            else:
+                writer.upsert(made, query="facts", batch=self.batch)
+        writers.close()
+
+    def write_dispositions(self, failed: int, accepted: int, *, seq: int = 0) -> None:
+        """So many of each second, by two members."""
+        rows = [
+            {
+                "cluster_id": self.cluster,
+                "writer": "gw",
+                "boot": "b",
+                "seq": seq + 2 * second + member,
+                "group": self.group,
+                "member": f"m-{member}",
+                "topic": self.orders,
+                "second": self.begin // 1000 + second,
+                "at": self.begin + second * 1000,
+                "rejected": failed,
+                "accepted": accepted,
+                "by_delivery_count": "{}",
+            }
+            for second in range(SECONDS)
+            for member in range(2)
+        ]
+        self.write("dispositions", rows)
+
+    def event(self, event: str, detail: object) -> None:
+        row = {
+            "cluster_id": self.cluster,
+            "event_id": uuid.uuid4().hex,
+            "group": self.group,
+            "event": event,
+            "detail": json.dumps(detail),
+            "at": self.begin,
+        }
+        self.write("breaker_events", [row])
+
+    def run(self) -> bool:
+        writers = TableWriters(self.root)
+        overrides = {
+            "upstream.bootstrap": [self.settings["bootstrap.servers"]],
+            "upstream.service_mechanism": "none",
+            "tables.path": str(self.root),
+            "share_groups.dlq_prefix": self.prefix,
+        }
+        context = DerivedContext(
+            config=load(None, {}, overrides), session=self.spark, writers=writers, on_moment=self._kill_at_its_moment
+        )
+        try:
+            log = RunLog(writers, SystemClock(), PipelineHealth())
+            return DerivedTables((DEAD_LETTERS,), context, SystemClock(), log).run_once(self.cluster, Event())
+        finally:
+            writers.close()
+
+    def _kill_at_its_moment(self, moment: Moment, table: str) -> None:
+        if (moment, table) == self.killed_at:
+            raise PlatformError("killed")
+
+    def rows(self, name: str) -> list[Row]:
+        reader = TableReader(self.root)
+        try:
+            return [dict(row) for row in reader.rows(table_named(name)).rows]
+        finally:
+            reader.close()
+
+    def letters(self) -> dict[tuple[str | None, int], Row]:
+        return {(row["topic"], row["offset"]): row for row in self.rows("dead_letters")}
+
+
+def value(schema_id: int, text: str) -> bytes:
+    return b"\0" + struct.pack(">i", schema_id) + text.encode()
+
+
+BAD = [one for one in range(240) if one % 6 == 0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triaged:
+    """An incident and what its first run made; tests add to it in any order."""
+
+    incident: Incident
+    letters: dict[tuple[str | None, int], Row]
+    clusters: list[Row]
+
+
+@pytest.fixture(scope="module")
+def triaged(cluster: Cluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Triaged:
+    """Every sixth record has schema 7 and is rejected; the first letter is written twice, the last is withdrawn."""
+    incident = Incident(dict(cluster.client_config()), spark, tmp_path_factory.mktemp("tables"))
+    incident.produce(
+        incident.orders,
+        [(f"k{one % 9}".encode(), value(7 if one % 6 == 0 else 5, "secret"), []) for one in range(240)],
+    )
+    orders_id = incident.topic_id(incident.orders)
+    letters = [incident.letter(incident.orders, orders_id, one, at=incident.begin + one * 200) for one in BAD]
+    incident.produce(incident.dlq, [(None, None, one) for one in (*letters[:1], *letters)])
+    incident.write_dispositions(failed=1, accepted=5)
+    withdrawn = {"topic_id": orders_id, "partition": 0, "offsets": [[BAD[-1], BAD[-1]]], "member": "m-1"}
+    incident.event("dead_letter_withdrawn", withdrawn)
+    assert incident.run()
+    return Triaged(incident=incident, letters=incident.letters(), clusters=incident.rows("dead_letter_clusters"))
+
+
+def test_a_bad_schema_is_found_and_every_letter_is_a_row_once(triaged: Triaged) -> None:
+    found, incident = triaged.letters, triaged.incident
+    assert sorted(offset for _, offset in found) == BAD
+    first = found[incident.orders, 0]
+    assert (first["group"], first["format"], first["topic_id"]) == (
+        incident.group,
+        "kafka",
+        incident.topic_id(incident.orders),
+    )
+    assert (first["copies"], first["dlq_offset"], first["copied"], first["problem"]) == (2, 0, False, None)
+    assert (first["source_state"], first["schema_id"], first["size_bytes"]) == ("found", 7, 13)
+    assert first["key_hash"] == hashlib.sha256(b"k0").hexdigest()
+    assert first["source_expires_at"] > incident.now
+    assert [offset for (_, offset), row in found.items() if row["withdrawn"]] == BAD[-1:]
+    [cluster] = triaged.clusters
+    assert (cluster["verdict"], cluster["feature"], cluster["action"]) == ("content", "schema_id=7", "fix_first")
+    assert cluster["count"] == len(BAD) - 1
+    assert {row["cluster"] for row in found.values() if not row["withdrawn"]} == {cluster["cluster"]}
+    assert "secret" not in json.dumps([*found.values(), cluster])
+
+
+def test_only_new_letters_are_read_and_a_killed_run_counts_none_twice(triaged: Triaged) -> None:
+    incident = triaged.incident
+    before = incident.letters()
+    orders_id = incident.topic_id(incident.orders)
+    incident.produce(incident.dlq, [(None, None, incident.letter(incident.orders, orders_id, one)) for one in (0, 1)])
+    incident.event("operation", {})  # a new version of a source, so that it is due
+    incident.killed_at = ("before", "dead_letter_clusters")  # the letters are written, their episodes not yet
+    assert not incident.run()
+    incident.killed_at = None
+    assert incident.run()
+    found = incident.letters()
+    assert found[incident.orders, 0]["copies"] == before[incident.orders, 0]["copies"] + 1
+    assert found[incident.orders, 1]["copies"] == 1
+    assert len(found) == len(before) + 1
+
+
+def test_what_is_left_of_the_record_is_told(triaged: Triaged) -> None:
+    """Expired by deletion, compacted away, of a topic that was created again, of one that never existed, and forged."""
+    incident = triaged.incident
+    expired, compacted, again = (f"{one}-{uuid.uuid4().hex[:8]}" for one in ("expired", "compacted", "again"))
+    for topic in (expired, again):
+        incident.make(topic)
+        incident.produce(topic, [(None, b"x", [])] * 3)
+    incident.make(compacted, cleanup_policy="compact")
+    incident.admin.delete_records([TopicPartition(expired, 0, 2)])[TopicPartition(expired, 0, 2)].result(30)
+    old_id = incident.topic_id(again)
+    incident.admin.delete_topics([again])[again].result(30)
+    _wait_until_deleted(incident, again)
+    incident.make(again)
+    incident.produce(again, [(None, b"y", [])] * 3)
+    compacted_id = _write_in_a_transaction(incident, compacted)
+    places = [
+        (expired, incident.topic_id(expired), 1),
+        (expired, incident.topic_id(expired), 2),
+        (again, old_id, 1),
+        (compacted, compacted_id, 1),
+        ("never-there", old_id, 0),
+        (expired, incident.topic_id(expired), 10**15),
+    ]
+    letters: list[tuple[bytes | None, bytes | None, Headers]] = [
+        (None, None, incident.letter(topic, topic_id, offset)) for topic, topic_id, offset in places
+    ]
+    forged = [("__dlq.errors.topic", b"../etc"), ("__dlq.errors.offset", b"-5"), ("__dlq.errors.group", b"")]
+    copied = [
+        ("kafka_dlt-original-topic", incident.orders.encode()),
+        ("kafka_dlt-original-partition", struct.pack(">i", 0)),
+        ("kafka_dlt-original-offset", struct.pack(">q", 5)),
+        ("kafka_dlt-original-consumer-group", b"billing"),
+        ("kafka_dlt-exception-fqcn", b"java.lang.Boom"),
+    ]
+    incident.produce(incident.dlq, [*letters, (None, None, forged), (b"k", b"copy", copied), (None, b"stray", [])])
+    incident.event("operation", {})
+
+    assert incident.run()
+
+    found = incident.letters()
+    states = {(topic, offset): found[topic, offset]["source_state"] for topic, _, offset in places}
+    assert states == {
+        (expired, 1): "expired",
+        (expired, 2): "found",
+        (again, 1): "recreated",
+        (compacted, 1): "compacted",
+        ("never-there", 0): "expired",
+        (expired, 10**15): "unknown",
+    }
+    [bad, stray] = sorted(
+        (row for (topic, _), row in found.items() if topic is None), key=lambda row: str(row["format"])
+    )
+    assert (bad["format"], bad["group"], bad["topic_id"]) == ("kafka", "", incident.topic_id(incident.dlq))
+    assert "is not the name of a topic" in str(bad["problem"])
+    assert (stray["format"], stray["copied"], stray["offset"]) == ("unknown", True, stray["dlq_offset"])
+    spring = found[incident.orders, 5]
+    assert (spring["group"], spring["exception"], spring["format"]) == ("billing", "java.lang.Boom", "spring")
+    assert (spring["source_state"], spring["copied"], spring["cluster"]) == ("found", True, None)
+
+
+def _wait_until_deleted(incident: Incident, topic: str) -> None:
+    until = time.monotonic() + 60
+    while topic in list_topics(incident.settings).topics:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _write_in_a_transaction(incident: Incident, topic: str) -> str:
+    """Offset 0 is the record, and offset 1 the marker of the transaction, which no reader is given.
+
+    So it is missing as a record that was compacted away is, which would take the cleaner half a minute.
+    """
+    producer = Producer(quiet(incident.settings, transactional__id=topic))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, key=b"same", value=b"v", partition=0)
+    producer.commit_transaction(30)
+    until = time.monotonic() + 60
+    while TopicAdmin(incident.settings).bounds(topic, [0], timeout_s=10)[0][1] < 2:  # the marker comes a moment later
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    incident.produce(topic, [(b"same", b"v", [])])
+    return incident.topic_id(topic)
