@@ -132,8 +132,9 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
                     await serving.enter_async_context(web.running())
                     await wait_until_read(web, stopped)
                     line += f" web={web.url}"
-                print(line, flush=True)
-                if any(isinstance(part, Sample) for part in parts):
+                if not stopped.event.is_set():
+                    print(line, flush=True)
+                if any(isinstance(part, Sample) for part in parts) and not stopped.event.is_set():
                     print(_hint(config, parts, has_web=web is not None), file=sys.stderr, flush=True)
                 await stopped.event.wait()
         except StartGivenUpError:

@@ -20,6 +20,8 @@ from headgate.embedded.spawn import start_tethered, stop_all
 _END_S: Final = 8.0  # for the running batch; one that is cut off is applied again at the next start, once
 _LOOK_S: Final = 1.0
 _MOST_BYTES: Final = 16 * 1024  # that are looked at in one go
+# Its batches are small, so code that is compiled with all effort does not pay for that.
+_SMALL_SPARK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 _PROGRESS: Final = re.compile(r"headgate: (\w+: batch \d+: |derived: \w+: \d+ rows changed, )")
 
 
@@ -46,17 +48,23 @@ def is_installed() -> bool:
 
 def _lines(config: Config) -> Iterator[str]:
     """The configuration of the pipeline; JSON's texts, numbers and lists are valid TOML."""
-    keys = {
+    keys: dict[str, object] = {
         "upstream.bootstrap": [str(address) for address in config.upstream.bootstrap],
         "upstream.service_mechanism": "none",
         "facts.prefix": config.facts.prefix,
         "tables.path": str(config.tables.path.absolute()),
         "pipeline.checkpoint": str(config.pipeline.checkpoint.absolute()),
         "pipeline.trigger_ms": config.pipeline.trigger_ms,
+        "activity.quiet_after_ms": config.activity.quiet_after_ms,
     }
+    if config.pipeline.openlineage is not None:
+        keys["pipeline.openlineage"] = str(config.pipeline.openlineage.absolute())
+    if config.pipeline.openlineage_namespace is not None:
+        keys["pipeline.openlineage_namespace"] = config.pipeline.openlineage_namespace
     yield from (f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
     yield from (
-        f"pipeline.spark.{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.pipeline.spark.items()
+        f"pipeline.spark.{json.dumps(key)} = {json.dumps(value)}\n"
+        for key, value in {**_SMALL_SPARK, **config.pipeline.spark}.items()
     )
 
 

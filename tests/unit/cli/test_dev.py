@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from headgate.cli import dev
+from headgate.cli import dev, dev_pipeline
 from headgate.cli.dev import program
-from headgate.config import Config
+from headgate.cli.main import main
+from headgate.config import Config, load
 from headgate.embedded import ClusterSpec
 
 
@@ -57,3 +58,30 @@ def test_the_gateway_drains_while_kafka_still_runs(monkeypatch: pytest.MonkeyPat
     spec = ClusterSpec(data_dir=tmp_path, port=19092)
     assert asyncio.run(dev._run(Config(), spec, [part], has_web=False)) == 130
     assert order == ["application", "gateway", "kafka"]
+
+
+@pytest.mark.parametrize("text", ["-1", "86401", "1.5", "²", "often"])
+def test_the_time_between_outages_is_a_whole_number_of_seconds_up_to_a_day(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["dev", "--outage-every", text])
+    assert "must be a whole number of seconds from 0 to 86400" in capsys.readouterr().err
+
+
+def test_the_pipeline_gets_the_settings_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "openlineage.yml").touch()
+    given = {
+        "upstream.bootstrap": ["127.0.0.1:19092"],
+        "pipeline.trigger_ms": 7000,
+        "pipeline.spark": {"spark.driver.memory": "2g"},
+        "pipeline.openlineage": str(tmp_path / "openlineage.yml"),
+        "activity.quiet_after_ms": 86_400_000,
+    }
+    file = tmp_path / "pipeline.toml"
+    file.write_text("".join(dev_pipeline._lines(load(None, {}, given))))
+    config = load(file, {})
+    assert (config.pipeline.trigger_ms, config.activity.quiet_after_ms) == (7000, 86_400_000)
+    assert config.pipeline.openlineage == tmp_path / "openlineage.yml"
+    small = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # unless it is configured
+    assert dict(config.pipeline.spark) == {"spark.driver.memory": "2g", **small}
