@@ -76,6 +76,9 @@ async def test_without_tables_the_map_comes_from_the_topics_and_is_marked(tmp_pa
     assert (found["cluster"], found["provisional"]) == ("c1", True)
     assert await edges_of(stage) == {("till", "orders")}
     assert [row["name"] for row in (await stage.json("topics"))["topics"]] == ["orders"]
+    topic = await stage.json("topics/orders")
+    assert [(row["name"], row["clients"]) for row in topic["writers"]] == [("till", [])]
+    assert topic["coverage"] is None
     await stage.tables.close()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import Any, Final
 
+from headgate.lineage.estate import NoTableError
 from headgate.lineage.estate_map import MapUse
 from headgate.lineage.graph import TOPIC
 from headgate.lineage.questions import CLIENT_COLUMNS, MAX_CLIENTS, UNATTRIBUTED, Seen, coverage_hours
@@ -37,6 +38,14 @@ async def topic_facts(tables: EstateTables, key: EstateKey, estate: LoadedEstate
     now_ms = tables.now_ms() // _STEP_MS * _STEP_MS if as_of_ms is None else as_of_ms
 
     def load(stamps: Stamps) -> TopicFacts:
+        try:
+            return read(stamps)
+        except NoTableError:
+            if not estate.is_provisional:
+                raise
+            return TopicFacts(stamps=stamps, complete={}, others={}, clients={})
+
+    def read(stamps: Stamps) -> TopicFacts:
         reading = tables.open_estate(cluster=estate.cluster, as_of_ms=as_of_ms)
         complete, others = coverage_hours(reading, now_ms=now_ms, hours=_HOURS)
         clients: dict[tuple[str, str], list[Row]] = {}
