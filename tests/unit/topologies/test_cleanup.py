@@ -10,7 +10,7 @@ import pytest
 from headgate.base.errors import ClusterError
 from headgate.kafka.group_admin import GroupOutline
 from headgate.topologies.feature import Cleanup, TopologyFeature
-from tests.unit.proxy.stage import until
+from tests.unit.proxy.stage import turns, until
 from tests.unit.topologies.scene import NEVER_S, NOT_FOUND, Scene, pushed, scene
 from tests.unit.topologies.test_delete_interceptor import failing
 
@@ -66,6 +66,16 @@ async def test_the_cleanup_runs_at_its_interval() -> None:
         await cleanups(it, Cluster(gone=NOT_FOUND), interval_s=0.001)
         assert not it.service.must_delete("gone")
         assert it.service.must_delete("here")
+
+
+async def test_the_cleanup_waits_for_its_interval() -> None:
+    cluster = Cluster(gone=NOT_FOUND)
+    async with scene() as it:
+        await stored(it, "gone")
+        running = asyncio.create_task(Cleanup(it.service, cluster.describe, interval_s=NEVER_S).run())
+        await turns(50)
+        running.cancel()
+        assert cluster.asked == []
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, 29, 30, -1])

@@ -70,9 +70,11 @@ async def test_what_the_broker_says_about_itself_or_the_right_is_passed_on(code:
     assert store.calls == 0
 
 
-async def test_the_right_comes_before_everything_else() -> None:
-    async with scene() as it:
-        answer = it.push(pushed("", group=""))
+@pytest.mark.parametrize("scheme", ["memory", "none"])
+@pytest.mark.parametrize("member", ["", "m"])
+async def test_the_right_comes_before_everything_else(member: str, scheme: str) -> None:
+    async with scene(scheme=scheme) as it:
+        answer = it.push(pushed(member, group=""))
         await it.proves_right(HEARTBEAT, DENIED)
         assert (await answer).error_code == DENIED
 

@@ -177,6 +177,26 @@ async def test_a_lane_leaves_the_spool_although_its_records_are_rejected_all_the
         assert on.dead_letters.offsets == [(0, 3)]
 
 
+async def test_a_lane_that_was_not_empty_in_time_is_not_waited_for_again() -> None:
+    clock = ManualClock()
+    async with scene(clock=clock, hold_max_ms=5000) as on:
+        on.configure()
+        on.dead_letters.problem = AWAY
+        for offset in range(3):
+            await reject(on, offset)
+        on.dead_letters.problem = None
+        on.spool.move(1)
+        on.follow_spool()
+        waiting = asyncio.create_task(reject(on, 3))
+        await turns(100)
+        assert not waiting.done()
+        clock.now += 2.6  # half of the hold is over
+        await waiting
+        async with asyncio.timeout(20):
+            await reject(on, 4)  # the clock stands still: it would wait for ever
+        assert on.spool.offsets[-2:] == [(0, 3), (0, 4)]
+
+
 def test_letters_that_a_spool_lost_are_not_waited_for() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
