@@ -167,6 +167,17 @@ def write_estate(root: Path, now: int) -> None:
     ]
     write(root, "breaker_backtest", _backtest(now))
     write(root, "dlq_rates", [one | {"group": "billing", "topic": "enriched-orders"} for one in rates])
+    lags = [
+        ("billing", "share", "enriched-orders", 1_240),
+        (APP, "streams", "orders", 35),
+        ("dashboard", "consumer", "order-totals", 0),
+    ]
+    behind: Row = {"partition": 0, "at": now - 30_000}
+    write(
+        root,
+        "group_lags",
+        [behind | {"group": group, "kind": kind, "topic": topic, "lag": lag} for group, kind, topic, lag in lags],
+    )
     trip: Row = {
         "event_id": "t1",
         "group": "billing",

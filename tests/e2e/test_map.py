@@ -1,6 +1,8 @@
 """The map in a real browser: layout, overlays, time, differences, applications from inside, exports and links."""
 
+import re
 import shutil
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,125 @@ def test_an_edge_back_to_an_application_goes_around_the_nodes(page: Page, web: W
         if box["left"] < point["x"] < box["right"] and box["top"] < point["y"] < box["bottom"]
     ]
     assert behind == []
+
+
+def test_an_application_expands_in_place_and_the_link_keeps_it(page: Page, web: Web) -> None:
+    open_map(page, web)
+    expect(node(page, f"streams/{APP}")).to_be_visible()
+    before = boxes(page)
+    page.get_by_role("button", name=f"Expand {APP}").click()
+    expect(page.locator(".map-canvas")).to_have_attribute("data-expanded", "1")
+    source = page.locator(".react-flow__node-piece", has_text="orders-source")
+    expect(source).to_be_visible()
+    expect(page.locator(".sub", has_text="Sub-topology 1")).to_be_visible()
+    expect(page.locator(".piece-store", has_text="customer-store")).to_be_visible()
+    # The edge of a topic leads to the source that reads it.
+    source_id = source.get_attribute("data-id")
+    expect(page.locator(f'.react-flow__edge[data-id="topic/orders streams/{APP}#{source_id}"]')).to_be_attached()
+    outside = {key: box for key, box in boxes(page).items() if key in before}
+    assert overlapping(outside) == []
+    again = page.context.new_page()
+    again.goto(page.url)
+    expect(again.locator(".react-flow__node-piece", has_text="orders-source")).to_be_visible()
+    again.close()
+    page.get_by_role("button", name=f"Collapse {APP}").click()
+    expect(page.locator(".react-flow__node-piece")).to_have_count(0)
+
+
+def test_overlays_show_lags_dead_letters_rates_and_states(page: Page, web: Web) -> None:
+    open_map(page, web)
+    chosen = page.get_by_label("Overlay")
+    chosen.select_option("lag")
+    expect(node(page, "share_group/billing").locator(".badge")).to_have_text("1,240")
+    expect(page.locator('.react-flow__edge[data-id="topic/enriched-orders share_group/billing"]')).to_contain_text(
+        "1,240"
+    )
+    chosen.select_option("letters")
+    expect(node(page, "share_group/billing").locator(".badge")).to_contain_text("▲")
+    expect(node(page, "share_group/billing").locator(".badge")).to_contain_text(" %)")
+    chosen.select_option("rate")
+    expect(node(page, "topic/clicks").locator(".badge")).to_contain_text("/s")
+    chosen.select_option("state")
+    expect(node(page, "share_group/billing").locator(".badge")).to_have_text("◆unknown")  # no Kafka in this test
+    again = page.context.new_page()
+    again.goto(page.url)
+    expect(node(again, "share_group/billing").locator(".badge")).to_have_text("◆unknown")
+    again.close()
+
+
+def test_the_time_line_moves_the_map_and_two_handles_show_a_difference(page: Page, web: Web) -> None:
+    open_map(page, web, "?focus=orders")
+    expect(node(page, "consumer_group/old-reader")).to_have_count(0)
+    expect(page.locator(".tick")).not_to_have_count(0)
+    # Dragged to about two days ago, of seven: old-reader stopped a day ago.
+    track = page.locator(".time-track").bounding_box()
+    assert track is not None
+    y = track["y"] + 34
+    page.mouse.move(track["x"] + track["width"] - 1, y)
+    page.mouse.down()
+    page.mouse.move(track["x"] + track["width"] * 0.8, y, steps=4)
+    page.mouse.move(track["x"] + track["width"] * 0.72, y, steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"as_of=\d+"))
+    expect(node(page, "consumer_group/old-reader")).to_be_visible()
+    # Back to live by keyboard, and compared with two days ago.
+    page.get_by_role("slider", name="Time of the map").focus()
+    page.keyboard.press("End")
+    expect(page).not_to_have_url(re.compile("as_of"))
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page).to_have_url(re.compile(r"compare=\d+"))
+    compared = f"?focus=orders&compare={now_ms() - 2 * 86_400_000}"
+    open_map(page, web, compared)
+    gone = node(page, "consumer_group/old-reader")
+    expect(gone.locator(".badge")).to_have_text("\N{MINUS SIGN} removed")
+    expect(node(page, f"streams/{APP}").locator(".badge")).to_have_text("~ changed")
+    expect(page.locator(".edge-removed")).to_have_count(1)
+    expect(page.locator(".legend")).to_contain_text("\N{MINUS SIGN} 2 removed, ~ 1 changed")
+    expect(node(page, "topic/orders").locator(".badge")).to_have_count(0)
+    # The other way round: at the later time it was there.
+    open_map(page, web, f"?focus=orders&compare={now_ms() - 4 * 86_400_000}&as_of={now_ms() - 2 * 86_400_000}")
+    expect(node(page, "topic/orders").locator(".badge")).to_have_text("+ added")
+
+
+def test_the_map_by_keyboard_only(page: Page, web: Web) -> None:
+    page.goto(web.url)
+    expect(page.get_by_role("heading", name="Now", exact=True)).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Name to search for")).to_be_focused()
+    page.keyboard.type("enricher")
+    expect(page.get_by_role("option").first).to_contain_text(APP)
+    page.keyboard.press("Shift+Enter")
+    expect(page).to_have_url(re.compile(f"focus={APP}"))
+    expect(node(page, f"streams/{APP}")).to_be_visible()
+    node(page, f"streams/{APP}").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page).to_have_url(re.compile("selected=topic"))
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile(f"selected=streams%2F{APP}"))
+    page.keyboard.press("e")
+    expect(page.locator(".map-canvas")).to_have_attribute("data-expanded", "1")
+    page.keyboard.press("e")
+    expect(page.locator(".map-canvas")).to_have_attribute("data-expanded", "0")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"focus={APP}"))
+    page.get_by_role("slider", name="Time of the map").focus()
+    page.keyboard.press("PageDown")  # to the last change
+    expect(page).to_have_url(re.compile(r"as_of=\d+"))
+
+
+@pytest.mark.parametrize("form", ["json", "dot", "mermaid", "csv"])
+def test_an_export_is_what_the_api_answers_byte_for_byte(page: Page, web: Web, form: str) -> None:
+    open_map(page, web, "?focus=audit&internal=true&hops=3")
+    with page.context.expect_event("request", lambda request: f"format={form}" in request.url) as asked:
+        page.get_by_label("Export").select_option(form)
+    query = "focus=audit&hops=3&direction=both&internal=true"
+    wanted, exported = (_bytes(url) for url in (f"{web.url}/api/v1/graph?{query}&format={form}", asked.value.url))
+    assert exported == wanted
+    assert b"onerror" in wanted
+    assert "\u202e".encode() not in wanted
+
+
+def _bytes(url: str) -> bytes:
+    with urllib.request.urlopen(url) as answer:
+        body: bytes = answer.read()
+    return body

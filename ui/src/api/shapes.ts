@@ -49,6 +49,24 @@ export interface GraphLayout {
   nodes: { id: number; kind: Kind; name: string | null; component: string | null; x: number; y: number }[];
 }
 
+export interface OverlayNode {
+  kind: Kind;
+  name: string;
+  state: "running" | "paused" | "tripped" | "unknown" | null;
+  lag: number | null;
+  processed: number | null;
+  dead_lettered: number | null;
+  gaps: number;
+}
+
+export interface GraphOverlay {
+  cluster: string | null;
+  minutes: number;
+  nodes: OverlayNode[];
+  uses: { kind: Kind; name: string; topic: string; lag: number }[];
+  truncated: boolean;
+}
+
 export interface TopicRow {
   name: string;
   internal: boolean;

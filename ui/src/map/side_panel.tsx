@@ -19,7 +19,7 @@ interface Props {
   change: (changes: Partial<MapView>) => void;
 }
 
-export function SidePanel({ node, graph, view, change, isPaused }: Props & { isPaused: boolean }) {
+export function SidePanel({ node, graph, view, change, isPaused, onToggle }: Props & { isPaused: boolean; onToggle: (() => void) | null }) {
   const near = neighbours(graph, node.key);
   const opened = node.name === null ? null : viewOfKind(node.kind);
   return (
@@ -52,6 +52,11 @@ export function SidePanel({ node, graph, view, change, isPaused }: Props & { isP
           <button type="button" onClick={() => change({ focus: node.name, focusKind: node.kind })} disabled={view.focus === node.name}>
             Focus
           </button>
+          {onToggle === null ? null : (
+            <button type="button" aria-expanded={view.expanded.includes(node.key)} onClick={onToggle}>
+              {view.expanded.includes(node.key) ? "Collapse" : "Expand"}
+            </button>
+          )}
         </div>
       )}
       {node.kind === "topic" && node.name !== null ? <TopicFacts name={node.name} /> : null}
@@ -103,6 +108,7 @@ function Uses({ title, found, change }: { title: string; found: Neighbour[]; cha
               <br />
               <span className="muted" style={{ font: "11px/16px system-ui" }}>
                 {USE_WORDS[use.state]}
+                {use.use.filled ? " · by a pattern or a chosen topic" : ""}
                 {use.use.bytes_day === null ? "" : ` · ${bytes(use.use.bytes_day)} a day`}
                 {use.use.last_seen === null ? null : (
                   <>

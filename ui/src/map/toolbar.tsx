@@ -3,6 +3,7 @@
 import { useState } from "react";
 import { exact, kindWord } from "../model/format";
 import { graphPath, type Hops, type MapView } from "../model/map_view";
+import { type Overlay, OVERLAY_WORDS, OVERLAYS } from "../model/overlay";
 import { Name } from "../shell/parts";
 
 const HOPS: readonly Hops[] = [1, 2, 3, "all"];
@@ -39,6 +40,16 @@ export function Toolbar({ view, change }: { view: MapView; change: (changes: Par
         <Toggle text="Without topics" isOn={!view.topics} onChange={(isOn) => change({ topics: !isOn })} />
         <Toggle text="Parts" isOn={view.parts} onChange={(parts) => change({ parts })} />
       </span>
+      <label className="narrow-hide">
+        <span className="visually-hidden">Overlay</span>
+        <select value={view.overlay} disabled={view.compare !== null} onChange={(event) => change({ overlay: event.target.value as Overlay })}>
+          {OVERLAYS.map((overlay) => (
+            <option key={overlay} value={overlay}>
+              {overlay === "none" ? "No overlay" : `Overlay: ${OVERLAY_WORDS[overlay]}`}
+            </option>
+          ))}
+        </select>
+      </label>
       <AsOf view={view} change={change} />
       <span className="space" style={{ flex: 1 }} />
       <Export view={view} />

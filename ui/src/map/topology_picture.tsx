@@ -4,14 +4,13 @@ import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Pos
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import type { Description } from "../api/shapes";
 import { printable, shortened } from "../model/format";
-import { type Piece, topologyGraph, type TopologyGraph } from "../model/topology";
+import { MOST_CHARACTERS, type Piece, pieceSize, topologyGraph, type TopologyGraph } from "../model/topology";
 import { Notice } from "../shell/parts";
 import { type Direction, type Laid, layOut, shownAt } from "./layout";
 
-type PieceNode = Node<{ piece: Piece; direction: Direction } & Record<string, unknown>>;
-const MOST_CHARACTERS = 36;
+export type PieceNode = Node<{ piece: Piece; direction: Direction } & Record<string, unknown>>;
 
-const PieceView = memo(function PieceView({ data: { piece, direction } }: NodeProps<PieceNode>) {
+export const PieceView = memo(function PieceView({ data: { piece, direction } }: NodeProps<PieceNode>) {
   const isDown = direction === "DOWN";
   if (piece.type === "sub") return <div className="sub">{printable(piece.name)}</div>;
   return (
@@ -31,12 +30,6 @@ const PieceView = memo(function PieceView({ data: { piece, direction } }: NodePr
 
 const NODE_TYPES = { piece: PieceView };
 
-function size(piece: Piece): { width: number; height: number } {
-  const note = piece.note === undefined ? 0 : piece.note.length + piece.type.length;
-  const longest = Math.max([...shortened(piece.name, MOST_CHARACTERS)].length * 7.3, Math.min(note, 44) * 6);
-  return { width: Math.max(90, Math.ceil(longest) + 30), height: piece.type === "topic" ? 28 : 44 };
-}
-
 export function TopologyPicture({ description }: { description: Description }) {
   // Equal content is the same picture, whatever object it comes in.
   const text = JSON.stringify(description);
@@ -46,7 +39,7 @@ export function TopologyPicture({ description }: { description: Description }) {
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
     let isStopped = false;
-    const boxes = graph.pieces.map((piece) => ({ key: piece.key, ...size(piece), ...(piece.parent === undefined ? {} : { parent: piece.parent }) }));
+    const boxes = graph.pieces.map((piece) => ({ key: piece.key, ...pieceSize(piece), ...(piece.parent === undefined ? {} : { parent: piece.parent }) }));
     const room = { width: place.current?.clientWidth ?? 1200, height: place.current?.clientHeight ?? 600 };
     // The direction in which more of it can be read: applications are long chains or wide fans.
     Promise.all([layOut(boxes, graph.edges, "RIGHT"), layOut(boxes, graph.edges, "DOWN")]).then(
@@ -82,7 +75,7 @@ function Drawn({ graph, laid }: { graph: TopologyGraph; laid: Laid }) {
       id: piece.key,
       type: "piece",
       position: laid.at.get(piece.key) ?? { x: 0, y: 0 },
-      ...(laid.size.get(piece.key) ?? size(piece)),
+      ...(laid.size.get(piece.key) ?? pieceSize(piece)),
       ...(piece.parent === undefined ? {} : { parentId: piece.parent }),
       data: { piece, direction: laid.direction },
       focusable: piece.type !== "sub",

@@ -29,6 +29,9 @@ export interface MapEdge {
   to: string;
   state: EdgeState;
   use: GraphEdge;
+  /** The pieces of expanded applications at its ends. */
+  fromPiece?: string;
+  toPiece?: string;
 }
 
 export interface MapGraph {
@@ -39,8 +42,14 @@ export interface MapGraph {
 const CHARACTER_PX = 7.3; // of the monospaced face at 12 px
 const MOST_CHARACTERS = 34;
 const KIND_PX = 48; // the icon of a kind and the padding
+const EXPANDER_PX = 18;
 const TOPIC_HEIGHT = 28;
 const ACTOR_HEIGHT = 46;
+
+/** What has a topology, and can be expanded. */
+export function isApplication(kind: string): boolean {
+  return kind === "streams" || kind === "spark";
+}
 
 export function nodeKey(kind: string, name: string, component: string | null = null): string {
   const parts = [kind, encodeURIComponent(name)];
@@ -65,7 +74,7 @@ export function mapGraph(graph: Graph): MapGraph {
     keys.set(node.id, key);
     const label = node.name === null ? "name not visible" : shortened(node.name, MOST_CHARACTERS);
     const words = `${kindWord(node.kind)}${node.component === null ? "" : ` · part ${node.component}`}`;
-    const width = Math.max(node.kind === "topic" ? 72 : KIND_PX + 6 * Math.min(words.length, MOST_CHARACTERS), Math.ceil([...label].length * CHARACTER_PX) + 30);
+    const width = Math.max(node.kind === "topic" ? 72 : KIND_PX + 6 * Math.min(words.length, MOST_CHARACTERS) + (isApplication(node.kind) ? EXPANDER_PX : 0), Math.ceil([...label].length * CHARACTER_PX) + 30);
     const height = node.kind === "topic" ? TOPIC_HEIGHT : ACTOR_HEIGHT;
     return { key, kind: node.kind, name: node.name, component: node.component, internal: node.internal, label, width, height };
   });

@@ -11,6 +11,10 @@ test("a link reproduces the view, also with hostile names", () => {
     topics: false,
     parts: true,
     asOf: 1_794_744_000_000,
+    compare: 1_794_700_000_000,
+    span: "1d",
+    overlay: "lag",
+    expanded: ["streams/a%2Fb", "streams/c"],
     selected: "topic/a%2Fb",
   } as const;
   expect(parseMapView(new URLSearchParams(mapQuery(view)))).toEqual(view);

@@ -1,5 +1,8 @@
 /** What the map shows, as the query of its address: a link reproduces the view. */
 
+import { type Overlay, OVERLAYS } from "./overlay";
+import { type Span, SPANS } from "./time_line";
+
 export type Direction = "up" | "down" | "both";
 export type Hops = 1 | 2 | 3 | "all";
 
@@ -12,9 +15,19 @@ export interface MapView {
   topics: boolean;
   parts: boolean;
   asOf: number | null;
+  /** The earlier of two times, whose difference is shown; the later one is `asOf`. */
+  compare: number | null;
+  /** What the time line shows. */
+  span: Span;
+  overlay: Overlay;
+  /** The keys of the applications that are expanded. */
+  expanded: readonly string[];
   /** The key of the selected node. */
   selected: string | null;
 }
+
+/** Each expanded application is another request. */
+export const MOST_EXPANDED = 8;
 
 export const WHOLE_MAP: MapView = {
   focus: null,
@@ -25,6 +38,10 @@ export const WHOLE_MAP: MapView = {
   topics: true,
   parts: false,
   asOf: null,
+  compare: null,
+  span: "7d",
+  overlay: "none",
+  expanded: [],
   selected: null,
 };
 
@@ -33,7 +50,6 @@ const ACTORS = "streams,spark,connector,share_group,consumer_group,client,unattr
 export function parseMapView(query: URLSearchParams): MapView {
   const hops = query.get("hops");
   const direction = query.get("direction");
-  const asOf = Number(query.get("as_of"));
   return {
     focus: query.get("focus"),
     focusKind: query.get("focus_kind"),
@@ -42,9 +58,18 @@ export function parseMapView(query: URLSearchParams): MapView {
     internal: query.get("internal") === "true",
     topics: query.get("topics") !== "false",
     parts: query.get("parts") === "true",
-    asOf: Number.isSafeInteger(asOf) && asOf > 0 ? asOf : null,
+    asOf: time(query.get("as_of")),
+    compare: time(query.get("compare")),
+    span: SPANS.find((one) => one === query.get("span")) ?? WHOLE_MAP.span,
+    overlay: OVERLAYS.find((one) => one === query.get("overlay")) ?? "none",
+    expanded: query.getAll("open").slice(0, MOST_EXPANDED),
     selected: query.get("selected"),
   };
+}
+
+function time(text: string | null): number | null {
+  const at = Number(text);
+  return Number.isSafeInteger(at) && at > 0 ? at : null;
 }
 
 /** Only what differs from the whole map, in one order: equal views have equal links. */
@@ -60,6 +85,10 @@ export function mapQuery(view: MapView): string {
   if (!view.topics) query.set("topics", "false");
   if (view.parts) query.set("parts", "true");
   if (view.asOf !== null) query.set("as_of", String(view.asOf));
+  if (view.compare !== null) query.set("compare", String(view.compare));
+  if (view.span !== WHOLE_MAP.span) query.set("span", view.span);
+  if (view.overlay !== "none") query.set("overlay", view.overlay);
+  for (const key of view.expanded.slice(0, MOST_EXPANDED)) query.append("open", key);
   if (view.selected !== null) query.set("selected", view.selected);
   return query.toString();
 }

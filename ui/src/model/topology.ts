@@ -1,6 +1,7 @@
 /** A description of a topology as a graph with its sub-topologies, and the short names of its versions. */
 
 import type { Description, TopologyNode } from "../api/shapes";
+import { shortened } from "./format";
 
 export interface Piece {
   key: string;
@@ -72,6 +73,15 @@ function noteOf(node: TopologyNode): string | null {
   if (node.type === "source" && node.pattern != null) return `pattern ${node.pattern}`;
   if (node.type === "sink" && node.topic == null) return "topic chosen for each record";
   return null;
+}
+
+export const MOST_CHARACTERS = 36; // of the name of a piece
+
+/** The size of a box that its name and its note fit into. */
+export function pieceSize(piece: Piece): { width: number; height: number } {
+  const note = piece.note === undefined ? 0 : piece.note.length + piece.type.length;
+  const longest = Math.max([...shortened(piece.name, MOST_CHARACTERS)].length * 7.3, Math.min(note, 44) * 6);
+  return { width: Math.max(90, Math.ceil(longest) + 30), height: piece.type === "topic" ? 28 : 44 };
 }
 
 const SHORT_HASH = 12;

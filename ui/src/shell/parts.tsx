@@ -71,7 +71,7 @@ export function Lasting({ since }: { since: number | null }) {
   );
 }
 
-const SHAPES: Readonly<Record<StateName, string>> = { good: "✓", attention: "▲", stopped: "●", unknown: "◆" };
+export const SHAPES: Readonly<Record<StateName, string>> = { good: "✓", attention: "▲", stopped: "●", unknown: "◆" };
 const WORDS: Readonly<Record<StateName, string>> = {
   good: "good",
   attention: "needs attention",

@@ -4,7 +4,7 @@ Answers are written as they are made and not passed through these models, which 
 tests compare the two. Times are epoch milliseconds.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -78,6 +78,35 @@ class NodePlaceModel(ApiModel):
 class GraphLayoutModel(ApiModel):
     engine: str
     nodes: list[NodePlaceModel]
+
+
+class OverlayNodeModel(ApiModel):
+    """Figures are null where the tables have none; `state` only of a share group."""
+
+    kind: Kind
+    name: str
+    state: Literal["running", "paused", "tripped", "unknown"] | None
+    lag: int | None
+    processed: int | None
+    dead_lettered: int | None
+    gaps: int
+
+
+class OverlayUseModel(ApiModel):
+    kind: Kind
+    name: str
+    topic: str
+    lag: int
+
+
+class GraphOverlayModel(ApiModel):
+    """`minutes` is how far back dead letters are counted."""
+
+    cluster: str | None
+    minutes: int
+    nodes: list[OverlayNodeModel]
+    uses: list[OverlayUseModel]
+    truncated: bool
 
 
 class TopicRowModel(ApiModel):

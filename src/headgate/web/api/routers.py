@@ -22,6 +22,7 @@ from headgate.web.api.backtests import backtests_router
 from headgate.web.api.changes import changes_router
 from headgate.web.api.estate_tables import EstateTables, GraphTooLargeError, TooBusyError
 from headgate.web.api.graph import graph_router
+from headgate.web.api.graph_overlay import overlay_router
 from headgate.web.api.health import health_router
 from headgate.web.api.search import search_router
 from headgate.web.api.share_groups import share_groups_router
@@ -40,6 +41,7 @@ def estate_routers(
         health_router(tables, answers, access, problems),
         attention_router(tables, answers, access, port),
         graph_router(tables, answers, access),
+        overlay_router(tables, answers, access, port),
         topics_router(tables, answers, access),
         applications_router(tables, answers, access),
         share_groups_router(tables, answers, access, port),
