@@ -1,9 +1,10 @@
 """The headers of a dead letter, as four writers write them: Kafka (KIP-1191), Connect, Streams and Spring.
 
-Whoever may write to a dead-letter topic may forge them, and records of the source bring headers of their own. So every
-header is bounded before it is decoded, a number that is out of range is not used, and nothing that a header says can
-make this fail. Of equal names the last counts, as for Kafka's own readers: writers append theirs to those that the
-record had. For the same reason the writer whose headers come last wrote the letter. `problem` says what was not used.
+A client with WRITE on a dead-letter topic can forge them, and records of the source bring headers of their own. So
+every header is bounded before it is decoded, a number that is out of range is not used, and nothing that a header
+says can make this fail. Of equal names the last counts, as for Kafka's own readers: writers append theirs to those
+that the record had. For the same reason the writer whose headers come last wrote the letter. `problem` says what was
+not used.
 """
 
 import re

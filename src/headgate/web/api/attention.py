@@ -1,4 +1,4 @@
-"""`GET /api/v1/attention`: what needs somebody, worst first, each with its figures and with what changed before it.
+"""`GET /api/v1/attention`: what needs attention, worst first, each with its figures and with what changed before it.
 
 Groups that are paused come from Headgate's topics, so they are there at once and without any table. Of a paused group
 neither the growth of its dead letters nor its lag is listed: both follow from what paused it, or from the pause.

@@ -26,7 +26,7 @@ class NewGapModel(ApiModel):
 
 
 class AttentionItemModel(ApiModel):
-    """One thing that needs somebody. What does not belong to its kind is null or empty.
+    """One thing that needs attention. Fields that do not belong to its kind are null or empty.
 
     `points` are by minute, oldest first: of a paused group its share of dead letters, of growth the figure that grew.
     """

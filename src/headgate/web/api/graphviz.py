@@ -1,6 +1,6 @@
 """Graphviz (`dot`) as a program: one run at a time, each with a deadline and a bound of its output.
 
-Whoever calls it writes the text: names of clients may stand in it as quoted labels only, and nodes are numbers.
+The caller writes the text: names that clients chose are in it only as quoted labels, and nodes are numbers.
 """
 
 import shutil
