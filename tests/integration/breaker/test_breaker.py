@@ -1,8 +1,15 @@
 """Too many dead letters pause a group, and a paused group stands still without losing anything."""
 
+import json
 import time
 from collections.abc import Callable
 
+import numpy as np
+
+from headgate.facts import DispositionsCounted
+from headgate.share_groups.model.backtest import TRIP_DELAY_S, CountColumns, GroupHistory, SimulatedTrip
+from headgate.share_groups.model.recorded_history import paused_periods, recorded_event, recorded_settings, rules_of
+from tests.support.fact_records import read_facts
 from tests.support.share_consumers import LibrdkafkaMember, ShareJvm, ShareMember
 from tests.support.share_scene import (
     AUTO_RESUME,
@@ -67,6 +74,30 @@ def test_too_many_dead_letters_pause_the_group_until_the_time_to_resume_has_pass
     late = [(place, count) for one in (old, new) for place, count, _ in one.deliveries() if place[2] >= 20]
     late += [(place, count) for place, count, _ in third.deliveries if place[2] >= 20]
     assert sorted(late) == [((topic, partition, offset), 1) for partition in range(3) for offset in range(20, 30)]
+    # A back-test of the recorded counts with the live setting has the trip that happened, and no other.
+    [simulated] = backtested(scene, group)
+    # The leader's seconds begin at other moments, and it reads a count a moment after it was written.
+    assert abs(simulated.second - trip["at"] // 1000) <= TRIP_DELAY_S
+
+
+def backtested(scene: ShareScene, group: str) -> list[SimulatedTrip]:
+    """The trips of the group's own setting, by what the gateway has written down."""
+    counted = [
+        fact
+        for fact in read_facts(scene.direct, scene.facts, "dispositions")
+        if isinstance(fact, DispositionsCounted) and fact.group == group
+    ]
+    events = [
+        recorded_event(one["at"], one["event"], one.get("by"), json.dumps(one["detail"])) for one in scene.events(group)
+    ]
+    rows = np.array([(one.at // 1000, one.accepted, one.dead_lettered) for one in counted], dtype=np.int64)
+    columns = CountColumns(
+        second=rows[:, 0], member=np.zeros(len(rows), np.int64), delivered=rows[:, 1], dlq_written=rows[:, 2]
+    )
+    begin, end = int(rows[:, 0].min()), int(rows[:, 0].max()) + 1
+    history = GroupHistory(columns, begin=begin, end=end, paused=paused_periods(events, end=end))
+    settings = recorded_settings(events)
+    return history.simulate(rules_of(settings), settings.auto_resume_ms // 1000)
 
 
 def test_below_the_threshold_or_the_minimum_nothing_is_paused(scene: ShareScene, java_440: ShareJvm) -> None:
