@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "doctor": "check what the gateway needs, and print the command that corrects each problem",
     "streams-groups": "list, describe and delete streams groups, and show their topologies",
     "share-groups": "show circuit breakers and dead-letter topics of share groups, pause and resume groups",
-    "dlq": "show why records became dead letters, and what to do next",
+    "dlq": "show why records became dead letters, plan and run replays, and show what was replayed",
     "topology": "check, examine, compare and delete topology descriptions of Streams applications",
     "connectors": "list, reset or compare the topics that a connector uses",
     "tables": "list, show and optimize the tables that the pipeline makes",

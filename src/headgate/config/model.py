@@ -189,7 +189,7 @@ class ReplayConfig(ConfigSection):
     """`[replay]`: where dead letters may be replayed to. Without `topics`, nowhere."""
 
     topics: Annotated[tuple[str, ...], ListOf(ConfigText(values.topic_pattern), at_most=1000)] = ()
-    max_replays: Annotated[int, WholeNumber(1, 100)] = 3
+    max_replays: Annotated[int, WholeNumber(1, 10)] = 3
     parking_topic: Annotated[str | None, ConfigText(values.topic_name)] = None
 
 

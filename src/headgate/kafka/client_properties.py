@@ -220,6 +220,30 @@ def settings_of(properties: Mapping[str, str], bootstrap: tuple[Address, ...]) -
     return ClientSettings(dialler=dialler, unused=tuple(sorted(properties.keys() - _USED)))
 
 
+def librdkafka_settings(properties: Mapping[str, str], bootstrap: tuple[Address, ...]) -> dict[str, str]:
+    """The same settings for a client of librdkafka; `UsageError` also for what it cannot do."""
+    dialler = settings_of(properties, bootstrap).dialler
+    has_tls, has_sasl = dialler.tls is not None, dialler.credentials is not None
+    settings = {
+        "bootstrap.servers": ",".join(map(str, bootstrap)),
+        "security.protocol": ("SASL_" if has_sasl else "") + ("SSL" if has_tls else "PLAINTEXT"),
+    }
+    if dialler.credentials is not None:
+        settings |= {
+            "sasl.mechanism": dialler.credentials.mechanism,
+            "sasl.username": dialler.credentials.user,
+            "sasl.password": dialler.credentials.password,
+        }
+    if dialler.tls is not None:
+        if "ssl.enabled.protocols" in properties:
+            raise UsageError("ssl.enabled.protocols is not supported by this command: remove it from the file")
+        settings["ssl.endpoint.identification.algorithm"] = "https" if dialler.tls.check_hostname else "none"
+        if {"ssl.truststore.location", "ssl.truststore.certificates"} & properties.keys():
+            trusted = dialler.tls.get_ca_certs(binary_form=True)
+            settings["ssl.ca.pem"] = "".join(map(ssl.DER_cert_to_PEM_cert, trusted))
+    return settings
+
+
 def _refuse_unknown(properties: Mapping[str, str], *, has_tls: bool, has_sasl: bool) -> None:
     for key in sorted(properties.keys() - _USED):
         if _HARMLESS.fullmatch(key):

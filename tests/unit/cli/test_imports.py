@@ -79,6 +79,8 @@ def run(program: str, *arguments: str) -> str:
         (("tables", "list", "--path", "."), TABLES | {"importlib.metadata"}),
         (("tables", "show", "changes", "--path", "."), TABLES | {"importlib.metadata"}),
         (("lineage", "--help"), set()),
+        (("dlq", "--help"), set()),
+        (("dlq", "audit", "--path", "."), TABLES | {"importlib.metadata"}),
         (("lineage", "impact", "orders", "--path", "."), TABLES | {"importlib.metadata", "rustworkx"}),
         (("streams-groups", "--bootstrap-server", "127.0.0.1:1", "--list"), {"asyncio"}),
         # structlog loads rich where that is installed, unless headgate.cli.logs is imported before it.

@@ -8,7 +8,7 @@ from headgate.dead_letters.model.plans import (
     WHERE_COLUMNS,
     ReplayRules,
     new_plan_id,
-    target_partition,
+    other_readers,
     transactional_id,
 )
 from headgate.tables.definitions import TABLES
@@ -63,8 +63,23 @@ def test_the_transactional_id_is_one_for_each_group_and_target() -> None:
     assert transactional_id("p-", "a", "bc") == transactional_id("p-", "a", "bc")
 
 
-def test_a_partition_stays_where_it_is_if_the_target_has_it() -> None:
-    assert [target_partition(number, 3) for number in range(5)] == [0, 1, 2, 0, 1]
+def test_readers_are_all_but_the_group_itself() -> None:
+    edges = [
+        {"actor_kind": kind, "app_id": name, "direction": direction}
+        for kind, name, direction in (
+            ("share_group", "sg", "read"),
+            ("consumer_group", "sg", "read"),
+            ("streams", "totals", "read"),
+            ("streams", "totals", "read"),
+            ("connector", "src", "write"),
+        )
+    ]
+    assert other_readers(edges, "sg") == ("consumer_group sg", "streams totals")
+    assert other_readers([], "sg") == ()
+
+
+def test_without_a_map_the_readers_are_not_known() -> None:
+    assert "unknown" in other_readers(None, "sg")[0]
 
 
 def test_plans_sort_by_time() -> None:

@@ -9,6 +9,7 @@ from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
 from headgate.kafka.client_properties import (
     ClientSettings,
+    librdkafka_settings,
     parse_jaas,
     parse_properties,
     read_properties,
@@ -252,3 +253,34 @@ def test_settings_that_do_not_matter_are_named_and_not_used() -> None:
     dialler = made.dialler
     assert (dialler.bootstrap, dialler.tls, dialler.credentials) == (BOOTSTRAP, None, None)
     assert (dialler.call_timeout_s, dialler.timeout_s) == (1.5, 45.0)
+
+
+def test_librdkafka_gets_the_same_settings(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": SCRAM_LOGIN,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.ca),
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    settings = librdkafka_settings(properties, BOOTSTRAP)
+    assert ssl.PEM_cert_to_DER_cert(settings.pop("ssl.ca.pem")) == ssl.PEM_cert_to_DER_cert(certificates.ca.read_text())
+    assert settings == {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": PASSWORD,
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    with pytest.raises(UsageError, match="is not supported by this command"):
+        librdkafka_settings({**properties, "ssl.enabled.protocols": "TLSv1.3"}, BOOTSTRAP)
+
+
+def test_librdkafka_without_security_has_the_address_alone() -> None:
+    assert librdkafka_settings({}, BOOTSTRAP) == {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "security.protocol": "PLAINTEXT",
+    }

@@ -6,10 +6,11 @@ refusal, or None.
 
 import fnmatch
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from headgate.base.errors import HeadgateError
 from headgate.dead_letters.model.where import ColumnKind
 
 PlanAction = Literal["replay", "park", "leave_out"]
@@ -52,6 +53,14 @@ WHERE_COLUMNS: Final[Mapping[str, ColumnKind]] = {
     "copies": "number",
     "cluster": "text",
 }
+
+
+class PlanNotFoundError(HeadgateError):
+    """There is no such plan, or there are no dead letters to plan for."""
+
+
+class ReplayRefusedError(HeadgateError):
+    """A rule of `[replay]` or of the target topic forbids the replay; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +140,15 @@ class ReplayRules:
         return None
 
 
-def target_partition(source_partition: int, partitions: int) -> int:
-    """The partition of the target for records of a source partition; all records of a key stay together."""
-    return source_partition % partitions
+def other_readers(edges: Iterable[Mapping[str, object]] | None, group: str) -> tuple[str, ...]:
+    """Who would read replayed records beside the group, by rows of `lineage_edges` about the targets.
+
+    Without a map the readers are not known, which is not the same as none.
+    """
+    if edges is None:
+        return ("unknown: there is no table lineage_edges, which shows the readers of a topic",)
+    readers = {(str(edge["actor_kind"]), str(edge["app_id"])) for edge in edges if edge["direction"] == "read"}
+    return tuple(f"{kind} {name}" for kind, name in sorted(readers - {("share_group", group)}))
 
 
 def transactional_id(prefix: str, group: str, target: str) -> str:

@@ -1,0 +1,194 @@
+"""`headgate dlq replay`: runs a replay in this process, with the credentials of the operator alone.
+
+Of the configuration it uses the tables, `[replay]` and the address of the gateway; it never reads the password of the
+service account. Exit codes: 0 done; 1 stopped, refused or failed; 2 usage; 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+
+from headgate.base.clock import SystemClock
+from headgate.base.errors import INTERRUPTED, ClusterError, HeadgateError, UsageError
+from headgate.cli import logs
+from headgate.cli.cluster_calls import dialler_of, tell
+from headgate.cli.columns import json_text
+from headgate.cli.dlq_text import ReplayBar, replay_document, replay_text
+from headgate.cli.escaping import escaped
+from headgate.config import Config, load
+from headgate.config.addresses import Address
+from headgate.dead_letters.audit import refresh_audit
+from headgate.dead_letters.model.plans import ReplayPlan, ReplayRefusedError, ReplayRules
+from headgate.dead_letters.plan_store import check_targets, load_plan, plan_records
+from headgate.dead_letters.progress_topic import ensure_progress_topic
+from headgate.dead_letters.replay_control import ReplayControl
+from headgate.dead_letters.replayer import Replayer, ReplayOptions, ReplayResult
+from headgate.kafka.client_properties import librdkafka_settings, read_properties
+from headgate.kafka.connections import Connections, Dialler
+from headgate.kafka.topics import TopicAdmin
+from headgate.share_groups.admin import breaker_status
+from headgate.tables.reader import TableReader
+
+_MOST_RATE: Final = 1_000_000
+_WATCH_S: Final = 1.0
+
+
+def run(args: argparse.Namespace) -> int:
+    logs.configure("warning")
+    if args.rate is not None and not (math.isfinite(args.rate) and 0 < args.rate <= _MOST_RATE):
+        raise UsageError(f"--rate must be above 0 and at most {_MOST_RATE} records a second")
+    config = load(args.config, os.environ)
+    if args.bootstrap_server is None:
+        args.bootstrap_server = str(Address(config.gateway.advertised_host, config.gateway.listen.port))
+    args.timeout = None
+    dialler = dialler_of(args)
+    reader = TableReader(config.tables.path)
+    try:
+        return _Command(args, config, dialler, reader).run()
+    except ClusterError as failure:  # some of the text comes from servers
+        raise type(failure)(escaped(str(failure))) from None
+    finally:
+        reader.close()
+
+
+class _Command:
+    def __init__(self, args: argparse.Namespace, config: Config, dialler: Dialler, reader: TableReader) -> None:
+        self._args = args
+        self._config = config
+        self._dialler = dialler
+        self._reader = reader
+        properties = {} if args.command_config is None else read_properties(args.command_config)
+        self._settings = librdkafka_settings(properties, dialler.bootstrap)
+        self._admin = TopicAdmin(self._settings)
+        self._control = ReplayControl()
+        self._exit_code = 1
+        user = "ANONYMOUS" if dialler.credentials is None else dialler.credentials.user
+        self._by = f"User:{user}"
+
+    def run(self) -> int:
+        args = self._args
+        plan = load_plan(self._reader, args.plan)
+        limits = check_targets(plan, self._rules(), self._admin)
+        now_ms = SystemClock().epoch_ms()
+        for one in limits.values():
+            refused = one.refusal(oldest_at=plan.oldest_at, now_ms=now_ms, timestamps=args.timestamp)
+            if refused is not None:
+                raise ReplayRefusedError(refused)
+        ensure_progress_topic(self._admin)
+        bar = ReplayBar(plan.to_write)
+        replayer = Replayer(
+            plan=plan,
+            limits=limits,
+            settings=self._settings,
+            admin=self._admin,
+            clock=SystemClock(),
+            options=ReplayOptions(by=self._by, rate=args.rate, timestamps=args.timestamp),
+            control=self._control,
+            on_progress=bar.show,
+        )
+        if args.abort:
+            return self._end(plan, replayer.abort(), 0)
+        records = plan_records(self._reader, plan)
+        if args.dry_run:
+            with self._signals(), closing(bar):
+                result = replayer.check(records)
+            return self._print(result, 0 if result.stopped_by is None else self._exit_code)
+        watch = _BreakerWatch(self._dialler, plan.group, self._control)
+        watch.start()
+        try:
+            with self._signals(), closing(bar):
+                result = replayer.run(records)
+        finally:
+            watch.stop()
+        return self._end(plan, result, 0 if result.state == "DONE" else self._exit_code)
+
+    def _rules(self) -> ReplayRules:
+        return ReplayRules(
+            topics=self._config.replay.topics,
+            dlq_prefix=self._config.share_groups.dlq_prefix,
+            facts_prefix=self._config.facts.prefix,
+            parking_topic=self._config.replay.parking_topic,
+        )
+
+    def _end(self, plan: ReplayPlan, result: ReplayResult, exit_code: int) -> int:
+        try:
+            refresh_audit(self._config.tables.path, self._settings, self._admin, plan.cluster_id)
+        except HeadgateError as failure:
+            tell(f"the table replay_audit was not updated: {escaped(str(failure))}; the next replay or plan updates it")
+        if result.stopped_by is not None:
+            tell(f"stopped: {escaped(result.stopped_by)}; run the same command again to go on")
+        return self._print(result, exit_code)
+
+    def _print(self, result: ReplayResult, exit_code: int) -> int:
+        text = replay_text(result, dry_run=self._args.dry_run)
+        print(json_text(replay_document(result)) if self._args.json else text, end="")
+        return exit_code
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Take signals during the block; then they have their old meanings again."""
+
+        def stop(exit_code: int, why: str) -> None:
+            self._exit_code = exit_code
+            self._control.stop(why)
+
+        taken: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGINT: lambda: stop(INTERRUPTED, "interrupted"),
+            signal.SIGTERM: lambda: stop(1, "terminated"),
+            signal.SIGUSR1: self._control.pause,
+            signal.SIGUSR2: self._control.resume,
+        }
+        before = {one: signal.signal(one, lambda number, _: taken[signal.Signals(number)]()) for one in taken}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+class _BreakerWatch(threading.Thread):
+    """Stops the replay when the breaker of the group trips after the replay began."""
+
+    def __init__(self, dialler: Dialler, group: str, control: ReplayControl) -> None:
+        super().__init__(name="headgate-breaker-watch", daemon=True)
+        self._dialler = dialler
+        self._group = group
+        self._control = control
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def run(self) -> None:
+        first: int | None = None
+        while True:
+            try:
+                generation, paused = asyncio.run(self._status())
+            except ClusterError as failure:
+                if first is None:
+                    tell(
+                        f"the circuit breaker of group {escaped(self._group)} cannot be watched, so the replay does "
+                        f"not stop when it trips: {escaped(str(failure))}"
+                    )
+                    return
+            else:
+                if first is None:
+                    first = generation
+                    if paused:
+                        tell(f"group {escaped(self._group)} is paused: it reads replayed records when it is resumed")
+                elif generation > first:
+                    self._control.stop(f"the circuit breaker of group {self._group} tripped again")
+                    return
+            if self._stopped.wait(_WATCH_S):
+                return
+
+    async def _status(self) -> tuple[int, bool]:
+        async with Connections(self._dialler) as connections:
+            status = (await breaker_status(connections, self._group)).status
+        return status.generation or 0, bool(status.paused)

@@ -1,0 +1,275 @@
+"""Makes a replay plan: checks its targets, scans the source topics, and writes the plan's tables.
+
+The records of a plan are written before the plan itself: a plan that can be found is whole. Everything that may refuse
+a plan is checked before the scan, which can take long.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from headgate.base.errors import ClusterError, PlatformError, UsageError
+from headgate.config import Config
+from headgate.dead_letters.model.plans import (
+    MOST_REASONS,
+    ORIGINAL,
+    PlanNotFoundError,
+    ReplayPlan,
+    ReplayRefusedError,
+    ReplayRules,
+    other_readers,
+)
+from headgate.kafka.topics import TopicAdmin, reason
+from headgate.pipeline.derived.source_tables import SourceTables, all_files, read_rows
+from headgate.pipeline.queries import java_client_options
+from headgate.pipeline.replay_plans import PlanSelection, PlanSettings, build_plan, find_superseded, select_letters
+from headgate.tables.definitions import table_named
+from headgate.tables.reader import Condition, Now, TableReader
+from headgate.tables.writer import TableWriter
+
+_CALL_S: Final = 30.0
+_SCAN_SCHEMA: Final = "topic string, partition int, offset bigint, key binary"
+_SHOWN_GROUPS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What an operator asks for; `asked` is kept with the plan."""
+
+    plan: str
+    at: int
+    by: str
+    to: str
+    selection: PlanSelection
+    asked: Mapping[str, str]
+    accept_fanout: bool = False
+    include_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _SourcePartition:
+    topic: str
+    topic_id: str
+    partition: int
+    first: int
+
+
+class PlanMaker:
+    """Makes plans in one Spark session; `tell` is called with each step."""
+
+    def __init__(self, config: Config, session: SparkSession, admin: TopicAdmin, tell: Callable[[str], None]) -> None:
+        self._config = config
+        self._session = session
+        self._admin = admin
+        self._tell = tell
+
+    def make(self, request: PlanRequest) -> ReplayPlan:
+        """Write the plan and return it; nothing is written when it is refused."""
+        if request.to != ORIGINAL:
+            self._refuse([request.to])
+        names = ("dead_letters", "replay_audit")
+        versions = SourceTables(self._config.tables.path).versions(names)
+        if "dead_letters" not in versions:
+            raise PlatformError(
+                f"{self._config.tables.path} has no table dead_letters: run `headgate pipeline run --config FILE` first"
+            )
+        letters, audit = (read_rows(self._session, name, all_files(versions.get(name))) for name in names)
+        audit = audit.where(sf.col("cluster_id") == request.selection.cluster_id)
+        chosen = select_letters(letters, request.selection).persist()
+        try:
+            return self._make(request, letters, audit, chosen)
+        except PySparkException as failure:
+            first = next(iter(str(failure).splitlines()), type(failure).__name__)
+            raise ClusterError(f"the plan could not be made: {first}") from None
+        finally:
+            chosen.unpersist()
+
+    def _make(self, request: PlanRequest, letters: DataFrame, audit: DataFrame, chosen: DataFrame) -> ReplayPlan:
+        group = _only_group(chosen)
+        sources = [
+            _SourcePartition(*row)
+            for row in chosen.groupBy("topic", "topic_id", "partition").agg(sf.min("offset")).collect()
+        ]
+        of_group = letters.where((sf.col("cluster_id") == request.selection.cluster_id) & (sf.col("group") == group))
+        dlq_topics = {row[0] for row in of_group.select("dlq_topic").distinct().collect()}
+        targets, partitions = self._targets(request, {one.topic for one in sources}, dlq_topics)
+        readers = self._readers(request, group, targets)
+        ids = self._admin.ids({one.topic for one in sources}, timeout_s=_CALL_S)
+        scan = self._scan([one for one in sources if ids.get(one.topic) == one.topic_id])
+        self._tell("looking for later records of the same keys")
+        is_current = sf.struct("topic", "topic_id").isin(*_pairs(ids)) if ids else sf.expr("false")
+        superseded = find_superseded(chosen.where(is_current), of_group.where(is_current), scan, audit)
+        settings = PlanSettings(
+            plan=request.plan,
+            to=request.to,
+            partitions=partitions,
+            ids=ids,
+            max_replays=self._config.replay.max_replays,
+            parking_topic=self._config.replay.parking_topic,
+            include_superseded=request.include_superseded,
+        )
+        rows = build_plan(chosen, superseded, audit, settings).toArrow()
+        plan = _plan_of(request, group, targets, readers, rows)
+        self._write(plan, request, rows)
+        return plan
+
+    def _targets(
+        self, request: PlanRequest, sources: Collection[str], dlq_topics: Collection[str]
+    ) -> tuple[dict[str, str], dict[str, int]]:
+        """The ids of the topics that may be written to, and their numbers of partitions."""
+        wanted = sorted(sources) if request.to == ORIGINAL else [request.to]
+        self._refuse(wanted, dlq_topics)
+        if self._config.replay.parking_topic is not None:
+            wanted.append(self._config.replay.parking_topic)
+        ids = self._admin.ids(wanted, timeout_s=_CALL_S)
+        absent = [topic for topic in wanted if topic not in ids]
+        if absent:
+            raise ReplayRefusedError(
+                f"the topic {absent[0]} does not exist, or the service account may not describe it"
+            )
+        try:
+            partitions = {topic: len(self._admin.partitions(topic, timeout_s=_CALL_S)) for topic in wanted}
+        except KafkaException as failure:
+            raise ClusterError(f"the partitions of the targets cannot be read: {reason(failure)}") from None
+        return ids, partitions
+
+    def _refuse(self, targets: Collection[str], dlq_topics: Collection[str] = ()) -> None:
+        replay = self._config.replay
+        rules = ReplayRules(
+            topics=replay.topics,
+            dlq_prefix=self._config.share_groups.dlq_prefix,
+            facts_prefix=self._config.facts.prefix,
+            dlq_topics=dlq_topics,
+            parking_topic=replay.parking_topic,
+        )
+        refusals = [*map(rules.target_refusal, targets), rules.parking_refusal()]
+        refused = [one for one in refusals if one is not None]
+        if refused:
+            raise ReplayRefusedError("\n".join(refused))
+
+    def _readers(self, request: PlanRequest, group: str, targets: Collection[str]) -> tuple[str, ...]:
+        """The other readers of the targets; a `ReplayRefusedError` when there are any and that is not accepted."""
+        table = table_named("lineage_edges")
+        reader = TableReader(self._config.tables.path)
+        try:
+            edges: list[dict[str, Any]] | None = []
+            for topic in targets:
+                where = [Condition("topic", "=", topic), Condition("cluster_id", "=", request.selection.cluster_id)]
+                found = reader.stream(table, where=where, as_of=Now())
+                edges = None if found is None or edges is None else [*edges, *found]
+        finally:
+            reader.close()
+        readers = other_readers(edges, group)
+        if readers and not request.accept_fanout:
+            listed = "\n".join(f"  {one}" for one in readers)
+            raise ReplayRefusedError(
+                f"others read {', '.join(targets)} too, and would get the replayed records again:\n{listed}\n"
+                "use --accept-fanout if they can take records twice, or replay to a topic that only the group reads"
+            )
+        return readers
+
+    def _scan(self, sources: Sequence[_SourcePartition]) -> DataFrame:
+        """The records of the sources from the first dead letter of each partition to the end that it has now."""
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for one in sources:
+            try:
+                first, end = self._admin.bounds(one.topic, [one.partition], timeout_s=_CALL_S)[one.partition]
+            except KafkaException as failure:
+                raise ClusterError(f"the offsets of {one.topic} cannot be read: {reason(failure)}") from None
+            if max(first, one.first) < end:
+                starts.setdefault(one.topic, {})[str(one.partition)] = max(first, one.first)
+                ends.setdefault(one.topic, {})[str(one.partition)] = end
+        if not starts:
+            return self._session.createDataFrame([], _SCAN_SCHEMA)
+        number = sum(ends[topic][part] - start for topic, parts in starts.items() for part, start in parts.items())
+        self._tell(f"scanning {number} records of {', '.join(starts)}")
+        options = {
+            "assign": json.dumps({topic: [int(part) for part in parts] for topic, parts in starts.items()}),
+            "startingOffsets": json.dumps(starts),
+            "endingOffsets": json.dumps(ends),
+            "failOnDataLoss": "false",
+            "kafka.isolation.level": "read_committed",
+            "groupIdPrefix": "headgate-pipeline",
+            **{f"kafka.{name}": value for name, value in java_client_options(self._config.upstream).items()},
+        }
+        return (
+            self._session.read.format("kafka").options(**options).load().select("topic", "partition", "offset", "key")
+        )
+
+    def _write(self, plan: ReplayPlan, request: PlanRequest, rows: pa.Table) -> None:
+        head = {name: getattr(plan, name) for name in ReplayPlan.__dataclass_fields__} | {
+            "selection": json.dumps(request.asked),
+            "targets": json.dumps(plan.targets),
+            "reasons": json.dumps(plan.reasons),
+            "readers": json.dumps(plan.readers),
+        }
+        heads = pa.Table.from_pylist([head], schema=table_named("replay_plans").columns)
+        for name, batch in (("replay_plan_records", rows), ("replay_plans", heads)):
+            writer = TableWriter(self._config.tables.path, table_named(name))
+            try:
+                writer.upsert(batch, query=f"plan-{plan.plan}", batch=0)
+            finally:
+                writer.close()
+
+
+def _only_group(chosen: DataFrame) -> str:
+    """The group of all chosen dead letters: one replay is fenced by its group, so a plan is about one."""
+    groups: list[str] = sorted(row[0] for row in chosen.select("group").distinct().collect())
+    if not groups:
+        raise PlanNotFoundError("no dead letter is selected: check --group, --topic, --where and the times")
+    if len(groups) > 1:
+        shown = ", ".join(groups[:_SHOWN_GROUPS])
+        raise UsageError(f"the dead letters are of {len(groups)} groups: make a plan for each, with --group: {shown}")
+    return groups[0]
+
+
+def _pairs(ids: Mapping[str, str]) -> list[Any]:
+    return [
+        sf.struct(sf.lit(topic).alias("topic"), sf.lit(topic_id).alias("topic_id")) for topic, topic_id in ids.items()
+    ]
+
+
+def _plan_of(
+    request: PlanRequest, group: str, targets: Mapping[str, str], readers: tuple[str, ...], rows: pa.Table
+) -> ReplayPlan:
+    written = Counter[str]()
+    left_out = Counter[str]()
+    reasons = Counter[str]()
+    oldest: int | None = None
+    used: set[str] = set()
+    columns = [rows[name].to_pylist() for name in ("action", "why", "reason", "target_topic", "source_at")]
+    for action, why, words, target, source_at in zip(*columns, strict=True):
+        if action == "leave_out":
+            left_out[why] += 1
+            continue
+        written[action] += 1
+        used.add(target)
+        reasons[words or "unknown"] += 1
+        oldest = source_at if oldest is None else min(oldest, oldest if source_at is None else source_at)
+    return ReplayPlan(
+        cluster_id=request.selection.cluster_id,
+        plan=request.plan,
+        at=request.at,
+        by=request.by,
+        group=group,
+        to=request.to,
+        targets={topic: topic_id for topic, topic_id in targets.items() if topic in used},
+        records=written["replay"],
+        parked=written["park"],
+        expired=left_out["expired"],
+        superseded=left_out["superseded"],
+        already_replayed=left_out["already_replayed"],
+        over_max_replays=left_out["over_max_replays"],
+        reasons=dict(reasons.most_common(MOST_REASONS)),
+        readers=readers,
+        oldest_at=oldest,
+    )

@@ -1,0 +1,214 @@
+"""A plan from real tables and a scan of a real topic, replayed and audited by the commands."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from headgate.base.errors import UsageError
+from headgate.cli.main import main
+from headgate.config import Config, load
+from headgate.dead_letters.audit import refresh_audit
+from headgate.dead_letters.model.plans import (
+    WHERE_COLUMNS,
+    PlanNotFoundError,
+    ReplayPlan,
+    ReplayRefusedError,
+)
+from headgate.dead_letters.model.where import is_selected, parse_where
+from headgate.kafka.topics import TopicAdmin
+from headgate.pipeline.derived.source_tables import read_rows
+from headgate.pipeline.plan_maker import PlanMaker, PlanRequest
+from headgate.pipeline.replay_plans import PlanSelection, where_column
+from headgate.tables.definitions import TABLES
+from headgate.tables.reader import Condition, TableReader
+from headgate.tables.writer import TableWriter
+from tests.support.cluster import Cluster
+from tests.support.topics import create_topics
+
+Row = dict[str, Any]
+GROUP = "billing"
+
+
+class Incident:
+    """A topic with records of some keys, of which some became dead letters."""
+
+    def __init__(self, cluster: Cluster, spark: SparkSession, folder: Path) -> None:
+        self.settings = dict(cluster.client_config())
+        self.admin = TopicAdmin(self.settings)
+        self.spark = spark
+        self.orders = f"orders-{uuid.uuid4().hex[:8]}"
+        self.parked = f"{self.orders}.parked"
+        create_topics(cluster, [self.orders, self.parked])
+        self.cluster_id = self.admin.client.list_topics(timeout=60).cluster_id or ""
+        self.file = folder / "headgate.toml"
+        self.file.write_text(
+            f'[upstream]\nbootstrap = ["{cluster.bootstrap}"]\nservice_mechanism = "none"\n'
+            f'[tables]\npath = "{folder / "tables"}"\n[replay]\ntopics = ["orders-*"]\nmax_replays = 1\n'
+            f'parking_topic = "{self.parked}"\n'
+        )
+        self.config: Config = load(self.file, {})
+
+    def write(self, keys: str) -> None:
+        """A record for each letter, which is its key; a dot has none."""
+        producer = Producer(self.settings)
+        for number, key in enumerate(keys):
+            producer.produce(self.orders, key=None if key == "." else key.encode(), value=f"{key}{number}".encode())
+        assert producer.flush(60) == 0
+
+    def fail(self, *offsets: int, **more: object) -> None:
+        """Add rows of `dead_letters`, as the pipeline makes them, for these offsets."""
+        table = TABLES["dead_letters"]
+        empty: Row = {
+            one.name: None if one.nullable else {pa.string(): "", pa.bool_(): False}.get(one.type, 0)
+            for one in table.columns
+        }
+        known = {
+            "cluster_id": self.cluster_id,
+            "group": GROUP,
+            "topic": self.orders,
+            "topic_id": self.admin.ids([self.orders])[self.orders],
+            "dlq_topic": "dlq.orders",
+            "source_state": "found",
+            "reason": "Offset rejected by client.",
+            "copies": 1,
+        }
+        self.add("dead_letters", [empty | known | {"offset": offset} | more for offset in offsets])
+
+    def add(self, name: str, rows: list[Row]) -> None:
+        table = TABLES[name]
+        writer = TableWriter(self.config.tables.path, table)
+        writer.upsert(pa.Table.from_pylist(rows, schema=table.columns), query=uuid.uuid4().hex, batch=0)
+        writer.close()
+
+    def read_by(self, *readers: tuple[str, str]) -> None:
+        """Make the map, with these readers of the topic."""
+        shared = {"cluster_id": self.cluster_id, "topic": self.orders, "direction": "read", "valid_from": 1}
+        flags = dict.fromkeys(("declared", "observed", "filled", "is_internal"), False)
+        rows = [shared | flags | {"actor_kind": kind, "app_id": name} for kind, name in readers]
+        self.add("lineage_edges", rows)
+
+    def plan(self, *, to: str = "original", fanout: bool = False, superseded: bool = False, **more: Any) -> ReplayPlan:
+        refresh_audit(self.config.tables.path, self.settings, self.admin, self.cluster_id)
+        request = PlanRequest(
+            plan=uuid.uuid4().hex[:12],
+            at=1,
+            by="ops",
+            to=to,
+            selection=PlanSelection(cluster_id=self.cluster_id, **({"group": GROUP} | more)),
+            asked={},
+            accept_fanout=fanout,
+            include_superseded=superseded,
+        )
+        return PlanMaker(self.config, self.spark, self.admin, lambda _step: None).make(request)
+
+    def rows(self, plan: ReplayPlan) -> list[Mapping[str, Any]]:
+        reader = TableReader(self.config.tables.path)
+        where = [Condition("plan", "=", plan.plan)]
+        return list(reader.rows(TABLES["replay_plan_records"], where=where).rows)
+
+
+@pytest.fixture
+def incident(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> Incident:
+    return Incident(cluster, spark, tmp_path)
+
+
+def actions(rows: list[Mapping[str, Any]]) -> dict[int, str]:
+    return {row["offset"]: row["why"] or row["action"] for row in rows}
+
+
+def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_parked(
+    incident: Incident, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    #               0: later a processed; 1, 3: both dead; 4: no key; 5: its source is gone
+    incident.write("abab.xc")
+    incident.fail(0, 1, 3, 4)
+    incident.fail(5, source_state="expired")
+    incident.fail(6, withdrawn=True)
+    incident.read_by(("share_group", GROUP), ("streams", "totals"))
+    with pytest.raises(ReplayRefusedError, match="streams totals"):
+        incident.plan()
+    plan = incident.plan(fanout=True)
+    assert actions(incident.rows(plan)) == {0: "superseded", 1: "replay", 3: "replay", 4: "replay", 5: "expired"}
+    assert [row["offset"] for row in incident.rows(plan)] == sorted(row["offset"] for row in incident.rows(plan))
+    assert (plan.records, plan.superseded, plan.expired) == (3, 1, 1)
+    assert plan.reasons == {"Offset rejected by client.": 3}
+    assert plan.readers == ("streams totals",)
+
+    command = ["dlq", "replay", plan.plan, "--config", str(incident.file), "--bootstrap-server", cluster.bootstrap]
+    assert main([*command, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == 3
+    assert incident.admin.bounds(incident.orders, [0], timeout_s=60)[0] == (0, 7)
+    assert main([*command, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["written"], document["skipped"]) == ("DONE", 3, 0)
+    audit = ["dlq", "audit", "--plan", plan.plan, "--config", str(incident.file)]
+    assert main([*audit, "--json"]) == 0
+    trail = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["offset"], row["outcome"], row["target_offset"]) for row in trail] == [
+        (1, "replayed", 7),
+        (3, "replayed", 8),
+        (4, "replayed", 9),
+    ]
+    assert {row["by"] for row in trail} == {"User:ANONYMOUS"}
+
+    # The copy of offset 3 fails again, and may not be replayed a second time.
+    incident.fail(8)
+    again = incident.plan(fanout=True, superseded=True)
+    assert actions(incident.rows(again)) == {
+        **dict.fromkeys((1, 3, 4), "already_replayed"),
+        0: "replay",
+        5: "expired",
+        8: "over_max_replays",
+    }
+    assert (again.records, again.parked, again.already_replayed) == (1, 1, 3)
+    assert [row["target_topic"] for row in incident.rows(again) if row["action"] == "park"] == [incident.parked]
+
+
+def test_a_plan_is_refused_where_records_must_not_go(incident: Incident) -> None:
+    incident.write("a")
+    incident.fail(0)
+    with pytest.raises(ReplayRefusedError, match="readers of a topic"):
+        incident.plan()  # without a map
+    with pytest.raises(ReplayRefusedError, match="is a dead-letter topic"):
+        incident.plan(to="dlq.other", fanout=True)
+    with pytest.raises(ReplayRefusedError, match=r"not in \[replay\] topics"):
+        incident.plan(to="elsewhere", fanout=True)
+    with pytest.raises(PlanNotFoundError):
+        incident.plan(fanout=True, where=parse_where("reason = 'another'", WHERE_COLUMNS))
+    incident.fail(0, group="other")
+    with pytest.raises(UsageError, match="of 2 groups"):
+        incident.plan(fanout=True, group=None, dlq_topic="dlq.orders")
+
+
+def test_spark_selects_what_the_expression_means(incident: Incident, spark: SparkSession) -> None:
+    incident.fail(0, reason="it's 100% done", partition=3, copied=True, key_hash="é")
+    incident.fail(1, reason=None, delivery_count=2)
+    incident.fail(2, reason="Z", dead_lettered_at=1794731901727, key_hash="z")
+    rows = list(TableReader(incident.config.tables.path).rows(TABLES["dead_letters"]).rows)
+    frame = spark.createDataFrame([tuple(row.values()) for row in rows], read_rows(spark, "dead_letters", []).schema)
+    texts = [
+        "reason like '%100_ done'",
+        "reason = 'it''s 100% done' and copied",
+        "not (reason = 'Z')",
+        "reason is null or delivery_count in (2, 3)",
+        "reason != 'Z' or partition >= 3",
+        "key_hash > 'z'",
+        "dead_lettered_at = '2026-11-15T08:38:21.727Z'",
+        "offset not in (0, 2) and not copied",
+        "delivery_count < 3",
+    ]
+    wheres = [parse_where(text, WHERE_COLUMNS) for text in texts]
+    found = frame.select(
+        "offset", *(where_column(where).alias(str(index)) for index, where in enumerate(wheres))
+    ).collect()
+    for row, of_table in zip(found, rows, strict=True):
+        assert [row[str(index)] is True for index in range(len(texts))] == [
+            is_selected(one, of_table) for one in wheres
+        ]
