@@ -28,12 +28,17 @@ class Web:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def call(self, method: str, path: str, *, token: str | None = None) -> tuple[int, Any]:
-        """The status, and the JSON or None."""
+    def call(
+        self, method: str, path: str, *, token: str | None = None, document: dict[str, Any] | None = None
+    ) -> tuple[int, Any]:
+        """The status, and the JSON or None; `document` is the body."""
         given = token or self.token
+        headers = {"Authorization": f"Bearer {given}"} if given else {}
+        headers |= {} if document is None else {"Content-Type": "application/json"}
+        body = None if document is None else json.dumps(document)
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_CALL_S)
         try:
-            connection.request(method, path, headers={"Authorization": f"Bearer {given}"} if given else {})
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read() or b"null")
         finally:

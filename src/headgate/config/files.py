@@ -43,6 +43,7 @@ def violations(config: Config) -> Iterator[Violation]:
         "web.tls_cert": config.web.tls_cert,
         "web.tls_key": config.web.tls_key,
         "web.tokens_file": config.web.tokens_file,
+        "web.gateway_tls_ca": config.web.gateway_tls_ca,
     }
     for key, path in plain.items():
         if path is not None and (trouble := _unreadable(path)) is not None:
@@ -66,11 +67,16 @@ def warnings(config: Config) -> Iterator[Violation]:
         "web.tokens_file": config.web.tokens_file,
     }
     for key, path in secrets.items():
-        with suppress(OSError):  # a file that cannot be read is a violation
-            if path is not None and (mode := stat.S_IMODE(path.stat().st_mode)) & _OPEN_TO_OTHERS:
-                yield Violation(
-                    (key,), f"other users can read or change the file (mode {mode:03o}): make it chmod 600, or 640"
-                )
+        if path is not None and (trouble := exposure(path)) is not None:
+            yield Violation((key,), trouble)
+
+
+def exposure(path: Path) -> str | None:
+    """A warning for a secret file that is open to other users; None for one that is not, or cannot be read."""
+    with suppress(OSError):
+        if (mode := stat.S_IMODE(path.stat().st_mode)) & _OPEN_TO_OTHERS:
+            return f"other users can read or change the file (mode {mode:03o}): make it chmod 600, or 640"
+    return None
 
 
 def read_secret(path: Path) -> Secret:

@@ -195,7 +195,7 @@ class ReplayConfig(ConfigSection):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig(ConfigSection):
-    """`[web]`: the REST interface."""
+    """`[web]`: the REST interface, and the gateway through which it pauses and resumes share groups."""
 
     listen: AnAddress = Address("127.0.0.1", 8080)
     allowed_hosts: Annotated[tuple[str, ...], ListOf(ConfigText(parse_host), at_least=1)] = (
@@ -206,6 +206,8 @@ class WebConfig(ConfigSection):
     tokens_file: AFile = None
     tls_cert: AFile = None
     tls_key: AFile = None
+    gateway: Annotated[Address | None, parse_address] = None  # by default `gateway.listen`
+    gateway_tls_ca: AFile = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

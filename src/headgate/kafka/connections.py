@@ -43,6 +43,10 @@ class UnsupportedError(ClusterError):
     """The broker is too old for a request: retrying does not help."""
 
 
+class LoginError(ClusterError):
+    """The server did not accept the user, or requires one: another user or password may help."""
+
+
 class BrokerConnection:
     """A connection to one broker, used for one request at a time; every failure is a `ClusterError`, and closes it."""
 
@@ -190,10 +194,10 @@ class Dialler:
             answer = await link.call(SaslHandshakeRequest(), 1)
         except ClusterError as failure:
             who = "" if self.credentials is None else f" as User:{self.credentials.user}"
-            raise ClusterError(f"login at {address}{who} failed: {failure}") from None
+            raise LoginError(f"login at {address}{who} failed: {failure}") from None
         if answer.error_code != ErrorCode.ILLEGAL_SASL_STATE:
             offered = ", ".join(sorted(answer.mechanisms))
-            raise ClusterError(f"{address} requires SASL ({offered}), and no user is given")
+            raise LoginError(f"{address} requires SASL ({offered}), and no user is given")
 
 
 class Connections:

@@ -47,6 +47,14 @@ NO_HEADGATE = (
 )
 
 
+class ActionRefusedError(ClusterError):
+    """The server refused to pause or resume a group, with Kafka's error code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class StatusSource(Enum):
     """Where a breaker's status comes from: only the gateway knows all of it."""
 
@@ -154,7 +162,7 @@ def _from_configs(group: str, values: Mapping[str, str]) -> BreakerStatus:
 
 
 async def pause_or_resume(connections: Connections, group: str, key: str, reason: str) -> None:
-    """Sets one of the write-only configs `headgate.pause` and `headgate.resume`; raises `ClusterError` if refused."""
+    """Sets one of the write-only configs `headgate.pause` and `headgate.resume`; `ActionRefusedError` if refused."""
     change = IncrementalConfig(name=key, config_operation=SET, value=reason)
     try:
         await alter_group(await connections.bootstrap(), group, (change,))
@@ -162,7 +170,7 @@ async def pause_or_resume(connections: Connections, group: str, key: str, reason
         text = str(refused)
         if f"Unknown group config name: {key}" in text:  # the text of a broker
             text = f"{text}: {NO_HEADGATE}"
-        raise ClusterError(f"share group '{group}': {text}") from None
+        raise ActionRefusedError(refused.code, f"share group '{group}': {text}") from None
 
 
 async def dlq_topology(connections: Connections) -> DlqTopology:

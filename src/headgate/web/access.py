@@ -54,6 +54,14 @@ class AccessControl:
         elif not is_local(client_address(request), request.headers):
             raise HTTPException(HTTPStatus.FORBIDDEN, "Without web.tokens_file only local clients may change anything")
 
+    async def operator(self, request: Request) -> Caller:
+        """The caller, if it may change something; a token may be limited to names, which the resource must heed."""
+        if self.tokens_file is None:
+            self.require_operate(request)
+            return Caller(name=f"address {client_address(request)}", names=ALL_NAMES)
+        token = await run_in_threadpool(self._token, request, TokenScope.OPERATE)
+        return Caller(name=f"token {token.name}", names=token.names, token=token)
+
     async def visible_names(self, request: Request) -> VisibleNames:
         """The names that the caller may read."""
         return (await self.caller(request)).names

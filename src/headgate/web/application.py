@@ -26,8 +26,10 @@ from headgate.web.api.connectors import EstateSource, connectors_router
 from headgate.web.connectors import ConnectCluster, connect_router, problems
 from headgate.web.events import events_router
 from headgate.web.live_feed import LiveFeed
+from headgate.web.operations import ShareGroupOperations
 from headgate.web.page import page_router
 from headgate.web.paths import NormalizedPaths
+from headgate.web.share_group_actions import share_group_actions_router
 from headgate.web.share_states import SharePort
 
 if TYPE_CHECKING:
@@ -45,10 +47,11 @@ def make_application(
     tables: "EstateTables | None",
     share_port: SharePort | None,
     feed: LiveFeed,
+    operations: ShareGroupOperations | None,
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
 
-    `share_port` is None if share groups are not enabled.
+    `share_port` and `operations` are None if share groups are not enabled.
     `tables` is None where the libraries that read them are not installed.
     """
     # The documentation pages of FastAPI load scripts from other sites.
@@ -61,6 +64,8 @@ def make_application(
     app.include_router(connect_router(clusters, access))
     app.include_router(connectors_router(clusters, wire, access, None if tables is None else _estate_source(tables)))
     app.include_router(events_router(feed, access))
+    if operations is not None:
+        app.include_router(share_group_actions_router(operations, access))
     app.include_router(page_router(page.ROOT))
 
     @app.get("/api", include_in_schema=False)

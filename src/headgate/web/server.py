@@ -22,8 +22,10 @@ from headgate.config.model import Config
 from headgate.kafka.shared_clients import clients_of
 from headgate.web.access import AccessControl
 from headgate.web.application import make_application
+from headgate.web.audit import AuditWriter
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.live_sources import LiveSources
+from headgate.web.operations import GatewayAccess, ShareGroupOperations
 from headgate.web.share_states import ShareStateTopics
 from headgate.web.tokens import read_tokens
 
@@ -113,6 +115,12 @@ class WebServer:
             consumer=None if self._shares is None else self._clients.consumer,
             prefix=self._config.facts.prefix,
         )
+        audit = AuditWriter(self._config, self._clients)
+        operations = None
+        if self._shares is not None:
+            operations = ShareGroupOperations(
+                GatewayAccess.of(self._config), audit=audit.write, port=self._shares, clock=SystemClock()
+            )
         application = make_application(
             clusters=self._clusters,
             wire=self._wire,
@@ -121,10 +129,12 @@ class WebServer:
             tables=tables,
             share_port=self._shares,
             feed=live.feed,
+            operations=operations,
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._clients.close)
+            stack.push_async_callback(audit.close)
             if tables is not None:
                 stack.push_async_callback(tables.close)
             for topic in self._status_topics.values():

@@ -7,7 +7,15 @@
 
 The file contains only the SHA-256 of a token; a token is 32 random bytes, so a fast hash is enough. It is compared with
 every entry in constant time. The scope `operate` includes `read`. With `names = ["shop-*"]` a token is limited to the
-topics, applications and groups that one of the patterns matches (`visible_names.py`). The file is read for each request
+topics, applications and groups that one of the patterns matches (`visible_names.py`). With a table `kafka` it acts as a
+user of the cluster (`operations.py`):
+
+    [tokens.alice.kafka]
+    user = "alice"
+    mechanism = "SCRAM-SHA-512"
+    password_file = "/etc/headgate/alice.password"
+
+The file is read for each request
 that needs a token, so that removing an entry has effect immediately.
 """
 
@@ -23,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headgate.base.errors import UsageError
 from headgate.web.visible_names import ALL_NAMES, VisibleNames
@@ -34,6 +42,19 @@ _PREFIX = "headgate_"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST_PATTERNS, _LONGEST_PATTERN = 100, 255
+_LONGEST_USER = 255
+
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaLogin:
+    """The user of the cluster that a token acts as; the password is read when it is needed."""
+
+    user: str
+    mechanism: str
+    password_file: Path
 
 
 class TokenScope(StrEnum):
@@ -50,6 +71,7 @@ class Token:
     scopes: frozenset[TokenScope]
     expires_ms: int
     names: VisibleNames = ALL_NAMES
+    kafka: KafkaLogin | None = None
 
     def may(self, scope: TokenScope) -> bool:
         return scope in self.scopes or (scope is TokenScope.READ and TokenScope.OPERATE in self.scopes)
@@ -77,10 +99,10 @@ def read_tokens(file: Path) -> tuple[Token, ...]:
 def _token(name: str, table: Any) -> Token:
     where = f"tokens.{name if _NAME.fullmatch(name) else '?'}"
     keys = set(table) if isinstance(table, dict) else set()
-    if keys - {"names"} != {"sha256", "scopes", "expires"} or where == "tokens.?":
+    if keys - {"names", "kafka"} != {"sha256", "scopes", "expires"} or where == "tokens.?":
         raise UsageError(
             f"{where} must have a name of letters, digits, _ and -, and the keys sha256, scopes and expires; "
-            "names is the only other key"
+            "names and kafka are the only other keys"
         )
     digest, scopes, expires = table["sha256"], table["scopes"], table["expires"]
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
@@ -95,7 +117,19 @@ def _token(name: str, table: Any) -> Token:
         scopes=frozenset(map(TokenScope, scopes)),
         expires_ms=int(expires.timestamp() * 1000),
         names=VisibleNames(_patterns(table["names"], where)) if "names" in table else ALL_NAMES,
+        kafka=_login(table["kafka"], f"{where}.kafka") if "kafka" in table else None,
     )
+
+
+def _login(table: Any, where: str) -> KafkaLogin:
+    keys = {"user", "mechanism", "password_file"}
+    if not isinstance(table, dict) or set(table) != keys or not all(isinstance(one, str) for one in table.values()):
+        raise UsageError(f"{where} must be a table with the texts user, mechanism and password_file")
+    if not table["user"] or len(table["user"]) > _LONGEST_USER or not table["user"].isprintable():
+        raise UsageError(f"{where}.user must have 1 to {_LONGEST_USER} printable characters")
+    if table["mechanism"] not in MECHANISMS:
+        raise UsageError(f"{where}.mechanism must be one of {', '.join(MECHANISMS)}")
+    return KafkaLogin(user=table["user"], mechanism=table["mechanism"], password_file=Path(table["password_file"]))
 
 
 def _patterns(names: Any, where: str) -> tuple[str, ...]:

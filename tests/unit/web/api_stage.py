@@ -12,6 +12,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.application import make_application
 from headgate.web.live_sources import LiveSources
+from headgate.web.operations import ShareGroupOperations
 from headgate.web.share_states import SharePort
 from tests.unit.web.stage import Answer, FakeClock
 
@@ -25,6 +26,7 @@ class ApiStage:
     tokens_file: Path | None = None
     is_read_open: bool = True
     share_port: SharePort | None = None
+    operations: ShareGroupOperations | None = None
     app: ASGIApp = field(init=False)
     live: LiveSources = field(init=False)
 
@@ -38,6 +40,7 @@ class ApiStage:
             tables=self.tables,
             share_port=self.share_port,
             feed=self.live.feed,
+            operations=self.operations,
         )
 
     async def get(self, path: str, *, token: str = "", headers: dict[str, str] | None = None, **query: Any) -> Answer:

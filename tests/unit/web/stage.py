@@ -75,6 +75,7 @@ class Stage:
     clock: FakeClock = field(default_factory=FakeClock)
     tables: Any = None
     share_port: Any = None
+    operations: Any = None
 
     made: ASGIApp | None = None  # the application, where a test makes it once
 
@@ -94,6 +95,7 @@ class Stage:
             tables=self.tables,
             share_port=self.share_port,
             feed=LiveSources(port=self.share_port, tables=None).feed,
+            operations=self.operations,
         )
 
     async def call(

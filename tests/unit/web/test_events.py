@@ -28,7 +28,7 @@ WAIT_S = 30.0
 
 
 @dataclass
-class Reading:
+class EventReading:
     """A client of the stream: the events so far, the status, and the raw text."""
 
     status: int = 0
@@ -50,7 +50,7 @@ class Reading:
     def last_id(self) -> str:
         return [line for line in self.text.split("\n") if line.startswith("id: ")][-1].removeprefix("id: ")
 
-    async def until(self, is_there: Callable[["Reading"], bool]) -> None:
+    async def until(self, is_there: Callable[["EventReading"], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
             while not is_there(self):
                 self.came.clear()
@@ -61,9 +61,9 @@ class Reading:
 
 
 @asynccontextmanager
-async def reading(stage: ApiStage, *, token: str = "", last_id: str = "") -> AsyncIterator[Reading]:
+async def reading(stage: ApiStage, *, token: str = "", last_id: str = "") -> AsyncIterator[EventReading]:
     """A request as a server passes it on; the client is gone at the end of the block."""
-    found, gone = Reading(), asyncio.Event()
+    found, gone = EventReading(), asyncio.Event()
     headers = {"host": "localhost"}
     headers |= {"authorization": f"Bearer {token}"} if token else {}
     headers |= {"last-event-id": last_id} if last_id else {}
