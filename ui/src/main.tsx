@@ -4,6 +4,7 @@ import "@xyflow/react/dist/base.css";
 import "./styles/colours.css";
 import "./styles/page.css";
 import "./styles/map.css";
+import "./styles/actions.css";
 import { startLive } from "./live/stream";
 import { App } from "./shell/app";
 import { ClockProvider } from "./shell/parts";

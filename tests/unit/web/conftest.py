@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from headgate.config.addresses import Address
+from headgate.facts import EventHappened
 from headgate.web.api.estate_tables import EstateTables
+from headgate.web.operations import GatewayAccess, ShareGroupOperations
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
@@ -28,4 +31,12 @@ def shop_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Esta
 @pytest.fixture(scope="session")
 def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
     """Made once: making an application takes longer than most tests."""
-    return ApiStage(*shop_tables, share_port=FakeShares.of_the_shop())
+    shares, clock = FakeShares.of_the_shop(), shop_tables[1]
+    # No gateway is there: what is asked of it is answered with 503.
+    gateway = GatewayAccess(address=Address("127.0.0.1", 1), has_tls=False, tls_ca=None, has_sasl=False)
+    operations = ShareGroupOperations(gateway, audit=_forget, port=shares, clock=clock)
+    return ApiStage(*shop_tables, share_port=shares, operations=operations)
+
+
+async def _forget(_: EventHappened) -> None:
+    """Operations of these tests are not recorded."""

@@ -1,5 +1,6 @@
 """The OpenAPI document, and requests that are made from it: every answer has a documented status and form."""
 
+import json
 import re
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,13 @@ VALUES = st.one_of(
     st.text(max_size=20),
     st.integers(-(2**70), 2**70).map(str),
     st.sampled_from(["true", "1"]),
+)
+
+
+CREDENTIALS = st.fixed_dictionaries({"user": VALUES, "password": VALUES, "mechanism": st.sampled_from(["PLAIN", "x"])})
+BODIES = st.one_of(
+    st.fixed_dictionaries({"reason": VALUES}, optional={"credential": CREDENTIALS, "other": VALUES}),
+    st.recursive(st.none() | st.integers() | VALUES, st.lists, max_leaves=5),
 )
 
 
@@ -81,12 +89,15 @@ async def test_generated_requests_have_documented_answers(shop: ApiStage, docume
             if parameter["in"] == "query" and data.draw(st.booleans())
         }
         encoded = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
-        made.append((method, sent, encoded, set(operation["responses"])))
+        has_body = "application/json" in operation.get("requestBody", {}).get("content", ())
+        body = json.dumps(data.draw(BODIES)).encode() if has_body else b""
+        made.append((method, sent, encoded, body, set(operation["responses"])))
 
-    made: list[tuple[str, str, str, set[str]]] = []
+    made: list[tuple[str, str, str, bytes, set[str]]] = []
     requests()
-    for method, sent, encoded, documented in made:
-        answer = await shop.request(method, sent, encoded)
+    for method, sent, encoded, body, documented in made:
+        headers = {"content-type": "application/json"} if body else None
+        answer = await shop.request(method, sent, encoded, headers=headers, body=body)
         assert str(answer.status) in documented | {"404"}, (sent, encoded, answer.body)
         assert answer.status < 500 or answer.status in {501, 503}, (sent, encoded, answer.body)
 

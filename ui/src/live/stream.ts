@@ -88,7 +88,8 @@ function setConnected(now: boolean): void {
   if (isLost) tell({ kind: "lost" });
 }
 
-function tell(notice: LiveNotice): void {
+/** Also for what the page itself has changed. */
+export function tell(notice: LiveNotice): void {
   window.dispatchEvent(new CustomEvent<LiveNotice>(NOTICE, { detail: notice }));
 }
 

@@ -31,6 +31,7 @@ describe("a notice", () => {
     expect(concerns("share-groups?limit=1000", notice)).toBe(true);
     expect(concerns("share-groups/a%2Fb?cluster=x", notice)).toBe(true);
     expect(concerns("share-groups/other", notice)).toBe(false);
+    expect(concerns("attention", notice)).toBe(true);
     expect(concerns("graph", notice)).toBe(false);
   });
 

@@ -83,10 +83,12 @@ export function concerns(path: string, notice: LiveNotice): boolean {
   const [resource = "", name] = (path.split("?")[0] ?? "").split("/");
   switch (notice.kind) {
     case "share_groups":
+      if (resource === "attention") return true;
       return resource === "share-groups" && (name === undefined || notice.group === null || decodeURIComponent(name) === notice.group);
     case "tables":
       if (resource === "share-groups") return name !== undefined && notice.tables.some((one) => GROUP_TABLES.includes(one));
       if (resource === "changes") return notice.tables.includes("changes");
+      if (resource === "attention") return true;
       return OF_TABLES.includes(resource) && notice.tables.some((one) => !OTHER_TABLES.includes(one));
     case "lost":
       return isAnnounced(path);
@@ -96,5 +98,5 @@ export function concerns(path: string, notice: LiveNotice): boolean {
 /** Whether notices tell of every change of a resource, so that it need not be asked for at short intervals. */
 export function isAnnounced(path: string): boolean {
   const resource = path.split(/[/?]/)[0] ?? "";
-  return resource === "share-groups" || resource === "changes" || OF_TABLES.includes(resource);
+  return ["share-groups", "attention", "changes"].includes(resource) || OF_TABLES.includes(resource);
 }

@@ -24,7 +24,7 @@ test("a paused group is a card with its reasons, the next action, and the comman
   const reason = { code: "TRIPPED", text: "too many", by: "headgate", since: NOW };
   const [card] = nowCards({ items: [item("paused", { tripped: true, pause_reasons: [reason, { ...reason, text: "deploy", by: "User:ops" }] })], health: null });
   expect(card).toMatchObject({ state: "stopped", title: "paused by its breaker", facts: ["too many", "deploy (User:ops)"] });
-  expect(card?.action).toEqual({ text: "Resume…", to: "/groups/-/sg%20one" });
+  expect(card?.action).toEqual({ text: "Resume…", to: "/groups/-/sg%20one?do=resume" });
   expect(card?.command).toContain("--resume --group 'sg one' --reason REASON");
 });
 

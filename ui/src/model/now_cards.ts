@@ -65,7 +65,7 @@ function wordsOf(item: AttentionItem): Pick<NowCard, "title" | "facts" | "points
         title: item.tripped ? "paused by its breaker" : "paused by an operator",
         facts: item.pause_reasons.map((reason) => reasonText(reason) + (reason.by === null || reason.by === "headgate" ? "" : ` (${reason.by})`)),
         pointsOf: "share of dead letters",
-        action: open("Resume…"),
+        action: open("Resume…", { do: "resume" }),
         command: `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${name} --reason REASON`,
       };
     case "dead_letters":

@@ -1,8 +1,9 @@
-/** Share groups: the state of the breaker, the rate beside its threshold, and the commands that pause and resume. */
+/** Share groups: the state of the breaker, the rate beside its threshold, and what pauses and resumes it. */
 
+import { GroupActionButton } from "../actions/group_action";
 import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { count, duration, exact, percent, printable, shellQuoted } from "../model/format";
+import { count, duration, exact, percent, printable } from "../model/format";
 import { groupState, pausedSince, rateChart, reasonText } from "../model/groups";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
@@ -118,6 +119,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
         </h1>
         {group.state === "ready" ? <GroupMark group={group.data} problem={group.data.problem} /> : null}
         <span className="space" />
+        {group.state === "ready" && group.data.paused === false ? <GroupActionButton action="pause" group={name} /> : null}
         <Link to={mapPath({ focus: name, focusKind: "share_group" })} className="button">
           Show on the map
         </Link>
@@ -133,7 +135,6 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
               <Events events={data.events} />
             </div>
             <BacktestPanel name={data.name} cluster={cluster} />
-            {data.paused === false ? <Pause name={data.name} /> : null}
           </>
         )}
       </Resource>
@@ -142,6 +143,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
 }
 
 function Paused({ group }: { group: ShareGroup }) {
+  const { query } = useRoute();
   return (
     <Notice state="stopped" title="The group is paused: its members get no records">
       <ul>
@@ -160,23 +162,10 @@ function Paused({ group }: { group: ShareGroup }) {
           It resumes by itself <Time at={group.auto_resume_at} />.
         </p>
       )}
-      <p className="muted">To resume it, with a reason that others will see:</p>
-      <Command text={`headgate share-groups --bootstrap-server HOST:PORT --resume --group ${shellQuoted(group.name)} --reason REASON`} />
-    </Notice>
-  );
-}
-
-function Pause({ name }: { name: string }) {
-  return (
-    <section className="panel">
-      <header>
-        <h2>Pause</h2>
-        <span className="muted">members get no records until the group is resumed</span>
-      </header>
-      <div className="body">
-        <Command text={`headgate share-groups --bootstrap-server HOST:PORT --pause --group ${shellQuoted(name)} --reason REASON`} />
+      <div className="actions">
+        <GroupActionButton action="resume" group={group.name} isOpen={query.get("do") === "resume"} />
       </div>
-    </section>
+    </Notice>
   );
 }
 

@@ -1,0 +1,131 @@
+"""The brake in a real browser, with a real cluster, gateway and share consumer: trips appear, and a resume works."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.cluster import start_test_cluster
+from tests.support.share_consumers import LibrdkafkaMember
+from tests.support.share_scene import (
+    BREAKER,
+    DLQ_TOPIC,
+    MINIMUM,
+    PAUSE,
+    THRESHOLD,
+    WINDOW,
+    ShareScene,
+    share_scene,
+    until,
+)
+from tests.support.web import Web, running_web
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareScene]:
+    with (
+        start_test_cluster(tmp_path_factory) as cluster,
+        share_scene(cluster, tmp_path_factory.mktemp("brake")) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brake_web(scene: ShareScene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    folder: Path = tmp_path_factory.mktemp("brake-web")
+    keys: dict[str, object] = {
+        "facts.prefix": scene.facts,
+        "activity.enable": False,
+        "web.gateway": scene.bootstrap,
+        "tables.path": str(folder / "tables"),
+    }
+    with running_web(folder, scene.cluster.bootstrap, keys) as web:
+        yield web
+
+
+def wait_until_live(page: Page) -> None:
+    expect(page.locator("html[data-live=true]")).to_be_attached()
+
+
+def test_a_trip_appears_without_reload_and_a_resume_in_the_page_lets_the_consumer_go_on(
+    page: Page, scene: ShareScene, brake_web: Web
+) -> None:
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group({DLQ_TOPIC: dlq, BREAKER: "true", THRESHOLD: "20", MINIMUM: "20", WINDOW: "10000"})
+    page.goto(f"{brake_web.url}/groups")
+    expect(page.get_by_role("link", name=group)).to_be_visible()
+    wait_until_live(page)
+    page.evaluate("window.isTheSamePage = true")
+    with LibrdkafkaMember(scene.clients, group, [topic]) as member:
+        scene.send(topic, ["R:", "A:"] * 20)
+        expect(page.get_by_role("row", name=group)).to_contain_text("paused by its breaker")
+        assert page.evaluate("window.isTheSamePage"), "without a reload"
+        page.get_by_role("link", name=group).click()
+        expect(page.get_by_text("its members get no records")).to_be_visible()
+        scene.send(topic, ["A:late"])
+        seen = len(member.deliveries)
+
+        page.get_by_role("button", name="Resume…").click()
+        dialog = page.get_by_role("dialog", name=f"Resume {group}")
+        expect(dialog).to_be_visible()
+        expect(dialog.get_by_role("button", name="Resume", exact=True)).to_be_disabled()
+        # The field of the reason has the focus, and Tab stays within the dialog.
+        page.keyboard.type("the downstream is back")
+        expect(dialog.locator("code")).to_contain_text("--reason 'the downstream is back'")
+        expect(dialog).to_contain_text("Without a user")
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            assert page.evaluate(
+                "document.activeElement.closest('dialog') !== null || document.activeElement === document.body"
+            )
+        dialog.get_by_label("Reason").press("Enter")
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_text("its members get no records")).to_have_count(0)
+        expect(page.locator(".heading .state").first).to_contain_text("running")
+        until(lambda: len(member.deliveries) > seen)
+        assert page.evaluate("window.isTheSamePage")
+    assert member.errors == []
+    until(lambda: bool(scene.events(group, "operation")))
+    [operation] = scene.events(group, "operation")
+    assert operation["detail"]["reason"] == "the downstream is back"
+    [resumed] = scene.events(group, "resumed")
+    assert resumed["detail"]["reason"] == "the downstream is back"
+
+
+def test_a_group_is_paused_in_the_page_and_resumed_from_now(page: Page, scene: ShareScene, brake_web: Web) -> None:
+    group = scene.new_group({BREAKER: "true", DLQ_TOPIC: scene.new_topic("dlq")})
+    page.goto(f"{brake_web.url}/groups/-/{group}")
+    page.get_by_role("button", name="Pause…").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Pause…").press("Enter")
+    page.get_by_label("Reason").fill("maintenance <b>now</b>")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("maintenance <b>now</b>, by User:ANONYMOUS")
+    page.goto(brake_web.url)
+    card = page.locator(".card", has_text=group)
+    card.get_by_role("link", name="Resume…").click()
+    dialog = page.get_by_role("dialog", name=f"Resume {group}")
+    dialog.get_by_label("Reason").fill("done")
+    dialog.get_by_role("button", name="Resume", exact=True).click()
+    expect(dialog).to_have_count(0)
+    expect(page.locator(".heading .state").first).to_contain_text("running")
+
+
+def test_a_refusal_is_shown_in_the_dialog_and_the_page_falls_back_to_asking(
+    page: Page, scene: ShareScene, brake_web: Web
+) -> None:
+    """A server that refuses is made by the browser's own routing: the real one has nothing to refuse here."""
+    group = scene.new_group({BREAKER: "true", DLQ_TOPIC: scene.new_topic("dlq")})
+    page.route("**/api/v1/events", lambda route: route.abort())
+    refusal = '{"error_code": 403, "message": "User:bob needs ALTER_CONFIGS"}'
+    page.route("**/pause", lambda route: route.fulfill(status=403, content_type="application/json", body=refusal))
+    page.goto(f"{brake_web.url}/groups/-/{group}")
+    page.get_by_role("button", name="Pause…").click()
+    page.get_by_label("Reason").fill("x")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("User:bob needs ALTER_CONFIGS")
+    page.get_by_role("button", name="Cancel").click()
+    scene.configure(group, {PAUSE: "by the tool"})
+    expect(page.get_by_role("alert")).to_contain_text("by the tool")
