@@ -213,6 +213,12 @@ async def dlq_topology(connections: Connections) -> DlqTopology:
     return DlqTopology(topics=tuple(topics), gaps=tuple(gaps))
 
 
+async def parked_letters(connections: Connections, group: str) -> tuple[tuple[str, ParkedLetters], ...]:
+    """The parked dead letters of a group by topic; none where the caller has no DESCRIBE_CONFIGS on the group."""
+    results = await describe_results(await connections.bootstrap(), GROUP, [group], keys=(PARKED,))
+    return tuple(sorted((pair for result in results for pair in _parked(result)), key=lambda pair: pair[0]))
+
+
 def _parked(result: DescribeConfigsResult) -> Iterator[tuple[str, ParkedLetters]]:
     """The parked dead letters of a group by topic; nothing from a gateway that does not know them."""
     value = next((one.value for one in result.configs if one.name == PARKED), None)

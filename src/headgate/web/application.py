@@ -23,6 +23,7 @@ from headgate.config.addresses import parse_host
 from headgate.web import index_page, page
 from headgate.web.access import AccessControl
 from headgate.web.api.connectors import EstateSource, connectors_router
+from headgate.web.breaker_statuses import BreakerStatuses, breaker_statuses_router
 from headgate.web.connectors import ConnectCluster, connect_router, problems
 from headgate.web.events import events_router
 from headgate.web.live_feed import LiveFeed
@@ -48,10 +49,11 @@ def make_application(
     share_port: SharePort | None,
     feed: LiveFeed,
     operations: ShareGroupOperations | None,
+    statuses: BreakerStatuses | None,
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
 
-    `share_port` and `operations` are None if share groups are not enabled.
+    `share_port`, `operations` and `statuses` are None if share groups are not enabled.
     `tables` is None where the libraries that read them are not installed.
     """
     # The documentation pages of FastAPI load scripts from other sites.
@@ -66,6 +68,8 @@ def make_application(
     app.include_router(events_router(feed, access))
     if operations is not None:
         app.include_router(share_group_actions_router(operations, access))
+    if statuses is not None:
+        app.include_router(breaker_statuses_router(statuses, access))
     app.include_router(page_router(page.ROOT))
 
     @app.get("/api", include_in_schema=False)

@@ -130,7 +130,7 @@ class GatewayAccess:
             has_sasl=config.upstream.service_mechanism != "none",
         )
 
-    def dialler(self, credentials: Credentials | None) -> Dialler:
+    def dialler(self, credentials: Credentials | None, *, timeout_s: float = _CALL_S) -> Dialler:
         """Reads the certificates, so it runs on a thread."""
         try:
             tls = ssl.create_default_context(cafile=self.tls_ca) if self.has_tls else None
@@ -138,7 +138,7 @@ class GatewayAccess:
             text = f"web.gateway_tls_ca cannot be used: {failure}"
             raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, text, outcome="failed") from None
         return Dialler(
-            bootstrap=(self.address,), tls=tls, credentials=credentials, call_timeout_s=_CALL_S, timeout_s=_CALL_S
+            bootstrap=(self.address,), tls=tls, credentials=credentials, call_timeout_s=timeout_s, timeout_s=timeout_s
         )
 
 

@@ -23,6 +23,7 @@ from headgate.kafka.shared_clients import clients_of
 from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.audit import AuditWriter
+from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.live_sources import LiveSources
 from headgate.web.operations import GatewayAccess, ShareGroupOperations
@@ -116,11 +117,11 @@ class WebServer:
             prefix=self._config.facts.prefix,
         )
         audit = AuditWriter(self._config, self._clients)
-        operations = None
+        operations, statuses = None, None
         if self._shares is not None:
-            operations = ShareGroupOperations(
-                GatewayAccess.of(self._config), audit=audit.write, port=self._shares, clock=SystemClock()
-            )
+            gateway = GatewayAccess.of(self._config)
+            operations = ShareGroupOperations(gateway, audit=audit.write, port=self._shares, clock=SystemClock())
+            statuses = BreakerStatuses(gateway, self._config.upstream, SystemClock())
         application = make_application(
             clusters=self._clusters,
             wire=self._wire,
@@ -130,11 +131,14 @@ class WebServer:
             share_port=self._shares,
             feed=live.feed,
             operations=operations,
+            statuses=statuses,
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._clients.close)
             stack.push_async_callback(audit.close)
+            if statuses is not None:
+                stack.push_async_callback(statuses.close)
             if tables is not None:
                 stack.push_async_callback(tables.close)
             for topic in self._status_topics.values():

@@ -16,7 +16,7 @@ import pytest
 
 from headgate.web.tokens import TokenScope, add_token
 from tests.support.cluster import USERS, Cluster
-from tests.support.share_scene import PAUSE, ShareScene, done, kafka, share_scene, until
+from tests.support.share_scene import BREAKER, PAUSE, THRESHOLD, ShareScene, done, kafka, share_scene, until
 from tests.support.streams_client import SASL_PLAINTEXT
 from tests.support.web import Web, running_web
 
@@ -137,7 +137,6 @@ def test_a_user_without_the_right_gets_403_with_what_is_missing_and_nothing_chan
     assert "User:bob needs ALTER_CONFIGS" in answer["message"]
     until(lambda: [(by, one["outcome"]) for by, one in office.operations(group)] == [("User:bob", "refused")])
     assert office.is_paused(group) is True
-    assert office.scene.status(group)["paused"] is True
 
 
 def test_a_token_without_a_user_is_refused_at_a_gateway_with_sasl_and_the_service_account_is_not_used(
@@ -167,6 +166,20 @@ def test_a_typed_user_acts_once_and_a_wrong_password_does_nothing(office: Office
     assert [one for one in SECRETS if one in json.dumps(office.operations(group))] == []
     # Nothing of it is kept: the next request needs a user again.
     assert office.post(group, "resume", "none")[0] == 403
+
+
+def test_the_window_of_the_breaker_is_that_of_the_gateway(office: Office) -> None:
+    group = office.new_group()
+    office.scene.configure(group, {BREAKER: "true", THRESHOLD: "35"})
+
+    def found() -> dict[str, Any]:
+        path = f"/api/v1/share-groups/{group}/breaker"
+        status, answer = office.web.call("GET", path, token=office.tokens["alice"])
+        assert status == 200, answer
+        return dict(answer)
+
+    until(lambda: found()["threshold_percent"] == 35, what=lambda: str(found()))
+    assert (found()["problem"], found()["parked"]) == (None, [])
 
 
 def test_a_pause_by_another_client_is_in_the_stream(office: Office) -> None:

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message
 from headgate.web.access import AccessControl
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.application import make_application
+from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.live_sources import LiveSources
 from headgate.web.operations import ShareGroupOperations
 from headgate.web.share_states import SharePort
@@ -27,6 +28,7 @@ class ApiStage:
     is_read_open: bool = True
     share_port: SharePort | None = None
     operations: ShareGroupOperations | None = None
+    statuses: BreakerStatuses | None = None
     app: ASGIApp = field(init=False)
     live: LiveSources = field(init=False)
 
@@ -41,6 +43,7 @@ class ApiStage:
             share_port=self.share_port,
             feed=self.live.feed,
             operations=self.operations,
+            statuses=self.statuses,
         )
 
     async def get(self, path: str, *, token: str = "", headers: dict[str, str] | None = None, **query: Any) -> Answer:

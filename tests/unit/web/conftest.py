@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from headgate.config.addresses import Address
+from headgate.config.model import UpstreamConfig
 from headgate.facts import EventHappened
 from headgate.web.api.estate_tables import EstateTables
+from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.operations import GatewayAccess, ShareGroupOperations
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
@@ -35,7 +37,8 @@ def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
     # No gateway is there: what is asked of it is answered with 503.
     gateway = GatewayAccess(address=Address("127.0.0.1", 1), has_tls=False, tls_ca=None, has_sasl=False)
     operations = ShareGroupOperations(gateway, audit=_forget, port=shares, clock=clock)
-    return ApiStage(*shop_tables, share_port=shares, operations=operations)
+    statuses = BreakerStatuses(gateway, UpstreamConfig(service_mechanism="none"), clock)
+    return ApiStage(*shop_tables, share_port=shares, operations=operations, statuses=statuses)
 
 
 async def _forget(_: EventHappened) -> None:

@@ -76,6 +76,7 @@ class Stage:
     tables: Any = None
     share_port: Any = None
     operations: Any = None
+    statuses: Any = None
 
     made: ASGIApp | None = None  # the application, where a test makes it once
 
@@ -96,6 +97,7 @@ class Stage:
             share_port=self.share_port,
             feed=LiveSources(port=self.share_port, tables=None).feed,
             operations=self.operations,
+            statuses=self.statuses,
         )
 
     async def call(

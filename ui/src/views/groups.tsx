@@ -5,6 +5,7 @@ import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../ap
 import { useResource } from "../api/use_resource";
 import { count, duration, exact, percent, printable } from "../model/format";
 import { groupState, pausedSince, rateChart, reasonText } from "../model/groups";
+import { BreakerWindowPanel } from "../live/breaker_window";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
 import { Command, Lasting, Link, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
@@ -129,7 +130,10 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
           <>
             <Unread problem={data.problem} />
             {data.paused === true ? <Paused group={data} /> : null}
-            <Rate group={data} />
+            <div className="columns">
+              {data.paused === null ? null : <BreakerWindowPanel name={data.name} />}
+              <Rate group={data} />
+            </div>
             <div className="columns">
               <Settings group={data} />
               <Events events={data.events} />
