@@ -82,10 +82,13 @@ def connectors(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def create_connectors(port: int, wanted: Mapping[str, Mapping[str, str]], stop: threading.Event) -> None:
-    """Create those that the worker does not have, as soon as it answers; `ClusterError` when it refuses them."""
-    for name, config in wanted.items():
-        found = _when_ready(port, "GET", "/connectors", None, stop)
-        if found is not None and name not in found:
+    """Create those that the worker does not have so, as soon as it answers; `ClusterError` when it refuses them.
+
+    After a restart it has them, and in a folder that was moved with other files.
+    """
+    found = _when_ready(port, "GET", "/connectors?expand=info", None, stop)
+    for name, config in wanted.items() if found is not None else ():
+        if not config.items() <= found.get(name, {}).get("info", {}).get("config", {}).items():
             _when_ready(port, "PUT", f"/connectors/{name}/config", config, stop)
 
 
