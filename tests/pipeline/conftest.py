@@ -15,7 +15,10 @@ from tests.support.file_order import put_first
 SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # no test runs long enough for the other compiler
+    # No test runs long enough for the other compiler, and verifying Spark's classes takes a tenth of its start.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    ),
 }
 
 LONG_FILES = (

@@ -81,8 +81,8 @@ class Estate:
             deleted.result(30)
 
     def store_version(self, name: str, version: int) -> None:
-        """Put an empty table of another schema version in the place of this one."""
-        shutil.rmtree(self.folder / "tables" / name)
+        """Put an empty table of another schema version in the place of this one, if it is there."""
+        shutil.rmtree(self.folder / "tables" / name, ignore_errors=True)
         writer = TableWriter(self.folder / "tables", replace(table_named(name), version=version))
         writer.create()
         writer.close()

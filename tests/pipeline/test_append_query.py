@@ -181,10 +181,8 @@ def test_a_batch_that_spark_has_begun_to_write_is_finished_by_spark(estate: Esta
 
 
 def test_a_table_of_another_version_stops_no_other(estate: Estate) -> None:
-    estate.write(dispositions(1), activity(1), described("g", POOL[1], at=1))
-    assert estate.run(APPEND)
     estate.store_version("dispositions", 99)
-    estate.write(dispositions(2), activity(2))
+    estate.write(*map(dispositions, (1, 2)), *map(activity, (1, 2)), described("g", POOL[1], at=1))
     assert not estate.run(FACTS, APPEND)
     assert "its schema version is 99" in estate.health.problems()["table dispositions"]
     assert len(estate.rows("activity_intervals")) == 2

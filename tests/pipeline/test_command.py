@@ -50,7 +50,8 @@ spark = {{ {settings} }}
 
 
 def test_it_runs_until_a_signal_and_lets_the_batches_end(estate: Estate, file: Path) -> None:
-    with started(estate, file) as (process, log):
+    estate.write(described("g", POOL[1], at=1), activity(1))
+    with started(estate, file, "facts", "append") as (process, log):
         wait_until_ready(process, log)
         estate.write(described("g", POOL[2], at=2), activity(2))
         time.sleep(0.5)  # in the middle of the batch, or before it, or after
@@ -68,7 +69,8 @@ def test_it_runs_until_a_signal_and_lets_the_batches_end(estate: Estate, file: P
 
 
 def test_the_next_process_finishes_the_batch_of_a_killed_one(estate: Estate, file: Path) -> None:
-    with started(estate, file) as (process, _):
+    estate.write(described("g", POOL[1], at=1))
+    with started(estate, file, "facts") as (process, _):
         estate.write(described("g", POOL[2], at=2), described("h", POOL[3], at=3))
         before = estate.versions(["app_io"])
         until = time.monotonic() + 60
@@ -80,16 +82,15 @@ def test_the_next_process_finishes_the_batch_of_a_killed_one(estate: Estate, fil
 
 
 @contextmanager
-def started(estate: Estate, file: Path) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
-    """`headgate pipeline run` with the first batch of each query written; and its standard error."""
-    estate.write(described("g", POOL[1], at=1), activity(1))
+def started(estate: Estate, file: Path, *queries: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """`headgate pipeline run` with the first batch of each of these queries written; and its standard error."""
     log = estate.folder / "stderr"
     command: list[str | Path] = [*HEADGATE, "run", "--config", file, "--status", f"127.0.0.1:{STATUS}"]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, stderr=stderr, start_new_session=True)
     try:
-        wait_for(log, "facts: batch 0: ", process)
-        wait_for(log, "append: batch 0: ", process)
+        for query in queries:
+            wait_for(log, f"{query}: batch 0: ", process)
         yield process, log
     finally:
         process.kill()

@@ -19,7 +19,7 @@ from tests.pipeline.histories import POOL, described, events_of_groups, history
 from tests.pipeline.oracle import TABLES
 from tests.support.cluster import USERS, Cluster
 
-REBUILT = ("topology_nodes", "changes", "applications")
+REBUILT = ("topology_nodes", "changes")
 
 
 def assert_tables_are_right(estate: Estate, own_cluster: str) -> None:

@@ -9,6 +9,7 @@ from threading import Event
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import UsageError
@@ -55,10 +56,8 @@ def test_an_absent_topic_is_reported_and_read_when_it_is_created(estate: Estate)
 
 
 def test_a_table_of_another_version_is_disabled_until_it_is_rebuilt(estate: Estate) -> None:
-    estate.write(described("g", POOL[0], at=0))
-    assert estate.run()
     estate.store_version("topology_nodes", 99)
-    estate.write(described("g", POOL[1], at=1))
+    estate.write(described("g", POOL[0], at=0), described("g", POOL[1], at=1))
     assert not estate.run()
     ((table, problem),) = estate.problems()
     assert table == "topology_nodes"
@@ -133,7 +132,7 @@ def test_rows_of_every_build_fit_their_table(estate: Estate) -> None:
     settings = ReadSettings(cluster="c", prefix="headgate.", max_bytes={})
     for name, build in BUILDS.items():
         facts = decoded_facts(nothing, build.fact, settings) if build.table.appended else add_validity(nothing)
-        rows = build.rows(facts).toArrow()
+        rows = to_arrow_schema(build.rows(facts).schema).empty_table()
         assert rows.cast(pa.schema(table_named(name).columns)).num_rows == 0
 
 
