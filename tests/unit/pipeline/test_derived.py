@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 from headgate.base.errors import PlatformError, UsageError
 from headgate.config import load
 from headgate.pipeline.batches import Moment, TableWriters
+from headgate.pipeline.derived.causes import CAUSES
 from headgate.pipeline.derived.derivation import Derivation, DerivedContext, DerivedRun
 from headgate.pipeline.derived.derived_runner import DerivedTables
 from headgate.pipeline.derived.lineage import irregular_edges
 from headgate.pipeline.derived.registry import check_order
-from headgate.pipeline.derived.source_tables import SourceTables, changed_files
+from headgate.pipeline.derived.source_tables import SourceTables, changed_files, has_value
+from headgate.pipeline.derived.trip_causes import TRIPPED
 from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.reader import TableReader
@@ -279,6 +281,17 @@ def test_changed_files_are_those_that_came_and_went(scene: Scene) -> None:
     assert changed_files(second, second.version) == []
     (second.folder / "_delta_log" / f"{second.version:020}.json").rename(scene.root / "moved")
     assert changed_files(second, first.version) is None
+
+
+def test_a_cluster_without_trips_needs_no_spark_for_their_causes(scene: Scene) -> None:
+    scene.derivation = CAUSES
+    scene.start()
+    scene.add_app("paused", "breaker_events")
+    assert scene.run(), "Spark, which is not there, was not asked"
+    (events,) = SourceTables(scene.root).versions(["breaker_events"]).values()
+    assert has_value(events, "event_id", "paused")
+    assert not has_value(events, "event", TRIPPED)
+    assert not has_value(None, "event", TRIPPED)
 
 
 def test_a_file_that_came_and_went_is_not_among_the_changed_files(scene: Scene) -> None:

@@ -16,7 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.base.errors import UsageError
 from headgate.config.model import Config
 from headgate.pipeline.batches import OnMoment, TableWriters, ignore_moment, optimize_if_due
-from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion, all_files, changed_files, read_rows
+from headgate.pipeline.derived.source_tables import (
+    SourceTables,
+    SourceVersion,
+    all_files,
+    changed_files,
+    has_value,
+    read_rows,
+)
 from headgate.tables.definitions import table_named
 
 HOUR_MS = 3_600_000
@@ -155,6 +162,10 @@ class DerivedRun:
             return None
         files = changed_files(version, self._since.versions[source])
         return None if files is None else read_rows(self.session, source, files)
+
+    def has_value(self, source: str, column: str, value: str) -> bool:
+        """Whether a row of a source has this value."""
+        return has_value(self._versions.get(source), column, value)
 
     def row_count(self, source: str) -> int:
         version = self._versions.get(source)

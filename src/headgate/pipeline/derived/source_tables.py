@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headgate.tables.definitions import table_named
-from headgate.tables.storage import DataFile, StoredTable, file_paths
+from headgate.tables.storage import FILES, DataFile, StoredTable, connect_duckdb, file_paths, quoted
 
 _LOG = "_delta_log"
 
@@ -71,6 +71,16 @@ def read_rows(session: SparkSession, name: str, files: Sequence[str]) -> DataFra
 
 def all_files(version: SourceVersion | None) -> list[str]:
     return [] if version is None else file_paths(version.files)
+
+
+def has_value(version: SourceVersion | None, column: str, value: str) -> bool:
+    """Whether a row has this value; found without Spark, because its plan would cost more than reading one column."""
+    files = all_files(version)
+    if not files:
+        return False
+    with connect_duckdb() as duckdb:
+        sql = f"SELECT 1 FROM {FILES} WHERE {quoted(column)} = ? LIMIT 1"  # noqa: S608 - our own names
+        return bool(duckdb.sql(sql, params=[files, value]).fetchall())
 
 
 def changed_files(version: SourceVersion, since: int) -> list[str] | None:

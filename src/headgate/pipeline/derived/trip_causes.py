@@ -30,6 +30,7 @@ LAG_KNOWN_MS = 65 * MINUTE_MS
 # A lag that has doubled, by so many records at least, is one that grew: that of a batch in progress is less.
 LAG_GROWTH = 100
 
+TRIPPED = "tripped"  # the event
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 _TRIP = ("cluster_id", "event_id", "group", "tripped_at")
 _VERSION = ("cluster_id", "app_id", "incarnation", "epoch", "hash", "provenance")
@@ -49,7 +50,7 @@ class CauseSources:
 
 def trips_of(breaker_events: DataFrame) -> DataFrame:
     """The trips among the events of groups."""
-    tripped = breaker_events.where((sf.col("event") == "tripped") & sf.col("at").between(MEMBER_SEEN_MS, _LAST_MS))
+    tripped = breaker_events.where((sf.col("event") == TRIPPED) & sf.col("at").between(MEMBER_SEEN_MS, _LAST_MS))
     return tripped.select("cluster_id", "event_id", "group", sf.col("at").alias("tripped_at"))
 
 
