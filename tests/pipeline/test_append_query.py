@@ -136,7 +136,6 @@ def stored_rows(estate: Estate, name: str) -> int:
 
 
 POINTS: list[tuple[Moment, str]] = [
-    ("before", "activity_intervals"),
     ("after", "activity_intervals"),
     ("after", "group_lags"),
     ("after", "rejected_facts"),
@@ -156,7 +155,7 @@ def assert_some_are_there_once(estate: Estate) -> None:
 
 
 def test_a_killed_batch_comes_again_and_appends_nothing_twice(estate: Estate) -> None:
-    """Killed before and after the write of each table, and before the checkpoint."""
+    """Killed between two tables, after the last write, and before the checkpoint; at every point in `tests/soak`."""
     write_some(estate)
     for point in POINTS:
         with pytest.raises(Exception, match="the query ended"):

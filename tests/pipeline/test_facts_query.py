@@ -98,7 +98,6 @@ class KilledError(Exception):
 
 
 POINTS: list[tuple[Moment, str]] = [
-    ("before", "app_io"),
     ("after", "applications"),
     ("before", "topology_versions"),
     ("end", ""),
@@ -114,7 +113,7 @@ def killing_at(point: tuple[Moment, str]) -> OnMoment:
 
 
 def test_a_killed_batch_comes_again_and_leaves_the_same_tables(estate: Estate) -> None:
-    """Killed before the first write, between two tables, before the last write, and before the checkpoint."""
+    """Killed between two tables, before the last write, and before the checkpoint; at every point in `tests/soak`."""
     estate.write(
         described("g", POOL[0], at=1), described("g", POOL[1], at=2), described("h", POOL[2], at=3, member="first")
     )

@@ -59,7 +59,7 @@ def test_a_table_of_another_version_is_disabled_until_it_is_rebuilt(estate: Esta
     estate.store_version("topology_nodes", 99)
     estate.write(described("g", POOL[0], at=0), described("g", POOL[1], at=1))
     assert not estate.run()
-    ((table, problem),) = estate.problems()
+    ((table, problem),) = (one for one in estate.problems() if one[0] is not None)
     assert table == "topology_nodes"
     assert "its schema version is 99" in problem
     assert "headgate pipeline rebuild topology_nodes" in problem
