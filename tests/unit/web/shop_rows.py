@@ -91,6 +91,24 @@ EXTRA: dict[str, list[Row]] = {
         _event(5, "resumed", TWO - 2 * MINUTE, group="billing", by="User:ops", reason="the database is back"),
         _event(6, "paused", TWO, group="other"),
     ],
+    "dead_letter_clusters": [
+        {"group": "billing", "cluster": "5f1c0d2a9b3e", "verdict": "content", "action": "fix_first", "count": 2}
+        | {"first_at": TWO - 6 * MINUTE, "last_at": TWO - 5 * MINUTE, "topics": '["orders","secret"]'}
+        | {"feature": "schema_id=7", "evidence": '{"recall":1.0}'},
+        {"group": "other", "cluster": "0a1b", "verdict": "poison", "action": "quarantine", "count": 1}
+        | {"first_at": NOON, "last_at": NOON, "ended_at": ONE, "topics": "[]", "evidence": "{}"},
+    ],
+    "dead_letters": [
+        {"group": "billing", "topic": topic, "topic_id": "t", "offset": offset, "dlq_topic": "dlq.orders", "copies": 1}
+        | {"dlq_offset": offset, "dead_lettered_at": TWO - 6 * MINUTE + offset, "format": "kafka", "cluster": episode}
+        | {"source_state": "found", "withdrawn": offset == 9}
+        for topic, offset, episode in (
+            ("orders", 7, "5f1c0d2a9b3e"),
+            ("secret", 8, "5f1c0d2a9b3e"),
+            ("orders", 9, None),
+            ("orders", 10, None),
+        )
+    ],
     "dlq_rates": [
         {"group": "billing", "topic": "orders", "partition": partition, "minute": TWO - 6 * MINUTE}
         | {"processed": 50, "accepted": 40, "dead_lettered": 10, "dlq_rate": 0.2}

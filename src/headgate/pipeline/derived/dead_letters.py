@@ -9,27 +9,18 @@ what the topics have.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from headgate.dead_letters.model.clusters import (
-    FEATURES,
-    Letter,
-    LetterCluster,
-    Place,
-    SourceRecord,
-    clusters_of,
-    pauses_of,
-    source_ranges,
-)
+from headgate.dead_letters.model.clusters import Letter, LetterCluster, clusters_of, pauses_of
 from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
-from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_letters, read_sources
+from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_letters
+from headgate.pipeline.derived.dead_letter_sources import join_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
 from headgate.pipeline.derived.derivation import HOUR_MS, Derivation, DerivedRun
 from headgate.tables.definitions import ORIGIN_KEY, table_named
@@ -39,14 +30,12 @@ _DISPOSITIONS, _EVENTS = "dispositions", "breaker_events"
 _KEY = table_named(_LETTERS).key
 # Letters that are read at once; their rows pass through this process.
 PART_LETTERS: Final = 50_000
-# Letters of this time are triaged again, because dispositions, events and withdrawals are read later than they.
-RECENT_MS: Final = 2 * HOUR_MS
+# Letters of this time are triaged again, because dispositions, events and withdrawals are read later than they; those
+# that belong to no episode yet for longer, because a pipeline that was stopped reads dispositions last.
+RECENT_MS: Final = HOUR_MS // 4
+UNASSIGNED_MS: Final = 2 * HOUR_MS
 # Older letters keep the episode that they have.
 TRIAGED_MS: Final = 72 * HOUR_MS
-# At the source: so many records of a partition at once, and so often in a run. What is left is read by the next runs.
-RANGE_RECORDS: Final = 20_000
-RANGE_GAP: Final = 2_000
-RANGES: Final = 5
 _CLOCKS_DIFFER_MS: Final = 7 * 24 * HOUR_MS
 
 Row = dict[str, Any]
@@ -84,7 +73,7 @@ def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[st
         }
         if not part:
             return found
-        found |= _add_letters(run, catalog, part)
+        found |= _add_letters(run, catalog, part, found)
         next_offsets |= {place: end for place, (_, end) in part.items()}
 
 
@@ -95,7 +84,8 @@ def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
     return first if known is None or not first <= known <= end else known
 
 
-def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges) -> set[LetterKey]:
+def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Collection[LetterKey]) -> set[LetterKey]:
+    """Add the letters of a part to the table; `known` are those that this run has added before."""
     rows: dict[LetterKey, Row] = {}
     for said in read_letters(run.session, run.config, part).toArrow().to_pylist():
         topic = catalog.topic(said["dlq_topic"])
@@ -109,9 +99,8 @@ def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges) -> set[Le
     keys = pa.Table.from_pylist([_key_of(row) for row in rows.values()], _key_schema())
     for old in _stored_with(run, keys):
         new = rows[_identity(old)]
-        # A part that is made anew has counted all copies that there are.
-        copies = new["copies"] if run.is_full else old["copies"] + new["copies"]
-        rows[_identity(old)] = (new if run.is_full else old) | {"copies": copies, "withdrawn": False}
+        if not run.is_full or _identity(old) in known:  # else all copies that there are come in this run
+            rows[_identity(old)] = old | {"copies": old["copies"] + new["copies"], "withdrawn": False}
     made = pa.Table.from_pylist(list(rows.values()), table_named(_LETTERS).columns)
     run.replace(_LETTERS, made, within=keys, is_last=False)
     return set(rows)
@@ -188,8 +177,7 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
     in_window = (sf.col("dead_lettered_at") >= since) & sf.col("group").isin(sorted(groups))
     letters: list[Row] = stored.where(in_window).toArrow().to_pylist()
     _set_withdrawn(run, letters)
-    sources = _read_sources(run, catalog, letters)
-    found: list[LetterCluster] = []
+    sources = join_sources(run, catalog, letters)
     rows: list[Row] = []
     attempts = _attempts(run, cluster, letters)
     events = _pause_events(run, cluster, groups)
@@ -205,7 +193,6 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
             now=run.now_ms,
         )
         rows += [_cluster_row(cluster, group, one) for one in made]
-        found += made
         ids = {(group, *_letter_place(letter)): one.id for one in made for letter in one.letters}
         for letter in of_group:
             letter["cluster"] = ids.get(_identity(letter))
@@ -221,7 +208,10 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
 def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: set[LetterKey]) -> tuple[set[str], int]:
     """The groups to triage now, and the time from which on their letters are looked at."""
     oldest = run.now_ms - TRIAGED_MS
-    recent = letters.where(sf.col("dead_lettered_at") >= run.now_ms - RECENT_MS)
+    at, is_unassigned = sf.col("dead_lettered_at"), sf.col("cluster").isNull() & (sf.col("format") == "kafka")
+    recent = letters.where(
+        (at >= run.now_ms - RECENT_MS) | (is_unassigned & ~sf.col("withdrawn") & (at >= run.now_ms - UNASSIGNED_MS))
+    )
     counted = recent.groupBy("group").agg(sf.min("dead_lettered_at").alias("at")).toArrow().to_pylist()
     times = {one["group"]: one["at"] for one in counted}
     names = {group for group, *_ in new}
@@ -337,86 +327,6 @@ def _cluster_row(cluster: str, group: str, found: LetterCluster) -> Row:
         "feature": found.verdict.feature,
         "evidence": json.dumps(found.verdict.evidence, separators=(",", ":")),
     }
-
-
-# --- the records at their source --------------------------------------------------------------------------------------
-
-
-def _read_sources(
-    run: DerivedRun, catalog: TopicCatalog, letters: Sequence[Row]
-) -> Mapping[Place, Sequence[SourceRecord]]:
-    """Set what is known of the letters' records at their source; returns the records that were read, by place."""
-    by_place: dict[tuple[str, str, int], list[Row]] = {}
-    for letter in letters:
-        if letter["topic"] is not None:
-            by_place.setdefault((letter["topic"], letter["topic_id"], letter["partition"]), []).append(letter)
-    topics = catalog.topics(sorted({topic for topic, _, _ in by_place}))
-    rounds: list[dict[tuple[str, int], tuple[int, int]]] = [{} for _ in range(RANGES)]
-    for (name, topic_id, partition), some in by_place.items():
-        topic = topics.get(name)
-        readable = [one for one in some if _set_state(one, topic, is_there=name in catalog.listing.topics)]
-        if topic is None or (topic_id and topic_id != topic.topic_id):
-            continue
-        ranges = source_ranges((one["offset"] for one in readable), gap=RANGE_GAP, longest=RANGE_RECORDS)
-        waiting = {one["offset"] for one in readable if one["source_state"] == "unknown"}
-        ranges.sort(key=lambda one: (not any(one[0] <= offset < one[1] for offset in waiting), -one[1]))
-        for number, found in enumerate(ranges[:RANGES]):
-            rounds[number][name, partition] = found
-    read: dict[Place, dict[int, SourceRecord]] = {}
-    for part in rounds:
-        for name in sorted({topic for topic, _ in part}):
-            of_topic = {place: bounds for place, bounds in part.items() if place[0] == name}
-            _read_part(run, topics[name], name, of_topic, by_place, read)
-    return {place: [records[offset] for offset in sorted(records)] for place, records in read.items()}
-
-
-def _set_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -> bool:
-    """Set the state that needs no reading; returns whether the record can be asked for."""
-    if topic is None:
-        letter["source_state"] = "unreadable" if is_there else "expired"
-        return False
-    if letter["topic_id"] not in {"", topic.topic_id}:
-        letter["source_state"] = "recreated"
-        return False
-    if letter["partition"] not in topic.bounds:
-        return False
-    first, end = topic.bounds[letter["partition"]]
-    if letter["offset"] < first:
-        letter["source_state"] = "expired"
-    return bool(first <= letter["offset"] < end)
-
-
-def _read_part(
-    run: DerivedRun,
-    topic: KnownTopic,
-    name: str,
-    ranges: Ranges,
-    by_place: Mapping[tuple[str, str, int], Sequence[Row]],
-    read: dict[Place, dict[int, SourceRecord]],
-) -> None:
-    try:
-        rows = read_sources(run.session, run.config, ranges).toArrow().to_pylist()
-    except PySparkException:  # the service account may not read the topic, or it was deleted meanwhile
-        rows = None
-    found: dict[tuple[int, int], Row] = {}
-    for row in rows or ():
-        found[row["partition"], row["offset"]] = row
-        record = SourceRecord(offset=row["offset"], features=[row[feature] for feature in FEATURES])
-        for topic_id in ("", topic.topic_id):
-            read.setdefault((topic_id, row["partition"]), {})[row["offset"]] = record
-    for (topic_name, _, partition), letters in by_place.items():
-        begin, end = ranges.get((topic_name, partition), (0, 0)) if topic_name == name else (0, 0)
-        for letter in letters:
-            if not begin <= letter["offset"] < end or letter["topic_id"] not in {"", topic.topic_id}:
-                continue
-            source = found.get((partition, letter["offset"]))
-            if rows is None:
-                letter["source_state"] = "unreadable"
-            elif source is None:
-                letter["source_state"] = "compacted" if topic.is_compacted else "unreadable"
-            else:
-                letter |= {feature: source[feature] for feature in (*FEATURE_NAMES, "source_at")}
-                letter |= {"source_state": "found", "source_expires_at": topic.expires_at(source["source_at"])}
 
 
 DEAD_LETTERS = Derivation(

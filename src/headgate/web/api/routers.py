@@ -20,6 +20,7 @@ from headgate.web.api.applications import applications_router
 from headgate.web.api.attention import attention_router
 from headgate.web.api.backtests import backtests_router
 from headgate.web.api.changes import changes_router
+from headgate.web.api.dead_letters import dead_letters_router
 from headgate.web.api.estate_tables import EstateTables, GraphTooLargeError, TooBusyError
 from headgate.web.api.graph import graph_router
 from headgate.web.api.graph_overlay import overlay_router
@@ -46,6 +47,7 @@ def estate_routers(
         applications_router(tables, answers, access),
         share_groups_router(tables, answers, access, port),
         backtests_router(tables, answers, access),
+        dead_letters_router(tables, answers, access),
         changes_router(tables, answers, access),
         search_router(tables, answers, access),
         topologies_router(tables, access),

@@ -1,0 +1,114 @@
+"""Joins dead letters with their records at the source, by offset: what is left of each, and what it was like.
+
+A record is found only if the broker returned the very offset that was asked for. Ranges of offsets are read, bounded in
+a run, so that the records between the letters, which were processed, are there to compare with.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+
+from headgate.dead_letters.model.clusters import FEATURES, Place, SourceRecord, source_ranges
+from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_sources
+from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
+from headgate.pipeline.derived.derivation import DerivedRun
+
+# At the source: so many records of a partition at once, so often, and so many of all in a run. What is left is read by
+# the next runs.
+RANGE_RECORDS: Final = 20_000
+RANGE_GAP: Final = 2_000
+RANGES: Final = 5
+SOURCE_RECORDS: Final = 200_000
+
+Row = dict[str, Any]
+
+
+def join_sources(
+    run: DerivedRun, catalog: TopicCatalog, letters: Sequence[Row]
+) -> Mapping[Place, Sequence[SourceRecord]]:
+    """Set what is known of the letters' records at their source; returns the records that were read, by place."""
+    by_place: dict[tuple[str, str, int], list[Row]] = {}
+    for letter in letters:
+        if letter["topic"] is not None:
+            by_place.setdefault((letter["topic"], letter["topic_id"], letter["partition"]), []).append(letter)
+    topics = catalog.topics(sorted({topic for topic, _, _ in by_place}))
+    wanted: list[tuple[bool, int, str, int, tuple[int, int]]] = []
+    for (name, topic_id, partition), some in by_place.items():
+        topic = topics.get(name)
+        readable = [one for one in some if _set_state(one, topic, is_there=name in catalog.listing.topics)]
+        if topic is None or (topic_id and topic_id != topic.topic_id):
+            continue
+        waiting = {one["offset"] for one in readable if one["source_state"] == "unknown"}
+        for begin, end in source_ranges((one["offset"] for one in readable), gap=RANGE_GAP, longest=RANGE_RECORDS):
+            is_known = not any(begin <= offset < end for offset in waiting)
+            wanted.append((is_known, -end, name, partition, (begin, end)))
+    read: dict[Place, dict[int, SourceRecord]] = {}
+    for part in _rounds(wanted):
+        for name in sorted({topic for topic, _ in part}):
+            of_topic = {place: bounds for place, bounds in part.items() if place[0] == name}
+            _read_part(run, topics[name], name, of_topic, by_place, read)
+    return {place: [records[offset] for offset in sorted(records)] for place, records in read.items()}
+
+
+def _rounds(
+    wanted: Iterable[tuple[bool, int, str, int, tuple[int, int]]],
+) -> list[dict[tuple[str, int], tuple[int, int]]]:
+    """Ranges that can be read together, one of each partition: those of unknown records first, then the newest."""
+    rounds: list[dict[tuple[str, int], tuple[int, int]]] = [{} for _ in range(RANGES)]
+    left = SOURCE_RECORDS
+    for _, _, name, partition, (begin, end) in sorted(wanted):
+        part = next((one for one in rounds if (name, partition) not in one), None)
+        if part is not None and end - begin <= left:
+            part[name, partition] = (begin, end)
+            left -= end - begin
+    return rounds
+
+
+def _set_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -> bool:
+    """Set the state that needs no reading; returns whether the record can be asked for."""
+    if topic is None:
+        letter["source_state"] = "unreadable" if is_there else "expired"
+        return False
+    if letter["topic_id"] not in {"", topic.topic_id}:
+        letter["source_state"] = "recreated"
+        return False
+    if letter["partition"] not in topic.bounds:
+        return False
+    first, end = topic.bounds[letter["partition"]]
+    if letter["offset"] < first:
+        letter["source_state"] = "expired"
+    return bool(first <= letter["offset"] < end)
+
+
+def _read_part(
+    run: DerivedRun,
+    topic: KnownTopic,
+    name: str,
+    ranges: Ranges,
+    by_place: Mapping[tuple[str, str, int], Sequence[Row]],
+    read: dict[Place, dict[int, SourceRecord]],
+) -> None:
+    try:
+        rows = read_sources(run.session, run.config, ranges).toArrow().to_pylist()
+    except PySparkException:  # the service account may not read the topic, or it was deleted meanwhile
+        rows = None
+    found: dict[tuple[int, int], Row] = {}
+    for row in rows or ():
+        found[row["partition"], row["offset"]] = row
+        record = SourceRecord(offset=row["offset"], features=[row[feature] for feature in FEATURES])
+        for topic_id in ("", topic.topic_id):
+            read.setdefault((topic_id, row["partition"]), {})[row["offset"]] = record
+    for (topic_name, _, partition), letters in by_place.items():
+        begin, end = ranges.get((topic_name, partition), (0, 0)) if topic_name == name else (0, 0)
+        for letter in letters:
+            if not begin <= letter["offset"] < end or letter["topic_id"] not in {"", topic.topic_id}:
+                continue
+            source = found.get((partition, letter["offset"]))
+            if rows is None:
+                letter["source_state"] = "unreadable"
+            elif source is None:
+                letter["source_state"] = "compacted" if topic.is_compacted else "unreadable"
+            else:
+                letter |= {feature: source[feature] for feature in (*FEATURE_NAMES, "source_at")}
+                letter |= {"source_state": "found", "source_expires_at": topic.expires_at(source["source_at"])}

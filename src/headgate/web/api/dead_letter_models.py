@@ -1,0 +1,66 @@
+"""The answers of `/api/v1/clusters` and `/api/v1/dead-letters` as schemas of the OpenAPI document."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from headgate.web.api.models import ApiModel, Name, Time
+
+
+class LetterClusterModel(ApiModel):
+    """An episode in which records of a group became dead letters, as `headgate dlq triage --json` has it."""
+
+    id: str
+    group: str
+    verdict: Literal["insufficient", "member", "content", "outage", "poison", "mixed"]
+    action: str
+    count: int
+    first_at: Time
+    last_at: Time
+    ended_at: Time | None
+    topics: list[str]
+    member: str | None
+    feature: str | None
+    evidence: Annotated[dict[str, Any] | None, Field(description="the numbers; null for a token with names")]
+
+
+class LetterClustersModel(ApiModel):
+    clusters: list[LetterClusterModel]
+    truncated: bool
+
+
+class DeadLetterModel(ApiModel):
+    """A dead letter without its payload, with the columns of the table `dead_letters`."""
+
+    topic: Name
+    topic_id: str
+    partition: int
+    offset: int
+    dlq_topic: Name
+    dlq_partition: int
+    dlq_offset: int
+    dead_lettered_at: Time
+    format: str
+    reason: str | None
+    exception: str | None
+    member: str | None
+    delivery_count: int | None
+    copied: bool
+    source_state: str
+    source_at: Time | None
+    key_hash: str | None
+    schema_id: int | None
+    type_header: str | None
+    size_bytes: int | None
+    copies: int
+    letter_expires_at: Time | None
+    source_expires_at: Time | None
+    cluster: str | None
+    problem: str | None
+
+
+class DeadLettersModel(ApiModel):
+    group: str
+    letters: list[DeadLetterModel]
+    count: int
+    truncated: bool

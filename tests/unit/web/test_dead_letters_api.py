@@ -1,0 +1,56 @@
+"""`/api/v1/clusters` and `/api/v1/dead-letters`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headgate.web.api.dead_letter_models import DeadLettersModel, LetterClustersModel
+from headgate.web.tokens import TokenScope, add_token
+from tests.unit.lineage.shop import TWO
+from tests.unit.web.api_stage import ApiStage
+
+LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
+
+
+async def test_episodes_with_the_newest_first(shop: ApiStage) -> None:
+    found = LetterClustersModel.model_validate(await shop.json("clusters"))
+    assert [(one.group, one.verdict) for one in found.clusters] == [("billing", "content"), ("other", "poison")]
+    assert (found.clusters[0].evidence, found.clusters[0].feature) == ({"recall": 1.0}, "schema_id=7")
+    cut = await shop.json("clusters", limit=1)
+    assert (len(cut["clusters"]), cut["truncated"]) == (1, True)
+
+
+async def test_episodes_of_a_group_and_since_a_time(shop: ApiStage) -> None:
+    assert [one["id"] for one in (await shop.json("clusters", group="other"))["clusters"]] == ["0a1b"]
+    recent = await shop.json("clusters", since=TWO - 600_000)
+    assert [one["group"] for one in recent["clusters"]] == ["billing"]
+    assert (await shop.get("clusters", since="never")).status == 400
+
+
+async def test_dead_letters_of_a_group_the_newest_first_without_withdrawn_ones(shop: ApiStage) -> None:
+    found = DeadLettersModel.model_validate(await shop.json("dead-letters", group="billing"))
+    assert [one.offset for one in found.letters] == [10, 8, 7]
+    assert (found.count, found.truncated) == (3, False)
+    cut = await shop.json("dead-letters", group="billing", limit=1)
+    assert ([one["offset"] for one in cut["letters"]], cut["count"], cut["truncated"]) == ([10], 3, True)
+
+
+async def test_dead_letters_of_an_episode_and_of_a_topic(shop: ApiStage) -> None:
+    of_episode = await shop.json("dead-letters", group="billing", episode="5f1c0d2a9b3e")
+    assert [one["offset"] for one in of_episode["letters"]] == [8, 7]
+    of_topic = await shop.json("dead-letters", group="billing", topic="orders")
+    assert [one["offset"] for one in of_topic["letters"]] == [10, 7]
+    assert (await shop.json("dead-letters", group="nobody"))["count"] == 0
+    assert (await shop.get("dead-letters")).status == 400
+
+
+async def test_a_limited_token_sees_its_groups_and_topics_and_no_evidence(shop: ApiStage, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER, names=["billing", "orders"])
+    stage = ApiStage(shop.tables, shop.clock, tokens_file=file, is_read_open=False)
+    [cluster] = (await stage.get("clusters", token=token)).json["clusters"]
+    assert (cluster["group"], cluster["topics"]) == ("billing", ["orders"])
+    assert (cluster["evidence"], cluster["feature"]) == (None, None)
+    letters = (await stage.get("dead-letters", token=token, group="billing")).json
+    assert ([one["offset"] for one in letters["letters"]], letters["count"]) == ([10, 7], 2)
+    assert {one["dlq_topic"] for one in letters["letters"]} == {None}
+    assert (await stage.get("dead-letters", token=token, group="other")).json["letters"] == []
