@@ -36,7 +36,7 @@ def join_sources(
     wanted: list[tuple[bool, int, str, int, tuple[int, int]]] = []
     for (name, topic_id, partition), some in by_place.items():
         topic = topics.get(name)
-        readable = [one for one in some if _set_state(one, topic, is_there=name in catalog.listing.topics)]
+        readable = [one for one in some if set_source_state(one, topic, is_there=name in catalog.listing.topics)]
         if topic is None or (topic_id and topic_id != topic.topic_id):
             continue
         waiting = {one["offset"] for one in readable if one["source_state"] == "unknown"}
@@ -44,14 +44,14 @@ def join_sources(
             is_known = not any(begin <= offset < end for offset in waiting)
             wanted.append((is_known, -end, name, partition, (begin, end)))
     read: dict[Place, dict[int, SourceRecord]] = {}
-    for part in _rounds(wanted):
+    for part in source_rounds(wanted):
         for name in sorted({topic for topic, _ in part}):
             of_topic = {place: bounds for place, bounds in part.items() if place[0] == name}
             _read_part(run, topics[name], name, of_topic, by_place, read)
     return {place: [records[offset] for offset in sorted(records)] for place, records in read.items()}
 
 
-def _rounds(
+def source_rounds(
     wanted: Iterable[tuple[bool, int, str, int, tuple[int, int]]],
 ) -> list[dict[tuple[str, int], tuple[int, int]]]:
     """Ranges that can be read together, one of each partition: those of unknown records first, then the newest."""
@@ -65,7 +65,7 @@ def _rounds(
     return rounds
 
 
-def _set_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -> bool:
+def set_source_state(letter: Row, topic: KnownTopic | None, *, is_there: bool) -> bool:
     """Set the state that needs no reading; returns whether the record can be asked for."""
     if topic is None:
         letter["source_state"] = "unreadable" if is_there else "expired"

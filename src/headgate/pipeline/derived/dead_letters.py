@@ -90,8 +90,8 @@ def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Co
     for said in read_letters(run.session, run.config, part).toArrow().to_pylist():
         topic = catalog.topic(said["dlq_topic"])
         if topic is not None:
-            row = _letter_row(said, topic, catalog.listing.cluster)
-            _add_copy(rows, row)
+            row = dead_letter_row(said, topic, catalog.listing.cluster)
+            add_copy(rows, row)
     for (name, partition), (_, end) in part.items():
         topic = catalog.topic(name)
         if topic is not None:
@@ -114,7 +114,7 @@ def _stored_with(run: DerivedRun, keys: pa.Table) -> list[Row]:
     return found
 
 
-def _letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
+def dead_letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
     """The row of one letter. One that names no record has its own position as the key."""
     is_named = said["topic"] is not None
     at = said["recorded_at"] if said["at"] is None else said["at"]
@@ -142,7 +142,7 @@ def _letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
     }
 
 
-def _add_copy(rows: dict[LetterKey, Row], row: Row) -> None:
+def add_copy(rows: dict[LetterKey, Row], row: Row) -> None:
     """Add a letter, or count it as a copy of the one that lies before it."""
     same = rows.setdefault(_identity(row), row)
     if same is not row:
