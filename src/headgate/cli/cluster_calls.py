@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError, UsageError
 from headgate.cli.columns import json_text
 from headgate.cli.escaping import escaped
@@ -91,19 +92,18 @@ def show(args: argparse.Namespace, work: Coroutine[Any, Any, Outcome]) -> int:
 
 async def _telling(what: str, work: Coroutine[Any, Any, T]) -> T:
     """Run the request, with a message every two seconds while it takes longer."""
-    watching = asyncio.create_task(_watch(what))
+    watching = asyncio.create_task(_watch(what, SystemClock()))
     try:
         return await work
     finally:
         watching.cancel()
 
 
-async def _watch(what: str) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+async def _watch(what: str, clock: Clock) -> None:
+    began = clock.monotonic()
     while True:
         await asyncio.sleep(_SILENCE_S)
-        tell(f"still {what} ({loop.time() - began:.0f} s)")
+        tell(f"still {what} ({clock.monotonic() - began:.0f} s)")
 
 
 def tell(words: str) -> None:

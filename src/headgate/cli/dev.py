@@ -18,6 +18,7 @@ from typing import Final
 
 import uvloop
 
+from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.cli import logs
 from headgate.cli.dev_pipeline import DevPipeline, is_installed
@@ -112,6 +113,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
         loop.call_soon_threadsafe(stopped.stop, 1)
 
     kafka = EmbeddedKafka(spec, on_death=on_death)
+    clock = SystemClock()
     gateway = Gateway(config, features=make_features(config), families=FAMILIES)
     web = create_web(config) if has_web else None
     async with AsyncExitStack() as stack:
@@ -124,13 +126,13 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
             stack.enter_context(web.listening())
         try:
             await _start(kafka, stopped)
-            if await ready_or_stopped(gateway.problems, stopped):
+            if await ready_or_stopped(gateway.problems, stopped, clock):
                 # Before the web server, which reads topics that the sample creates.
                 await asyncio.gather(*(asyncio.to_thread(part.start) for part in parts))
                 line = f"ready gateway={config.gateway.listen} kafka={kafka.bootstrap}"
                 if web is not None:
                     await serving.enter_async_context(web.running())
-                    await wait_until_read(web, stopped)
+                    await wait_until_read(web, stopped, clock)
                     line += f" web={web.url}"
                 if not stopped.event.is_set():
                     print(line, flush=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvloop
 
+from headgate.base.clock import SystemClock
 from headgate.cli import logs
 from headgate.cli.features import FAMILIES, check_features
 from headgate.cli.waiting import Stopped, ready_or_stopped
@@ -55,5 +56,5 @@ async def _serve(config: Config) -> int:
 
 
 async def _announce(config: Config, supervisor: Supervisor, stopped: Stopped) -> None:
-    if await ready_or_stopped(supervisor.problems, stopped):
+    if await ready_or_stopped(supervisor.problems, stopped, SystemClock()):
         print(f"ready gateway={config.gateway.listen}", flush=True)

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError, PlatformError, UsageError
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
@@ -105,7 +106,7 @@ async def _answer(args: argparse.Namespace, dialler: Dialler) -> Outcome:
         found_after: DescribedBreaker | None = None
         problem = None
         try:
-            found_after = await _wait_for_change(connections, group, paused=args.pause)
+            found_after = await _wait_for_change(connections, group, SystemClock(), paused=args.pause)
         except ClusterError as failure:
             problem = f"change applied, but the new status could not be read: {escaped(str(failure))}"
         status = None if found_after is None else found_after.status
@@ -116,12 +117,11 @@ async def _answer(args: argparse.Namespace, dialler: Dialler) -> Outcome:
         )
 
 
-async def _wait_for_change(connections: Connections, group: str, *, paused: bool) -> DescribedBreaker:
+async def _wait_for_change(connections: Connections, group: str, clock: Clock, *, paused: bool) -> DescribedBreaker:
     """Describes the group until its status shows the change, for a few seconds at most."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + _SETTLED_S
+    until = clock.monotonic() + _SETTLED_S
     while True:
         found = await breaker_status(connections, group)
-        if found.status.paused in {paused, None} or loop.time() >= until:
+        if found.status.paused in {paused, None} or clock.monotonic() >= until:
             return found
         await asyncio.sleep(_PAUSE_S)

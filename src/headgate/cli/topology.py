@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.base.clock import SystemClock
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import HeadgateError, UsageError
 from headgate.cli import logs, topology_diffs, topology_publish, topology_status, topology_versions
 from headgate.cli.escaping import escaped
@@ -104,7 +104,7 @@ async def _forget(config: Config, group: str, *, purging: bool) -> _Forgotten:
         opening = partial(open_resources, config, cache_name=cache, clock=SystemClock(), environment=os.environ)
         service = TopologyService(config, opening)
         async with service.running():
-            await _wait_until_ready(service)
+            await _wait_until_ready(service, SystemClock())
             is_stored = service.must_delete(group)
             found = _Forgotten(forgotten=service.is_stored_or_failed(group), is_stored=is_stored)
             if purging:
@@ -125,11 +125,10 @@ async def _purge(service: TopologyService, group: str) -> int:
         raise HeadgateError(f"the records of {group!r} were not all removed in {_PURGE_S:g} s: try again") from None
 
 
-async def _wait_until_ready(service: TopologyService) -> None:
-    loop = asyncio.get_running_loop()
-    began, told = loop.time(), False
+async def _wait_until_ready(service: TopologyService, clock: Clock) -> None:
+    began, told = clock.monotonic(), False
     while not service.is_ready:
-        waited = loop.time() - began
+        waited = clock.monotonic() - began
         if waited > _PATIENCE_S:
             raise HeadgateError(f"the stored topology descriptions cannot be read: {service.problem}")
         if waited > _QUIET_S and not told:

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
+from headgate.base.clock import Clock
 from headgate.base.errors import INTERRUPTED
 
 _POLL_SECONDS = 0.05
@@ -26,13 +27,12 @@ class Stopped:
         self.event.set()
 
 
-async def ready_or_stopped(problems: Callable[[], Mapping[str, str]], stopped: Stopped) -> bool:
+async def ready_or_stopped(problems: Callable[[], Mapping[str, str]], stopped: Stopped, clock: Clock) -> bool:
     """Wait until there are no problems, and print them every two seconds; False when a signal came first."""
-    loop = asyncio.get_running_loop()
-    printed = loop.time()
+    printed = clock.monotonic()
     while (reasons := problems()) and not stopped.event.is_set():
-        if loop.time() - printed >= _PROGRESS_SECONDS:
-            printed = loop.time()
+        if clock.monotonic() - printed >= _PROGRESS_SECONDS:
+            printed = clock.monotonic()
             text = "; ".join(f"{what}: {why}" for what, why in sorted(reasons.items()))
             print(f"headgate: waiting for the cluster: {text}", file=sys.stderr)
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import UsageError
 from headgate.cli import logs
 from headgate.cli.waiting import Stopped
@@ -75,7 +76,7 @@ async def _serve(config: Config) -> int:
     web = create_web(config)
     with web.listening():
         async with web.running():
-            await wait_until_read(web, stopped)
+            await wait_until_read(web, stopped, SystemClock())
             if not stopped.event.is_set():
                 print(f"ready web={web.url}", flush=True)
                 await stopped.event.wait()
@@ -89,11 +90,10 @@ def create_web(config: Config) -> "WebServer":
     return WebServer(config)
 
 
-async def wait_until_read(web: "WebServer", stopped: Stopped) -> None:
+async def wait_until_read(web: "WebServer", stopped: Stopped, clock: Clock) -> None:
     """Wait until all topics were read, for a signal, or for five seconds."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + _READ_S
-    while (missing := web.problems()) and not stopped.event.is_set() and loop.time() < until:  # noqa: ASYNC110
+    until = clock.monotonic() + _READ_S
+    while (missing := web.problems()) and not stopped.event.is_set() and clock.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
     for section, problem in sorted(missing.items()):
         print(f"headgate: not read yet: {section}: {problem}", file=sys.stderr)
