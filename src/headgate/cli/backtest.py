@@ -66,7 +66,8 @@ def _text(found: GroupBacktest) -> str:
         )
     widths = [widest(rows, place, least=len(name)) for place, name in enumerate(_HEADING)]
     text = table(rows, widths[:-1])
-    text += f"\n{len(summaries)} settings over the last {found.days} days; --json has all. "
+    time_span = "day" if found.days == 1 else f"{found.days} days"
+    text += f"\n{len(summaries)} settings over the last {time_span}; --json has all. "
     text += f"A simulated pause takes {found.pause_s} s.\n"
     if found.left_out_s:
         text += f"The group was really paused for {found.left_out_s} s, which are left out.\n"

@@ -32,7 +32,7 @@ export function BacktestPanel({ name, cluster }: { name: string; cluster: string
 
 function heading(found: Backtest): string {
   const leftOut = found.left_out_s === 0 ? "" : `, without ${duration(found.left_out_s * 1000)} in which it was paused`;
-  return `${count(found.configs.length)} settings over ${count(found.days)} days${leftOut}`;
+  return `${count(found.configs.length)} settings over ${found.days === 1 ? "1 day" : `${count(found.days)} days`}${leftOut}`;
 }
 
 function Tested({ found }: { found: Backtest }) {
