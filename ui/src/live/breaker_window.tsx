@@ -81,9 +81,9 @@ function Counts({ of, samples }: { of: BreakerWindow; samples: readonly RateSamp
       <dl className="facts">
         <dt>Dead letters</dt>
         <dd>
-          {all === null ? "not known" : `${count(of.dlq_written ?? 0)} of ${count(all)} records (${percent(of.dlq_rate)})`}
+          {all === null ? "not known" : all === 0 ? "no record was counted" : `${count(of.dlq_written ?? 0)} of ${count(all)} records (${percent(of.dlq_rate)})`}
           {of.window_ms === null ? "" : ` in ${duration(of.window_ms)}`}
-          {all !== null && of.min_messages !== null && all < of.min_messages ? <span className="muted">, fewer than the {count(of.min_messages)} that count</span> : null}
+          {all !== null && all > 0 && of.min_messages !== null && all < of.min_messages ? <span className="muted">, fewer than the {count(of.min_messages)} that count</span> : null}
         </dd>
         <dt>In the spool</dt>
         <dd>

@@ -136,7 +136,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
             </div>
             <div className="columns">
               <Settings group={data} />
-              <Events events={data.events} />
+              <Events events={data.events} isPaused={data.paused === true} />
             </div>
             <BacktestPanel name={data.name} cluster={cluster} />
           </>
@@ -268,7 +268,7 @@ function Settings({ group }: { group: ShareGroup }) {
 
 const EVENT_STATES: Readonly<Record<string, "stopped" | "good" | "attention">> = { tripped: "stopped", paused: "stopped", resumed: "good" };
 
-function Events({ events }: { events: BreakerEvent[] }) {
+function Events({ events, isPaused }: { events: BreakerEvent[]; isPaused: boolean }) {
   return (
     <section className="panel">
       <header>
@@ -276,7 +276,7 @@ function Events({ events }: { events: BreakerEvent[] }) {
         <span className="muted">the latest first</span>
       </header>
       {events.length === 0 ? (
-        <p className="body muted">The group has never been paused or resumed.</p>
+        <p className="body muted">{isPaused ? "The pipeline has not written the events of this group yet." : "No pause or resume of this group is in the tables."}</p>
       ) : (
         <ul className="list body">
           {events.map((event) => (
