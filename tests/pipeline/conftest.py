@@ -27,6 +27,7 @@ LONG_FILES = (
     "test_append_query.py",
     "test_command.py",
     "test_problems.py",
+    "test_dead_letters.py",
     "test_breaker_tables.py",
     "test_parts.py",
     "test_lost_records.py",
