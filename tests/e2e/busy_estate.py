@@ -22,6 +22,7 @@ def write_busy_estate(root: Path, now: int) -> None:
     write(root, "activity_hours", _hours(now - now % HOUR))
     write(root, "breaker_causes", _causes(now))
     write(root, "rejected_facts", _rejected(now))
+    write(root, "activity_intervals", _reports(now))
 
 
 def _rates(minute: int) -> list[Row]:
@@ -118,7 +119,7 @@ def _hours(hour: int) -> list[Row]:
             size = load * (3_000_000 if name == "web-shop" else 1_000_000)
             rows.append(
                 {"hour": at, "actor_kind": kind, "app_id": name, "topic": "orders", "direction": direction}
-                | {"first_seen": at, "last_seen": at + HOUR - 1, "bytes": size, "records": size // 200}
+                | {"first_seen": at, "last_seen": at + MINUTE, "bytes": size, "records": size // 200}
             )
     return rows
 
@@ -138,4 +139,13 @@ def _rejected(now: int) -> list[Row]:
         known | {"offset": 4711, "reason": REJECTED, "key": '["gw-a/0","b1",812]'},
         known
         | {"offset": 4712, "reason": f"the value is not JSON ({NEW_HASH[:12]})", "key": None, "at": now - 2 * HOUR},
+    ]
+
+
+def _reports(now: int) -> list[Row]:
+    known: Row = {"actor_kind": "client", "actor": "web-shop", "topic": "orders", "direction": "write"}
+    writers = (("gw-a/0", "b1", 50), ("gw-a/0", "b2", 4), ("gw-a/1", "b2", 2), ("gw-b/0", "b7", 95))
+    return [
+        known | {"writer": writer, "boot": boot, "seq": 1, "at": now - minutes * MINUTE}
+        for writer, boot, minutes in writers
     ]

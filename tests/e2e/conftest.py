@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from headgate.web import page as built_page
 from tests.e2e.browsing import KEYS, NO_KAFKA, WAIT_MS, now_ms
+from tests.e2e.busy_estate import write_busy_estate
 from tests.e2e.estate import write_estate
 from tests.support.web import Web, running_web
 
@@ -30,6 +31,15 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """The web process on the tables of the estate, without Kafka; no test changes these tables."""
     folder = tmp_path_factory.mktemp("estate")
     write_estate(folder / "tables", now_ms())
+    with running_web(folder, NO_KAFKA, KEYS | {"tables.path": str(folder / "tables")}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """The same on a night with trouble: mismatches, gaps, growing lags and dead letters, rejected facts."""
+    folder = tmp_path_factory.mktemp("busy")
+    write_busy_estate(folder / "tables", now_ms())
     with running_web(folder, NO_KAFKA, KEYS | {"tables.path": str(folder / "tables")}) as running:
         yield running
 

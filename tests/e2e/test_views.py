@@ -1,23 +1,12 @@
 """The views of the page on an estate with trouble, in a real browser against the real web process."""
 
 import re
-from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browsing import KEYS, NO_KAFKA, now_ms
-from tests.e2e.busy_estate import HOSTS, write_busy_estate
+from tests.e2e.busy_estate import HOSTS, REJECTED
 from tests.e2e.estate import APP
-from tests.support.web import Web, running_web
-
-
-@pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    folder = tmp_path_factory.mktemp("busy")
-    write_busy_estate(folder / "tables", now_ms())
-    with running_web(folder, NO_KAFKA, KEYS | {"tables.path": str(folder / "tables")}) as running:
-        yield running
+from tests.support.web import Web
 
 
 def test_now_lists_what_needs_somebody_worst_first(page: Page, busy: Web) -> None:
@@ -60,3 +49,60 @@ def test_connectors_with_what_is_known_of_them(page: Page, busy: Web) -> None:
     expect(page.get_by_role("link", name="customers", exact=True)).to_be_visible()
     page.goto(f"{busy.url}/connect/-/none-such")
     expect(page.get_by_role("heading", name="There is no such connector")).to_be_visible()
+
+
+def test_an_application_shows_hosts_tasks_and_stores_and_the_mismatch(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/apps/-/{APP}?tab=members")
+    expect(page.get_by_text("Its members run different topologies")).to_be_visible()
+    row = page.get_by_role("row", name=re.compile(HOSTS[0]))
+    expect(row.locator(".role.active")).to_have_count(2)
+    expect(row.locator(".role.warmup")).to_contain_text("48,210")
+    expect(row.locator(".role.warmup")).to_have_attribute("title", re.compile("stores customer-store, 48,210 records"))
+    expect(page.get_by_role("columnheader", name=re.compile("Sub-topology 1"))).to_contain_text("customer-store")
+
+
+def test_two_versions_side_by_side(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/apps/-/{APP}?tab=versions")
+    expect(page.get_by_text("The newer version can take over")).to_be_visible()
+    after = page.locator(".side-by-side figure").nth(1)
+    expect(after.locator(".node.mark-added", has_text="audit-sink")).to_contain_text("+ added")
+    expect(page.locator(".side-by-side figure").first.locator(".mark")).to_have_count(0)
+    expect(page.locator(".diff li")).to_have_count(1)
+    newest = page.get_by_label("Newer version").input_value()
+    page.get_by_label("Older version").select_option(newest)
+    expect(page.get_by_text("The two versions have the same nodes, topics and stores.")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"from=9f2c41d07a3e%2F1"))
+
+
+def test_a_pasted_topology_is_drawn_and_a_bad_one_is_explained(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/apps")
+    page.get_by_role("link", name="Paste a topology").click()
+    field = page.get_by_label("The text of")
+    field.fill("Topologies:\n   Sub-topology: 0\n    Source: <b>in</b>")
+    page.get_by_role("button", name="Show the topology").click()
+    expect(page.get_by_role("alert")).to_contain_text("The text could not be read")
+    page.get_by_role("button", name="Insert an example").click()
+    page.get_by_role("button", name="Show the topology").click()
+    expect(page.get_by_text("The text is a whole topology")).to_be_visible()
+    expect(page.locator(".react-flow__node", has_text="totals-out")).to_be_visible()
+    expect(page.get_by_role("region", name="The topology as a list")).to_contain_text("counts")
+
+
+def test_a_topic_has_its_activity_over_days_and_its_impact_as_a_picture(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/topics/-/orders")
+    panel = page.locator("section", has=page.get_by_role("heading", name="Activity", exact=True))
+    expect(panel.locator("rect.written").nth(100)).to_be_attached()
+    expect(panel.get_by_role("row", name=re.compile("mobile-gateway"))).to_contain_text("write")
+    panel.get_by_role("button", name="1 day", exact=True).click()
+    expect(panel.locator("rect.written").nth(30)).to_have_count(0)
+    down = page.get_by_label("What depends on this topic")
+    expect(down.locator(".react-flow__node", has_text="order-totals")).to_be_attached()
+    expect(down.locator(".react-flow__edge")).not_to_have_count(0)
+    expect(down.locator(".react-flow__node", has_text="web-shop")).to_have_count(0)
+
+
+def test_health_says_where_the_tables_are_and_what_was_rejected(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/health")
+    expect(page.get_by_role("region", name="Rejected facts")).to_contain_text(REJECTED)
+    expect(page.locator("section", has=page.get_by_role("heading", name="Tables"))).to_contain_text("/tables")
+    expect(page.get_by_role("row", name=re.compile("gw-a/0"))).to_contain_text("2")

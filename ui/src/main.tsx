@@ -5,6 +5,7 @@ import "./styles/colours.css";
 import "./styles/page.css";
 import "./styles/map.css";
 import "./styles/actions.css";
+import "./styles/views.css";
 import { startLive } from "./live/stream";
 import { App } from "./shell/app";
 import { ClockProvider } from "./shell/parts";

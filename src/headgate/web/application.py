@@ -123,7 +123,8 @@ def _add_without_tables(app: FastAPI, access: AccessControl, found: Callable[[],
 
     @app.get("/api/v1/health", dependencies=can_read)
     async def health() -> dict[str, Any]:
-        return {"ready": not found(), "problems": found(), "tables": [], "pipeline": []}
+        nothing: dict[str, Any] = {"tables": [], "tables_path": None, "pipeline": [], "rejected": None}
+        return {"ready": not found(), "problems": found(), "version": headgate.__version__} | nothing
 
     @app.get("/api/v1/{path:path}", dependencies=can_read, include_in_schema=False)
     async def unavailable(path: str) -> None:  # noqa: ARG001

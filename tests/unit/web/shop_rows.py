@@ -66,6 +66,12 @@ def _event(number: int, event: str, at: int, **more: Any) -> Row:
     return {"event_id": f"e-{number}", "event": event, "at": at, "detail": "{}"} | more
 
 
+def _hour(actor: str, kind: str, direction: str, hours_ago: int, size: int) -> Row:
+    at = TWO - hours_ago * HOUR
+    known: Row = {"hour": at, "actor_kind": kind, "app_id": actor, "topic": "orders", "direction": direction}
+    return known | {"bytes": size, "first_seen": at, "last_seen": at + 5 * MINUTE}
+
+
 EXTRA: dict[str, list[Row]] = {
     "applications": [
         {name: row[name] for name in _OF_APPLICATION if name in row} | {"kind": "streams"} for row in VERSIONS
@@ -115,6 +121,20 @@ EXTRA: dict[str, list[Row]] = {
         for partition in (0, 1)
     ]
     + [{"group": "billing", "topic": "orders", "minute": NOON - HOUR, "processed": 1}],
+    "activity_hours": [
+        _hour("shop", "client", "write", 0, 700),
+        _hour("shop", "client", "write", 1, 500),
+        _hour("shop-app", "streams", "read", 1, 900),
+        _hour("shop", "client", "write", 30 * 24, 1),
+    ],
+    "activity_intervals": [
+        {"writer": "gw-a/0", "boot": boot, "seq": number, "actor": "shop", "topic": "orders", "at": at}
+        for number, (boot, at) in enumerate((("b1", TWO - HOUR), ("b2", TWO - MINUTE), ("b0", TWO - 9 * HOUR)))
+    ],
+    "rejected_facts": [
+        {"topic": "headgate.activity", "offset": number, "at": NOON + number, "reason": "no JSON"}
+        for number in range(30)
+    ],
     "pipeline_runs": [
         {"run_id": "r1", "query": "facts", "state": "stopped", "started_at": NOON - HOUR, "ended_at": NOON, "at": NOON},
         {"run_id": "r0", "query": "facts", "state": "running", "started_at": NOON, "at": TWO, "lag": 3},

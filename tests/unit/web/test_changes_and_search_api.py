@@ -87,3 +87,20 @@ async def test_health_has_the_tables_and_the_last_run_of_each_query(shop: ApiSta
     assert {"app_io", "changes", "lineage_edges"} <= {one.name for one in found.tables}
     assert [(one.query, one.state, one.lag) for one in found.pipeline] == [("facts", "running", 3)]
     assert (found.ready, found.problems) == (True, {})
+    assert found.tables_path == str(shop.tables.root)
+    assert found.rejected is not None
+    assert (found.rejected.count, [one.offset for one in found.rejected.facts]) == (30, list(range(29, 9, -1)))
+
+
+async def test_a_token_with_names_gets_neither_rejected_facts_nor_the_folder(shop: ApiStage, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER, names=["orders"])
+    stage = ApiStage(shop.tables, shop.clock, tokens_file=file, is_read_open=False)
+    found = models.HealthModel.model_validate((await stage.get("health", token=token)).json)
+    assert (found.rejected, found.tables_path) == (None, None)
+
+
+async def test_workers_of_gateways_by_what_they_reported(shop: ApiStage) -> None:
+    found = models.WorkersModel.model_validate(await shop.json("health/workers"))
+    assert [(one.worker, one.last_seen, one.starts) for one in found.workers] == [("gw-a/0", TWO - 60_000, 2)]
+    assert not found.truncated

@@ -9,8 +9,9 @@ import pytest
 from headgate.lineage import questions
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel
+from headgate.web.api.topic_activity import TopicActivityModel
 from headgate.web.tokens import TokenScope, add_token
-from tests.unit.lineage.shop import NOON, TWO
+from tests.unit.lineage.shop import DAY, HOUR, NOON, TWO
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.stage import FakeClock
 
@@ -68,6 +69,29 @@ async def test_the_impact_of_a_topic_in_both_directions(shop: ApiStage) -> None:
     assert [node["name"] for node in up["nodes"]] == ["shop-app", "orders", "shop", "unknown"]
     cut = await shop.json("topics/orders/impact", limit=2)
     assert (len(cut["nodes"]), cut["topics"], cut["truncated"]) == (2, 3, True)
+
+
+async def test_the_activity_of_a_topic_by_hour_and_actor(shop: ApiStage) -> None:
+    found = TopicActivityModel.model_validate(await shop.json("topics/orders/activity", days=1))
+    assert (found.until - found.since, len(found.written), found.hour_ms) == (DAY, 24, HOUR)
+    assert (found.written[-2:], found.read[-2:], sum(found.written)) == ([500, 700], [900, 0], 1200)
+    assert [(one.name, one.direction, one.bytes, one.hours[-2:]) for one in found.actors] == [
+        ("shop", "write", 1200, [500, 700]),
+        ("shop-app", "read", 900, [900, 0]),
+    ]
+    assert not found.truncated
+    whole = await shop.json("topics/orders/activity", days=31, limit=1)
+    assert (sum(whole["written"]), len(whole["actors"]), whole["truncated"]) == (1201, 1, True)
+    assert (await shop.json("topics/clicks/activity"))["actors"] == []
+    assert (await shop.get("topics/none/activity")).status == 404
+
+
+async def test_an_actor_without_a_name_is_counted(shop: ApiStage, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER, names=["orders", "shop-app"])
+    stage = ApiStage(shop.tables, shop.clock, tokens_file=file, is_read_open=False)
+    found = (await stage.get("topics/orders/activity", token=token)).json
+    assert [(one["name"], one["bytes"]) for one in found["actors"]] == [("shop-app", 900), (None, 1200)]
 
 
 async def test_an_absent_topic_is_404_with_similar_names(shop: ApiStage) -> None:

@@ -1,5 +1,7 @@
 /** The answers of `/api/v1` (docs/api.md), as far as the page reads them. Times are epoch milliseconds. */
 
+import type { Mismatch } from "./attention_shapes";
+
 export type Kind =
   | "topic"
   | "streams"
@@ -146,11 +148,37 @@ export interface PipelineRun {
   problem: string | null;
 }
 
+export interface RejectedFacts {
+  facts: { topic: string; partition: number; offset: number; at: number; reason: string }[];
+  count: number;
+  more: boolean;
+}
+
 export interface Health {
   ready: boolean;
   problems: Record<string, string>;
+  version: string;
   tables: TableState[];
+  tables_path: string | null;
   pipeline: PipelineRun[];
+  rejected: RejectedFacts | null;
+}
+
+export interface Workers {
+  workers: { worker: string; last_seen: number; starts: number }[];
+  since: number;
+  truncated: boolean;
+}
+
+export interface TopicActivity {
+  topic: string;
+  since: number;
+  until: number;
+  hour_ms: number;
+  written: number[];
+  read: number[];
+  actors: { kind: Kind; name: string | null; direction: "read" | "write"; bytes: number; first_seen: number; last_seen: number; hours: number[] }[];
+  truncated: boolean;
 }
 
 export interface ApplicationRow {
@@ -176,6 +204,7 @@ export interface Application extends ApplicationRow {
   reads: (Use & { topic: string | null })[];
   writes: (Use & { topic: string | null })[];
   gaps: Gap[];
+  mismatch: Mismatch | null;
 }
 
 export interface Applications {
@@ -222,9 +251,9 @@ export interface Diff {
   to: string;
   added: DiffItem[];
   removed: DiffItem[];
-  renamed: { from: string; to: string }[];
-  moved: DiffItem[];
-  changed: DiffItem[];
+  renamed: { kind?: string; from: string; to: string }[];
+  moved: (DiffItem & { from?: string; to?: string })[];
+  changed: (DiffItem & { field?: string; from?: unknown; to?: unknown })[];
   verdict: string;
   reasons: string[];
 }

@@ -10,7 +10,7 @@ import { thingPath, viewOfKind } from "../model/route";
 import { Icon } from "../shell/icons";
 import { Link, Name, State, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
-import { impactSummary } from "../views/topics";
+import { impactSummary } from "../model/impact";
 
 interface Props {
   node: MapNode;

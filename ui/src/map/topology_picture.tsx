@@ -5,6 +5,7 @@ import { memo, useEffect, useMemo, useRef, useState } from "react";
 import type { Description } from "../api/shapes";
 import { printable, shortened } from "../model/format";
 import { MOST_CHARACTERS, type Piece, pieceSize, topologyGraph, type TopologyGraph } from "../model/topology";
+import { MARK_SIGNS } from "../model/topology_marks";
 import { Notice } from "../shell/parts";
 import { type Direction, type Laid, layOut, shownAt } from "./layout";
 
@@ -14,14 +15,15 @@ export const PieceView = memo(function PieceView({ data: { piece, direction } }:
   const isDown = direction === "DOWN";
   if (piece.type === "sub") return <div className="sub">{printable(piece.name)}</div>;
   return (
-    <div className={`node piece-${piece.type}`} title={printable(piece.name)}>
+    <div className={`node piece-${piece.type}${piece.mark === undefined ? "" : ` mark-${piece.mark}`}`} title={printable(piece.name)}>
       <Handle type="target" position={isDown ? Position.Top : Position.Left} isConnectable={false} />
       {piece.type === "topic" ? null : (
         <span className="kind">
-          {piece.type}
-          {piece.note === undefined ? "" : ` · ${shortened(piece.note, 30)}`}
+          {piece.type === "actor" ? (piece.note ?? "") : piece.type}
+          {piece.note === undefined || piece.type === "actor" ? "" : ` · ${shortened(piece.note, 30)}`}
         </span>
       )}
+      {piece.mark === undefined ? null : <span className="mark">{`${MARK_SIGNS[piece.mark]} ${piece.mark}`}</span>}
       <bdi className="name">{shortened(piece.name, MOST_CHARACTERS)}</bdi>
       <Handle type="source" position={isDown ? Position.Bottom : Position.Right} isConnectable={false} />
     </div>
@@ -31,9 +33,14 @@ export const PieceView = memo(function PieceView({ data: { piece, direction } }:
 const NODE_TYPES = { piece: PieceView };
 
 export function TopologyPicture({ description }: { description: Description }) {
+  return <GraphPicture graph={topologyGraph(description)} label="Topology" />;
+}
+
+/** Pieces and edges, laid out so that most of it can be read; `className` gives it another height. */
+export function GraphPicture({ graph: given, label, className = "" }: { graph: TopologyGraph; label: string; className?: string }) {
   // Equal content is the same picture, whatever object it comes in.
-  const text = JSON.stringify(description);
-  const graph = useMemo(() => topologyGraph(JSON.parse(text) as Description), [text]);
+  const text = JSON.stringify(given);
+  const graph = useMemo(() => JSON.parse(text) as TopologyGraph, [text]);
   const place = useRef<HTMLDivElement>(null);
   const [laid, setLaid] = useState<Laid | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
@@ -62,13 +69,13 @@ export function TopologyPicture({ description }: { description: Description }) {
     );
   }
   return (
-    <div className="picture" ref={place} data-layout={laid === null ? "pending" : "done"}>
-      {laid === null ? <p className="laying" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} />}
+    <div className={`picture ${className}`} ref={place} data-layout={laid === null ? "pending" : "done"}>
+      {laid === null ? <p className="laying" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} label={label} />}
     </div>
   );
 }
 
-function Drawn({ graph, laid }: { graph: TopologyGraph; laid: Laid }) {
+function Drawn({ graph, laid, label }: { graph: TopologyGraph; laid: Laid; label: string }) {
   const nodes = graph.pieces
     .filter((piece) => laid.at.has(piece.key))
     .map((piece): PieceNode => ({
@@ -79,7 +86,7 @@ function Drawn({ graph, laid }: { graph: TopologyGraph; laid: Laid }) {
       ...(piece.parent === undefined ? {} : { parentId: piece.parent }),
       data: { piece, direction: laid.direction },
       focusable: piece.type !== "sub",
-      ariaLabel: `${piece.type} ${printable(piece.name)}`,
+      ariaLabel: `${piece.mark === undefined ? "" : `${piece.mark}: `}${piece.type === "actor" ? (piece.note ?? "") : piece.type} ${printable(piece.name)}`,
     }));
   const edges = graph.edges.map((edge): Edge => ({
     id: `${edge.from} ${edge.to}`,
@@ -102,7 +109,7 @@ function Drawn({ graph, laid }: { graph: TopologyGraph; laid: Laid }) {
       elementsSelectable={false}
       edgesFocusable={false}
       preventScrolling={false}
-      aria-label="Topology"
+      aria-label={label}
     >
       <Controls showInteractive={false} position="bottom-right" />
     </ReactFlow>

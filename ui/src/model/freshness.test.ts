@@ -10,7 +10,7 @@ function run(state: string, at: number): PipelineRun {
 }
 
 function ready(health: Partial<Health>, stale = false): Loaded<Health> {
-  const data = { ready: true, problems: {}, tables: [], pipeline: [], ...health };
+  const data = { ready: true, problems: {}, version: "1", tables_path: null, rejected: null, tables: [], pipeline: [], ...health };
   return { state: "ready", data, at: NOW - 12_000, stale: stale ? { status: 0, message: "m" } : null };
 }
 

@@ -1,6 +1,7 @@
 /** What depends on a topic, by distance; and what the coverage of a topic means. */
 
-import type { ImpactNode, Topic } from "../api/shapes";
+import type { Impact, ImpactNode, Topic } from "../api/shapes";
+import { count } from "./format";
 import type { StateName } from "./freshness";
 
 export interface ImpactLevel {
@@ -30,4 +31,10 @@ export function coverageState(topic: Topic): { state: StateName; note: string | 
     return { state: "attention", note: `Records are written past the gateway: writers may be missing from the list.${early}` };
   }
   return { state: "good", note: early === "" ? null : early.trim() };
+}
+
+export function impactSummary(impact: Impact): string {
+  const actors = impact.actors === 1 ? "1 application or client" : `${count(impact.actors)} applications and clients`;
+  const topics = impact.topics === 1 ? "1 topic" : `${count(impact.topics)} topics`;
+  return `${topics}, ${actors}`;
 }

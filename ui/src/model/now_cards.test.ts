@@ -5,7 +5,7 @@ import { groupState, rateChart } from "./groups";
 import { changeText, hostsOf, nowCards, sinceText, summaryParts, watchedText } from "./now_cards";
 
 const NOW = 1_794_744_000_000;
-const HEALTH = { ready: false, problems: { "connect.main": "no such topic" }, tables: [], pipeline: [] };
+const HEALTH = { ready: false, problems: { "connect.main": "no such topic" }, version: "1", tables: [], tables_path: null, pipeline: [], rejected: null };
 
 function group(name: string, more: Partial<ShareGroupRow> = {}): ShareGroupRow {
   return { name, managed: true, breaker_enabled: true, paused: false, tripped: false, pause_reasons: [], generation: 1, auto_resume_at: null, dlq_topic: null, dlq_topic_hidden: false, ...more };

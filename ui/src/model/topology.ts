@@ -2,13 +2,16 @@
 
 import type { Description, TopologyNode } from "../api/shapes";
 import { shortened } from "./format";
+import type { Mark } from "./topology_marks";
 
 export interface Piece {
   key: string;
-  type: "source" | "processor" | "sink" | "store" | "topic" | "sub";
+  type: "source" | "processor" | "sink" | "store" | "topic" | "sub" | "actor";
   name: string;
   /** The key of the sub-topology that it stands in. */
   parent?: string;
+  /** How it differs from another version. */
+  mark?: Mark;
   /** Further words: the pattern of a source, or that a sink chooses its topic for each record. */
   note?: string;
 }

@@ -1,9 +1,9 @@
 /** Applications: the list, and one application with its topology, members, versions, activity and text. */
 
 import { useState } from "react";
-import type { Applications, Topology } from "../api/shapes";
+import type { Application, Applications, Topology } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { count, kindWord } from "../model/format";
+import { count, kindWord, shellQuoted } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
 import { shortVersion } from "../model/topology";
@@ -11,7 +11,11 @@ import { TopologyPicture } from "../map/topology_picture";
 import { Command, Link, Name, Notice, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
-import { Activity, Members, VersionList } from "./application_tabs";
+import { Members } from "./application_members";
+import { Activity, MismatchBanner } from "./application_tabs";
+import { VersionList } from "./application_versions";
+import { PasteTopology } from "./paste_topology";
+import { Outline } from "./topology_outline";
 
 const TABS = [
   ["topology", "Topology"],
@@ -23,7 +27,7 @@ const TABS = [
 
 export function ApplicationsView() {
   const { name, cluster, query } = useRoute();
-  if (name === null) return <ApplicationList />;
+  if (name === null) return query.has("paste") ? <PasteTopology /> : <ApplicationList />;
   return <OneApplication name={name} cluster={cluster} query={query} key={name} />;
 }
 
@@ -38,6 +42,9 @@ function ApplicationList() {
         <h1>Applications</h1>
         {shown === null ? null : <span className="muted">{count(shown.count)}</span>}
         <span className="space" />
+        <Link to="/apps?paste" className="button">
+          Paste a topology
+        </Link>
         <input type="search" aria-label="Filter by name" placeholder="Filter by name" value={text} maxLength={500} onChange={(event) => setText(event.target.value)} />
       </div>
       {isWaiting ? (
@@ -63,7 +70,7 @@ function ApplicationTable({ found, text }: { found: Applications; text: string }
     );
   }
   return (
-    <section className="panel scroll">
+    <section className="panel scroll" tabIndex={0} aria-label="Applications">
       <table>
         <thead>
           <tr>
@@ -107,6 +114,9 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
   if (version !== null) asked.set("version", version);
   if (cluster !== null) asked.set("cluster", cluster);
   const topology = useResource<Topology>(`${path}/topology?${asked.toString()}`);
+  const inCluster = cluster === null ? "" : `?cluster=${encodeURIComponent(cluster)}`;
+  const application = useResource<Application>(`${path}${inCluster}`, 10_000);
+  const compareTo = (from: string, to: string) => thingPath("apps", cluster, name, { tab: "versions", from, to });
   const link = (id: string, of: string | null) => thingPath("apps", cluster, name, { ...(id === "topology" ? {} : { tab: id }), ...(of === null ? {} : { version: of }) });
   return (
     <div className="content">
@@ -119,7 +129,7 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
         </h1>
         {topology.state === "ready" ? (
           <span className="muted">
-            <code title={topology.data.version}>{shortVersion(topology.data.version)}</code> {topology.data.provenance}
+            <code title={topology.data.version}>{shortVersion(topology.data.version)}</code> <Provenance topology={topology.data} />
           </span>
         ) : null}
         <span className="space" />
@@ -134,6 +144,7 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
           </Link>
         ))}
       </nav>
+      {application.state === "ready" && application.data.mismatch !== null ? <MismatchBanner mismatch={application.data.mismatch} name={shellQuoted(name)} /> : null}
       {version !== null && topology.state === "ready" && !topology.data.current ? (
         <Notice state="attention" title="This version does not run any more">
           <p>
@@ -141,13 +152,13 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
           </p>
         </Notice>
       ) : null}
-      {tab === "versions" ? <VersionList path={path} cluster={cluster} linkTo={(of) => link("topology", of)} /> : null}
-      {tab === "members" ? <Members path={path} cluster={cluster} /> : null}
-      {tab === "activity" ? <Activity path={path} cluster={cluster} /> : null}
+      {tab === "versions" ? <VersionList path={path} inCluster={inCluster} query={query} linkTo={(of) => link("topology", of)} compareTo={compareTo} /> : null}
+      {tab === "members" ? <Members path={path} inCluster={inCluster} /> : null}
+      {tab === "activity" ? <Activity path={path} cluster={cluster} inCluster={inCluster} /> : null}
       {tab === "text" ? <Text path={`${path}/topology?${asked.toString()}&format=text`} /> : null}
       {tab === "topology" ? (
         <Resource of={topology} what="topology" absent={<NotDescribed />}>
-          {(data) => <Described topology={data} />}
+          {(data) => <Described topology={data} cluster={cluster} />}
         </Resource>
       ) : null}
     </div>
@@ -163,7 +174,24 @@ function NotDescribed() {
   );
 }
 
-function Described({ topology }: { topology: Topology }) {
+const PROVENANCES: Readonly<Record<string, string>> = {
+  pushed: "pushed by a member",
+  assignment: "partial, from what members send to be assigned tasks",
+  pasted: "published from a text",
+  spark: "described by a Spark query",
+};
+
+/** Where the description comes from, and how far it can be trusted. */
+function Provenance({ topology }: { topology: Topology }) {
+  return (
+    <>
+      {PROVENANCES[topology.provenance] ?? topology.provenance} {topology.member === null ? null : <Name of={topology.member} />} <Time at={topology.at} />{" "}
+      {topology.partial ? <span className="tag">partial</span> : null}
+    </>
+  );
+}
+
+function Described({ topology, cluster }: { topology: Topology; cluster: string | null }) {
   return (
     <>
       {topology.partial ? (
@@ -174,6 +202,7 @@ function Described({ topology }: { topology: Topology }) {
       <section className="panel">
         <TopologyPicture description={topology.description} />
       </section>
+      <Outline description={topology.description} cluster={cluster} />
     </>
   );
 }

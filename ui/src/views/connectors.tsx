@@ -33,6 +33,11 @@ function ConnectorList() {
           <>
             <Tracking clusters={data.clusters} problems={data.problems} />
             <ConnectorTable found={data} text={text} />
+            {data.clusters.length === 0 && data.connectors.length > 0 ? (
+              <p className="muted">
+                What Connect itself records is not read here: name its status topic in <code>[connect.NAME]</code> to compare the two.
+              </p>
+            ) : null}
           </>
         )}
       </Resource>

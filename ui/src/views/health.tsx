@@ -1,10 +1,11 @@
 /** Health: whether the page can be trusted, and what keeps data from it. */
 
-import type { Health, PipelineRun } from "../api/shapes";
+import type { Health, PipelineRun, RejectedFacts, Workers } from "../api/shapes";
+import { useResource } from "../api/use_resource";
 import type { Loaded } from "../model/loaded";
-import { bytes, count } from "../model/format";
+import { bytes, count, printable } from "../model/format";
 import { freshness } from "../model/freshness";
-import { Command, Notice, State, Time, useNow } from "../shell/parts";
+import { Command, Name, Notice, State, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 
 export function HealthView({ health }: { health: Loaded<Health> }) {
@@ -21,7 +22,9 @@ export function HealthView({ health }: { health: Loaded<Health> }) {
         {(data) => (
           <>
             <Topics health={data} />
+            <Gateways version={data.version} />
             <Pipeline runs={data.pipeline} hasTables={data.tables.length > 0} />
+            <Rejected rejected={data.rejected} />
             <Tables health={data} />
           </>
         )}
@@ -43,7 +46,7 @@ function Topics({ health }: { health: Health }) {
     <Notice state="stopped" title={`${problems.length} ${problems.length === 1 ? "topic is" : "topics are"} not read`}>
       <dl className="facts">
         {problems.map(([section, problem]) => (
-          <div key={section} style={{ display: "contents" }}>
+          <div key={section} className="fact">
             <dt>
               <code>{section}</code>
             </dt>
@@ -78,7 +81,7 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
         <h2 id="pipeline">Pipeline</h2>
         <span className="muted">the last run of each query</span>
       </header>
-      <div className="scroll">
+      <div className="scroll" tabIndex={0} role="region" aria-label="Pipeline">
         <table>
           <thead>
             <tr>
@@ -121,15 +124,114 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
   );
 }
 
+/** Workers are known by what they have written to Headgate's topics: one that has nothing to write is not seen. */
+function Gateways({ version }: { version: string }) {
+  const found = useResource<Workers>("health/workers", 60_000);
+  return (
+    <section className="panel" aria-labelledby="gateways">
+      <header>
+        <h2 id="gateways">Gateways</h2>
+        <span className="muted">workers that reported the use of a topic in the last two hours; this process runs version {version}</span>
+      </header>
+      <Resource of={found} what="gateways">
+        {(data) =>
+          data.workers.length === 0 ? (
+            <div className="body">
+              <p className="muted">None. A gateway appears when clients use topics through it, and the pipeline has read its reports.</p>
+              <Command text="curl -s http://GATEWAY:METRICS-PORT/readyz" />
+            </div>
+          ) : (
+            <>
+              <div className="scroll" tabIndex={0} role="region" aria-label="Gateways">
+                <table>
+                  <thead>
+                    <tr>
+                      <th>Gateway and worker</th>
+                      <th>Last report</th>
+                      <th className="number">Starts</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {data.workers.map((one) => (
+                      <tr key={one.worker}>
+                        <td>
+                          <Name of={one.worker} />
+                        </td>
+                        <td>
+                          <Time at={one.last_seen} />
+                        </td>
+                        <td className="number">{count(one.starts)}</td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              {data.truncated ? <p className="body muted">There are more than could be read.</p> : null}
+              <p className="body muted">Which worker leads, and the version of a gateway, are in its metrics and its log.</p>
+            </>
+          )
+        }
+      </Resource>
+    </section>
+  );
+}
+
+function Rejected({ rejected }: { rejected: RejectedFacts | null }) {
+  if (rejected === null || rejected.count === 0) return null;
+  return (
+    <section className="panel" aria-labelledby="rejected">
+      <header>
+        <h2 id="rejected">
+          <State of="attention">Rejected facts</State>
+        </h2>
+        <span className="muted">
+          {rejected.more ? "more than " : ""}
+          {count(rejected.count)} records of Headgate's topics that this release does not understand; the newest first
+        </span>
+      </header>
+      <div className="scroll" tabIndex={0} role="region" aria-label="Rejected facts">
+        <table>
+          <thead>
+            <tr>
+              <th>Record</th>
+              <th>Reason</th>
+              <th>When</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rejected.facts.map((one) => (
+              <tr key={`${one.topic} ${one.partition} ${one.offset}`}>
+                <td>
+                  <code>
+                    {printable(one.topic)}/{one.partition}/{one.offset}
+                  </code>
+                </td>
+                <td>{printable(one.reason)}</td>
+                <td>
+                  <Time at={one.at} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div className="body">
+        <Command text="headgate tables show rejected_facts --config FILE" />
+      </div>
+    </section>
+  );
+}
+
 function Tables({ health }: { health: Health }) {
   if (health.tables.length === 0) return null;
   return (
     <section className="panel" aria-labelledby="tables">
       <header>
         <h2 id="tables">Tables</h2>
-        <span className="muted">what the pipeline has written</span>
+        <span className="muted">what the pipeline has written{health.tables_path === null ? "" : ", in "}</span>
+        {health.tables_path === null ? null : <code>{printable(health.tables_path)}</code>}
       </header>
-      <div className="scroll">
+      <div className="scroll" tabIndex={0} role="region" aria-label="Tables">
         <table>
           <thead>
             <tr>

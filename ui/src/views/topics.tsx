@@ -1,15 +1,17 @@
 /** Topics: the list, and one topic with who writes it, who reads it, and what depends on it. */
 
 import { useState } from "react";
-import type { Client, Impact, Owner, Topic, Topics } from "../api/shapes";
+import type { Client, Owner, Topic, Topics } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
 import { count, kindWord, percent } from "../model/format";
-import { coverageState, type ImpactLevel, impactLevels } from "../model/impact";
+import { coverageState } from "../model/impact";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { KindTag, Link, Name, Notice, State, ThingLink } from "../shell/parts";
+import { Link, Name, Notice, State, ThingLink } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
+import { ImpactPanel } from "./impact_panel";
+import { ActivityPanel } from "./topic_activity";
 import { UsesPanel } from "./uses_panel";
 
 export function TopicsView() {
@@ -104,9 +106,10 @@ function OneTopic({ name, cluster }: { name: string; cluster: string | null }) {
               <Owners title="Readers" owners={data.readers} empty="Nothing is known to read this topic." cluster={cluster} />
             </div>
             {data.truncated ? <p className="muted">The lists have the largest users only.</p> : null}
+            <ActivityPanel path={path} cluster={cluster} />
             <div className="columns">
-              <ImpactPanel path={`${path}/impact`} direction="down" cluster={cluster} />
-              <ImpactPanel path={`${path}/impact`} direction="up" cluster={cluster} />
+              <ImpactPanel topic={name} path={`${path}/impact`} direction="down" cluster={cluster} />
+              <ImpactPanel topic={name} path={`${path}/impact`} direction="up" cluster={cluster} />
             </div>
           </>
         )}
@@ -187,56 +190,5 @@ function Clients({ clients }: { clients: Client[] }) {
         ))}
       </ul>
     </details>
-  );
-}
-
-export function ImpactPanel({ path, direction, cluster }: { path: string; direction: "up" | "down"; cluster: string | null }) {
-  const more = cluster === null ? "" : `&cluster=${encodeURIComponent(cluster)}`;
-  const found = useResource<Impact>(`${path}?direction=${direction}&limit=200${more}`, 30_000);
-  return (
-    <section className="panel">
-      <header>
-        <h2>{direction === "down" ? "Depends on this topic" : "This topic depends on"}</h2>
-        {found.state === "ready" ? <span className="muted">{impactSummary(found.data)}</span> : null}
-      </header>
-      <div className="body">
-        <Resource of={found} what="impact">
-          {(data) =>
-            data.nodes.length === 0 ? (
-              <p className="muted">{direction === "down" ? "Nothing that is known." : "It comes from outside, or from what is not known."}</p>
-            ) : (
-              <>
-                {impactLevels(data.nodes).map((level) => (
-                  <Level key={level.depth} level={level} cluster={cluster} />
-                ))}
-                {data.truncated ? <p className="muted">Only the nearest are listed; the counts are of all.</p> : null}
-              </>
-            )
-          }
-        </Resource>
-      </div>
-    </section>
-  );
-}
-
-export function impactSummary(impact: Impact): string {
-  const actors = impact.actors === 1 ? "1 application or client" : `${count(impact.actors)} applications and clients`;
-  const topics = impact.topics === 1 ? "1 topic" : `${count(impact.topics)} topics`;
-  return `${topics}, ${actors}`;
-}
-
-function Level({ level, cluster }: { level: ImpactLevel; cluster: string | null }) {
-  return (
-    <section>
-      <h3 className="muted">{level.depth === 1 ? "directly" : `${level.depth} steps away`}</h3>
-      <ul className="list">
-        {level.nodes.map((node, place) => (
-          <li key={`${node.kind} ${node.name ?? place}`}>
-            <ThingLink kind={node.kind} name={node.name} cluster={cluster} />
-            <KindTag kind={node.kind} />
-          </li>
-        ))}
-      </ul>
-    </section>
   );
 }

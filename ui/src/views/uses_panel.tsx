@@ -26,7 +26,7 @@ export function UsesPanel<U extends Use>({ title, column, uses, keyOf, first, em
       {uses.length === 0 ? (
         <p className="body muted">{empty}</p>
       ) : (
-        <div className="scroll">
+        <div className="scroll" tabIndex={0} role="region" aria-label={title}>
           <table>
             <thead>
               <tr>

@@ -201,7 +201,8 @@ class _Attention:
                 continue
             minutes = range(now_ms - HOUR_MS, now_ms, MINUTE_MS)
             points = [dispositions.minutes.get(minute, (0, 0))[0] for minute in minutes]
-            since = next(minute for minute, dead in zip(minutes, points, strict=True) if dead * 60 > before)
+            # The first minute that is at least an average one: single dead letters before it are noise.
+            since = next(minute for minute, dead in zip(minutes, points, strict=True) if dead * len(points) >= now)
             item = _item("dead_letters", "attention", SHARE_GROUP, group, since)
             found.append(item | {"now": now, "before": before, "points": points})
         return found, (total, total_before)

@@ -206,6 +206,11 @@ class EstateTables:
         return Estate(self._root, as_of_ms=as_of_ms, cluster=cluster, reader=self._reader)
 
     @property
+    def root(self) -> Path:
+        """The folder of the tables."""
+        return self._root
+
+    @property
     def reader(self) -> TableReader:
         return self._reader
 

@@ -477,13 +477,51 @@ class RunModel(ApiModel):
     problem: str | None
 
 
+class RejectedModel(ApiModel):
+    """A record of Headgate's topics that this release does not understand."""
+
+    topic: str
+    partition: int
+    offset: int
+    at: Time
+    reason: str
+
+
+class RejectedFactsModel(ApiModel):
+    """The newest; `more`: there are more than were counted."""
+
+    facts: list[RejectedModel]
+    count: int
+    more: bool
+
+
+class WorkerModel(ApiModel):
+    """A worker of a gateway, by what it reported in the last two hours; `starts`: of how many runs."""
+
+    worker: str
+    last_seen: Time
+    starts: int
+
+
+class WorkersModel(ApiModel):
+    workers: list[WorkerModel]
+    since: Time
+    truncated: bool
+
+
 class HealthModel(ApiModel):
-    """`problems` are topics that this process cannot read, by section of the configuration."""
+    """`problems` are topics that this process cannot read, by section of the configuration.
+
+    `version` is that of this process. A token with names gets neither the folder of the tables nor rejected facts.
+    """
 
     ready: bool
     problems: dict[str, str]
+    version: str
     tables: list[TableModel]
+    tables_path: str | None
     pipeline: list[RunModel]
+    rejected: RejectedFactsModel | None
 
 
 def errors(*codes: int) -> dict[int | str, dict[str, Any]]:

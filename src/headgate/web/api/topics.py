@@ -7,11 +7,13 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from headgate.lineage import questions
 from headgate.lineage.estate import absent
 from headgate.lineage.graph import TOPIC
+from headgate.lineage.questions import HOUR_MS
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel, errors
 from headgate.web.api.parameters import After, AsOf, Cluster, Contains, Limit, page_after, parse_as_of
+from headgate.web.api.topic_activity import MAX_DAYS, TopicActivityModel, activity_document
 from headgate.web.api.topic_owners import owners_document, topic_facts
 from headgate.web.paths import NameInPath
 from headgate.web.visible_names import VisibleNames
@@ -92,6 +94,31 @@ def topics_router(tables: EstateTables, answers: Answers, access: AccessControl)
             return json_answer(document | counts | {"nodes": _masked(document["nodes"], names)})
 
         return await answers.of_versions(request, names, estate.stamps, make)
+
+    @router.get(
+        "/{name}/activity",
+        response_class=Response,
+        responses={200: {"model": TopicActivityModel}, 304: {}, **errors(404)},
+    )
+    async def activity(
+        request: Request,
+        name: NameInPath,
+        names: Annotated[VisibleNames, names_of],
+        days: Annotated[int, Query(ge=1, le=MAX_DAYS, description="so many days, up to now")] = 7,
+        limit: Annotated[int, Query(ge=1, le=100, description="at most so many actors")] = 20,
+        cluster: Cluster = None,
+    ) -> Response:
+        """How much was written to a topic and read from it in each hour, and by which actors."""
+        estate = await tables.estate(cluster=cluster, as_of_ms=None)
+        now_ms = tables.now_ms()
+
+        def make() -> Rendered:
+            _require_topic(estate, name, names)
+            reading = tables.open_estate(cluster=estate.cluster, as_of_ms=None)
+            return json_answer(activity_document(reading, name, names, now_ms=now_ms, days=days, limit=limit))
+
+        stamps = await tables.stamps(("activity_hours",))
+        return await answers.of_versions(request, names, (*estate.stamps, *stamps, now_ms // HOUR_MS), make)
 
     return router
 
