@@ -31,11 +31,11 @@ test("a paused group is a card with its reasons, the next action, and the comman
 test("growth has both figures and their change, also from nothing", () => {
   const cards = nowCards({ items: [item("dead_letters", { now: 412, before: 298 }), item("lag", { subject_kind: "consumer_group", now: 5000, before: 0 })], health: null });
   expect(cards.map((card) => card.facts[0])).toEqual([
-    "412 in the last hour, 298 in the hour before (↑ 38 %)",
+    "412 in the last hour, 298 in the hour before (↑\u00a038\u00a0%)",
     "5,000 records behind, 0 half an hour ago",
   ]);
   expect(cards[1]?.action).toBeNull(); // consumer groups have no view
-  expect([changeText(1, 0), changeText(5, 5), changeText(5, 10), changeText(null, 1)]).toEqual([null, "unchanged", "↓ 50 %", null]);
+  expect([changeText(1, 0), changeText(5, 5), changeText(5, 10), changeText(null, 1)]).toEqual([null, "unchanged", "↓\u00a050\u00a0%", null]);
 });
 
 test("a mismatch says who runs what where", () => {
@@ -65,9 +65,9 @@ test("a name of an argument stays one argument", () => {
 
 test("the line on top has what there is, and dead letters also where they are few", () => {
   const none: AttentionCounts = { paused: 0, mismatches: 0, new_gaps: 0, older_gaps: 9, dead_letters_hour: 3, dead_letters_before: 6, growing_lags: 0 };
-  expect(summaryParts(none).map((part) => [part.state, part.text])).toEqual([["good", "3 dead letters/h ↓ 50 %"]]);
+  expect(summaryParts(none).map((part) => [part.state, part.text])).toEqual([["good", "3 dead letters/h ↓\u00a050\u00a0%"]]);
   const much = summaryParts({ ...none, paused: 1, new_gaps: 2, mismatches: 1, growing_lags: 1, dead_letters_hour: 412, dead_letters_before: 298 });
-  expect(much.map((part) => part.text)).toEqual(["1 group paused", "1 mismatch", "1 lag grows", "2 new gaps", "412 dead letters/h ↑ 38 %"]);
+  expect(much.map((part) => part.text)).toEqual(["1 group paused", "1 mismatch", "1 lag grows", "2 new gaps", "412 dead letters/h ↑\u00a038\u00a0%"]);
   expect(summaryParts({ ...none, dead_letters_hour: null })).toEqual([]);
 });
 

@@ -114,7 +114,7 @@ export function changeText(now: number | null, before: number | null): string | 
   if (now === null || before === null || before === 0) return null;
   const change = Math.round(((now - before) / before) * 100);
   if (change === 0) return "unchanged";
-  return `${change > 0 ? "↑" : "↓"} ${count(Math.abs(change))} %`;
+  return `${change > 0 ? "↑" : "↓"}\u00a0${count(Math.abs(change))}\u00a0%`; // one word: a line never ends within it
 }
 
 function mismatchFacts(item: AttentionItem): string[] {
