@@ -26,7 +26,7 @@ test("days begin at midnight of the viewer", () => {
 test("the picture has the nodes of the list only, and no name that is hidden", () => {
   const node = (id: number, kind: string, name: string | null) => ({ id, kind, name, hidden: name === null, component: null, internal: false }) as Graph["nodes"][number];
   const edge = (from: number, to: number) => ({ from, to }) as Graph["edges"][number];
-  const graph = { cluster: null, as_of: null, collapsed: true, nodes: [node(0, "topic", "a"), node(1, "streams", "app"), node(2, "topic", "b"), node(3, "client", "other"), node(4, "client", null)], edges: [edge(0, 1), edge(1, 2), edge(3, 0), edge(4, 0)] };
+  const graph = { cluster: null, as_of: null, collapsed: true, provisional: false, nodes: [node(0, "topic", "a"), node(1, "streams", "app"), node(2, "topic", "b"), node(3, "client", "other"), node(4, "client", null)], edges: [edge(0, 1), edge(1, 2), edge(3, 0), edge(4, 0)] };
   const found = impactGraph(graph, "a", [{ kind: "streams", name: "app", depth: 1 }, { kind: "topic", name: "b", depth: 1 }, { kind: "client", name: null, depth: 2 }]);
   expect(found.pieces.map((piece) => [piece.type, piece.name])).toEqual([["topic", "a"], ["actor", "app"], ["topic", "b"]]);
   expect(found.edges).toEqual([{ from: "topic/a", to: "streams/app" }, { from: "streams/app", to: "topic/b" }]);
