@@ -16,7 +16,7 @@ TABS = [f"/apps/-/{APP}?tab={tab}" for tab in ("topology", "members", "versions"
 PATHS = [
     *("/", "/map", "/apps", "/apps?paste", "/topics", "/groups", "/connect", "/health"),
     *TABS,
-    *("/topics/-/orders", "/groups/-/billing", "/connect/-/s3-archive", "/topics/-/none-such", "/none-such"),
+    *("/topics/-/orders", "/groups/-/billing", "/connect/-/s3-archive", "/topics/-/none-such"),
 ]
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 

@@ -151,7 +151,7 @@ def test_a_topic_lists_its_users_and_what_depends_on_it(page: Page, web: Web) ->
 def test_an_application_has_its_topology_versions_and_text(page: Page, web: Web) -> None:
     page.goto(f"{web.url}/apps/-/{APP}")
     expect(page.locator(".picture")).to_have_attribute("data-layout", "done")
-    expect(page.get_by_text("Sub-topology 1")).to_be_visible()
+    expect(page.locator(".picture").get_by_text("Sub-topology 1")).to_be_visible()
     expect(page.locator(".react-flow__node", has_text="customer-store")).to_be_visible()
     expect(page.locator(".react-flow__node", has_text="audit-sink")).to_be_visible()
     page.get_by_role("link", name="Versions", exact=True).click()

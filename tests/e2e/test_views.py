@@ -96,13 +96,13 @@ def test_a_topic_has_its_activity_over_days_and_its_impact_as_a_picture(page: Pa
     panel.get_by_role("button", name="1 day", exact=True).click()
     expect(panel.locator("rect.written").nth(30)).to_have_count(0)
     down = page.get_by_label("What depends on this topic")
-    expect(down.locator(".react-flow__node", has_text="order-totals")).to_be_attached()
+    expect(down.locator(".react-flow__node", has_text="enriched-orders")).to_be_attached()
     expect(down.locator(".react-flow__edge")).not_to_have_count(0)
     expect(down.locator(".react-flow__node", has_text="web-shop")).to_have_count(0)
 
 
 def test_health_says_where_the_tables_are_and_what_was_rejected(page: Page, busy: Web) -> None:
     page.goto(f"{busy.url}/health")
-    expect(page.get_by_role("region", name="Rejected facts")).to_contain_text(REJECTED)
+    expect(page.get_by_role("region", name="Rejected facts", exact=True)).to_contain_text(REJECTED)
     expect(page.locator("section", has=page.get_by_role("heading", name="Tables"))).to_contain_text("/tables")
     expect(page.get_by_role("row", name=re.compile("gw-a/0"))).to_contain_text("2")

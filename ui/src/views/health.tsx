@@ -76,9 +76,9 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
     );
   }
   return (
-    <section className="panel" aria-labelledby="pipeline">
+    <section className="panel">
       <header>
-        <h2 id="pipeline">Pipeline</h2>
+        <h2>Pipeline</h2>
         <span className="muted">the last run of each query</span>
       </header>
       <div className="scroll" tabIndex={0} role="region" aria-label="Pipeline">
@@ -128,9 +128,9 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
 function Gateways({ version }: { version: string }) {
   const found = useResource<Workers>("health/workers", 60_000);
   return (
-    <section className="panel" aria-labelledby="gateways">
+    <section className="panel">
       <header>
-        <h2 id="gateways">Gateways</h2>
+        <h2>Gateways</h2>
         <span className="muted">workers that reported the use of a topic in the last two hours; this process runs version {version}</span>
       </header>
       <Resource of={found} what="gateways">
@@ -179,9 +179,9 @@ function Gateways({ version }: { version: string }) {
 function Rejected({ rejected }: { rejected: RejectedFacts | null }) {
   if (rejected === null || rejected.count === 0) return null;
   return (
-    <section className="panel" aria-labelledby="rejected">
+    <section className="panel">
       <header>
-        <h2 id="rejected">
+        <h2>
           <State of="attention">Rejected facts</State>
         </h2>
         <span className="muted">
@@ -225,9 +225,9 @@ function Rejected({ rejected }: { rejected: RejectedFacts | null }) {
 function Tables({ health }: { health: Health }) {
   if (health.tables.length === 0) return null;
   return (
-    <section className="panel" aria-labelledby="tables">
+    <section className="panel">
       <header>
-        <h2 id="tables">Tables</h2>
+        <h2>Tables</h2>
         <span className="muted">what the pipeline has written{health.tables_path === null ? "" : ", in "}</span>
         {health.tables_path === null ? null : <code>{printable(health.tables_path)}</code>}
       </header>
