@@ -223,7 +223,7 @@ function meaning(inConnect: boolean | null, onWire: boolean | null): string {
 
 function Reset({ row }: { row: ConnectorRow }) {
   const url = row.cluster === null ? window.location.origin : `${window.location.origin}/connect/${encodeURIComponent(row.cluster)}`;
-  if (row.tracking === null) return <p className="muted">No Connect cluster is configured for it, so there is nothing to reset.</p>;
+  if (row.tracking === null) return <p className="muted">It is in no Connect cluster that is configured here, so there is nothing to reset.</p>;
   if (!row.tracking) return <p className="muted">Topic tracking is disabled, so there is nothing to reset.</p>;
   if (!row.reset_allowed) return <p className="muted">A reset is not allowed here: tracking_allow_reset is false.</p>;
   return (
