@@ -128,7 +128,7 @@ def read_progress(settings: Mapping[str, Any], admin: TopicAdmin, *, start: int 
                     offset = message.offset()
                     if offset is not None and offset >= end:
                         return
-                elif not error.retriable():
+                elif message.topic() is not None and not error.retriable():  # else it is about the unused group
                     raise ClusterError(f"{PROGRESS_TOPIC} cannot be read: {reason(error)}")
             if time.monotonic() > until:
                 raise ClusterError(

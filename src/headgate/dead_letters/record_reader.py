@@ -105,7 +105,7 @@ class _OffsetCursor:
                 self._passed = max(self._passed, offset or 0)
             elif error.code() in _OUT_OF_RANGE:
                 self._passed = self._next + 1  # deleted since the bounds were read
-            elif not error.retriable():
+            elif message.topic() is not None and not error.retriable():  # one without a topic is about the unused group
                 raise ClusterError(f"{message.topic()} cannot be read: {reason(error)}")
 
     def close(self) -> None:
