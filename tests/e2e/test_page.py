@@ -209,6 +209,7 @@ def test_on_a_narrow_screen_the_map_is_a_list_of_neighbours(page: Page, web: Web
             assert page.locator(part).evaluate("part => part.scrollWidth - part.clientWidth") == 0, (path, part)
     page.goto(f"{web.url}/map?focus=orders")
     expect(page.get_by_text("Gives data to")).to_be_visible()
+    expect(page.get_by_role("radiogroup", name="Hops")).to_be_hidden()  # only neighbours are listed
     page.get_by_role("link", name=APP).click()
     expect(page.get_by_role("link", name="enriched-orders")).to_be_visible()
 

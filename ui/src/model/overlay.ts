@@ -83,7 +83,7 @@ function rates(graph: MapGraph): Figures {
   for (const edge of graph.edges) {
     const day = edge.use.bytes_day;
     if (day === null) continue;
-    edges.set(edge.key, { text: `${bytes(day / DAY_S)}/s`, weight: Math.log1p(day) / Math.log1p(most) });
+    edges.set(edge.key, { text: `${bytes(day / DAY_S)}/s`, weight: Math.sqrt(day / most) });
     written.set(edge.to, (written.get(edge.to) ?? 0) + day);
   }
   const nodes = new Map<string, Badge>();
@@ -102,7 +102,7 @@ function lags(graph: MapGraph, known: GraphOverlay): Map<string, EdgeFigure> {
   const byEdge = new Map(known.uses.map((use) => [`${nodeKey("topic", use.topic)} ${nodeKey(use.kind, use.name)}`, use.lag]));
   for (const edge of graph.edges) {
     const lag = byEdge.get(edge.key);
-    if (lag !== undefined) found.set(edge.key, { text: count(lag), weight: Math.log1p(lag) / Math.log1p(most) });
+    if (lag !== undefined) found.set(edge.key, { text: count(lag), weight: Math.sqrt(lag / most) });
   }
   return found;
 }
