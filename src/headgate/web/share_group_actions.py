@@ -17,7 +17,8 @@ from pydantic import Field
 from headgate.kafka.connections import Credentials
 from headgate.share_groups.model.group_configs import MAX_REASON_CHARACTERS
 from headgate.web.access import AccessControl, Caller, client_address, is_local
-from headgate.web.api.models import ApiModel, PauseReasonModel, errors
+from headgate.web.api.models import ApiModel, errors
+from headgate.web.api.share_group_models import PauseReasonModel
 from headgate.web.operations import GroupOperation, OperationError, Operator, ShareGroupOperations
 from headgate.web.paths import NameInPath
 from headgate.web.tokens import MECHANISMS

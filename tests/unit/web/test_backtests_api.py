@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.api.models import BacktestModel
+from headgate.web.api.share_group_models import BacktestModel
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import DAY, NOON, TWO, Row, write
 from tests.unit.web.api_stage import ApiStage

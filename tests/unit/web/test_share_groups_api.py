@@ -12,7 +12,7 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE
 from headgate.share_groups.model.group_state import ShareGroupFact
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.api.models import ShareGroupModel, ShareGroupsModel
+from headgate.web.api.share_group_models import ShareGroupModel, ShareGroupsModel
 from headgate.web.share_states import ShareStateTopics, share_facts
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import TWO

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headgate.web.api.models import ApiModel, Kind, MismatchModel, Name, PauseReasonModel, Time
+from headgate.web.api.models import ApiModel, Kind, MismatchModel, Name, Time
+from headgate.web.api.share_group_models import PauseReasonModel
 
 
 class CauseModel(ApiModel):

@@ -17,8 +17,9 @@ from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.api.models import BacktestModel, errors
+from headgate.web.api.models import errors
 from headgate.web.api.parameters import Cluster
+from headgate.web.api.share_group_models import BacktestModel
 from headgate.web.paths import NameInPath
 from headgate.web.visible_names import VisibleNames
 

@@ -18,8 +18,9 @@ from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate, bounded
-from headgate.web.api.models import ShareGroupModel, ShareGroupsModel, errors
+from headgate.web.api.models import errors
 from headgate.web.api.parameters import After, Cluster, Contains, Limit, page_after
+from headgate.web.api.share_group_models import ShareGroupModel, ShareGroupsModel
 from headgate.web.paths import NameInPath
 from headgate.web.share_states import SharePort, share_group_row
 from headgate.web.visible_names import VisibleNames
