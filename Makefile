@@ -65,8 +65,8 @@ format: setup   ## put the code into its form
 	$(BIN)/ruff format -q .
 	$(BIN)/ruff check -q --fix .
 
-unit: setup     ## pure tests, in parallel
-	$(PYTEST) -n auto tests/unit
+unit: setup     ## pure tests, in parallel; more than two at a time, because many of them wait
+	$(PYTEST) -n 3 tests/unit
 
 contract: setup ## our codec against Kafka's own classes
 	$(PYTEST) tests/contract
