@@ -23,6 +23,8 @@ def write_busy_estate(root: Path, now: int) -> None:
     write(root, "breaker_causes", _causes(now))
     write(root, "rejected_facts", _rejected(now))
     write(root, "activity_intervals", _reports(now))
+    write(root, "dead_letter_clusters", _episodes(now))
+    write(root, "dead_letters", _letters(now))
 
 
 def _rates(minute: int) -> list[Row]:
@@ -148,4 +150,31 @@ def _reports(now: int) -> list[Row]:
     return [
         known | {"writer": writer, "boot": boot, "seq": 1, "at": now - minutes * MINUTE}
         for writer, boot, minutes in writers
+    ]
+
+
+def _episodes(now: int) -> list[Row]:
+    """One that lasts, by what its records share, and an outage that is over."""
+    rate = {"failed": 9, "attempts": 50, "lower": 0.1, "upper": 0.31}
+    evidence = json.dumps(
+        {"attempts": rate, "base_rate": 0.001, "worst_bucket": rate, "members": 2, "worst_members": [], "paused_ms": 0}
+        | {"worst_features": [rate | {"feature": "schema_id=7"}]}
+    )
+    shared: Row = {"evidence": evidence, "topics": json.dumps(["enriched-orders"])}
+    lasting: Row = {"group": "shipping", "cluster": "5f1c0d2a9b3e", "verdict": "content", "action": "fix_first"}
+    over: Row = {"group": "billing", "cluster": "77aa", "verdict": "outage", "action": "replay_now", "count": 412}
+    return [
+        shared | lasting | {"feature": "schema_id=7", "count": 2, "first_at": now - HOUR, "last_at": now - MINUTE},
+        shared | over | {"first_at": now - DAY, "last_at": now - DAY + HOUR, "ended_at": now - DAY + HOUR},
+    ]
+
+
+def _letters(now: int) -> list[Row]:
+    of_group: Row = {"group": "shipping", "topic": "enriched-orders", "dlq_topic": "dlq.shipping", "topic_id": "AAAA"}
+    known: Row = {"cluster": "5f1c0d2a9b3e", "format": "kafka", "copies": 1, "delivery_count": 5}
+    return [
+        of_group
+        | known
+        | {"offset": 41, "dead_lettered_at": now - 2 * MINUTE, "source_state": "found", "reason": HOSTILE},
+        of_group | known | {"offset": 42, "dead_lettered_at": now - MINUTE, "source_state": "expired"},
     ]

@@ -14,7 +14,7 @@ from tests.support.web import Web
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 TABS = [f"/apps/-/{APP}?tab={tab}" for tab in ("topology", "members", "versions", "activity", "text")]
 PATHS = [
-    *("/", "/map", "/apps", "/apps?paste", "/topics", "/groups", "/connect", "/health"),
+    *("/", "/map", "/apps", "/apps?paste", "/topics", "/groups", "/letters", "/connect", "/health"),
     *TABS,
     *("/topics/-/orders", "/groups/-/billing", "/connect/-/s3-archive", "/topics/-/none-such"),
 ]

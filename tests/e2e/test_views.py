@@ -106,3 +106,23 @@ def test_health_says_where_the_tables_are_and_what_was_rejected(page: Page, busy
     expect(page.get_by_role("region", name="Rejected facts", exact=True)).to_contain_text(REJECTED)
     expect(page.locator("section", has=page.get_by_role("heading", name="Tables"))).to_contain_text("/tables")
     expect(page.get_by_role("row", name=re.compile("gw-a.0"))).to_contain_text("2")
+
+
+def test_dead_letters_have_a_verdict_the_next_command_and_their_records(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/letters")
+    cards = page.locator(".card")
+    expect(cards).to_have_count(2)
+    expect(cards.nth(0)).to_contain_text("Some records fail, all others work: schema_id=7")
+    expect(cards.nth(0)).to_contain_text("most failures with schema_id=7: 9 of 50 (10 to 31 %)")
+    expect(cards.nth(0).locator(".command code")).to_contain_text("headgate dlq plan --group shipping --cluster 5f1c")
+    expect(cards.nth(1)).to_contain_text("outage")
+    cards.nth(0).get_by_role("link", name="Show the dead letters").click()
+    expect(page).to_have_url(f"{busy.url}/letters/-/shipping?episode=5f1c0d2a9b3e")
+    rows = page.get_by_role("row")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("offset 42")
+    expect(rows.nth(1)).to_contain_text("gone: expired")
+    expect(rows.nth(2)).to_contain_text("at its source")
+    expect(rows.nth(2)).to_contain_text("<img src=x")
+    page.goto(f"{busy.url}/letters/-/billing")
+    expect(page.get_by_text("There are no dead letters")).to_be_visible()

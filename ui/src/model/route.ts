@@ -3,7 +3,7 @@
  * it (focus, hops, time, selection) is in the query, so that a link reproduces the view.
  */
 
-export type View = "now" | "map" | "apps" | "topics" | "groups" | "connect" | "health";
+export type View = "now" | "map" | "apps" | "topics" | "groups" | "letters" | "connect" | "health";
 
 export interface Route {
   view: View | "unknown";
@@ -13,7 +13,7 @@ export interface Route {
   query: URLSearchParams;
 }
 
-export const VIEWS: readonly View[] = ["now", "map", "apps", "topics", "groups", "connect", "health"];
+export const VIEWS: readonly View[] = ["now", "map", "apps", "topics", "groups", "letters", "connect", "health"];
 /** The path part that stands for the only cluster. */
 export const ONLY_CLUSTER = "-";
 

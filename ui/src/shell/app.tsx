@@ -7,6 +7,7 @@ import { freshness } from "../model/freshness";
 import { type View, viewPath, VIEWS } from "../model/route";
 import { ApplicationsView } from "../views/applications";
 import { ConnectorsView } from "../views/connectors";
+import { DeadLettersView } from "../views/dead_letters";
 import { GroupsView } from "../views/groups";
 import { HealthView } from "../views/health";
 import { MapView } from "../map/map_view";
@@ -24,11 +25,12 @@ const TITLES: Readonly<Record<View, string>> = {
   apps: "Apps",
   topics: "Topics",
   groups: "Groups",
+  letters: "Letters",
   connect: "Connect",
   health: "Health",
 };
 /** `g` and then one of these goes to a view. */
-const GO_KEYS: Readonly<Record<string, View>> = { n: "now", m: "map", a: "apps", t: "topics", g: "groups", c: "connect", h: "health" };
+const GO_KEYS: Readonly<Record<string, View>> = { n: "now", m: "map", a: "apps", t: "topics", g: "groups", l: "letters", c: "connect", h: "health" };
 
 export function App() {
   const route = useRoute();
@@ -90,6 +92,8 @@ function Shown({ view, health }: { view: View | "unknown"; health: ReturnType<ty
       return <TopicsView />;
     case "groups":
       return <GroupsView />;
+    case "letters":
+      return <DeadLettersView />;
     case "connect":
       return <ConnectorsView />;
     case "health":

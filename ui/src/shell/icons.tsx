@@ -6,6 +6,7 @@ const PATHS: Readonly<Record<string, string>> = {
   apps: "M2.5 2.5h4.5v4.5H2.5zM9 2.5h4.5v4.5H9zM2.5 9h4.5v4.5H2.5zM9 9h4.5v4.5H9z",
   topics: "M2 4h12M2 8h12M2 12h8",
   groups: "M5.5 7a2 2 0 1 0 0-4 2 2 0 0 0 0 4ZM11 8a1.7 1.7 0 1 0 0-3.4A1.7 1.7 0 0 0 11 8ZM1.8 13c.3-2.5 1.7-4 3.7-4s3.4 1.5 3.7 4M10 10c2.2-.6 3.9.6 4.2 3",
+  letters: "M2 3.5h12v9H2zM2 4l6 5 6-5",
   connect: "M6 2v4M10 2v4M4 6h8v3a4 4 0 0 1-8 0zM8 13v2",
   health: "M1.5 8.5h3l1.5-4 3 7.5 2-5 .8 1.5h2.7",
   topic: "M2 4h12M2 8h12M2 12h8",

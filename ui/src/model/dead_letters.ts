@@ -1,0 +1,88 @@
+/** Verdicts, evidence and next steps of episodes of dead letters, in words. */
+
+import type { DeadLetter, Episode, Evidence, FailureRate, Verdict } from "../api/dead_letter_shapes";
+import { count, duration, printable, shellQuoted } from "./format";
+import type { StateName } from "./freshness";
+
+const VERDICTS: Readonly<Record<Verdict, string>> = {
+  outage: "What the group calls failed, for most members at once",
+  content: "Some records fail, all others work",
+  member: "One member fails, the others do not",
+  poison: "Single records fail, whatever is tried",
+  mixed: "Several causes, or none that is clear",
+  insufficient: "Too few attempts for a verdict",
+};
+
+const ACTIONS: Readonly<Record<string, string>> = {
+  fix_first: "Correct the producer or the consumer of these records first, then replay them.",
+  quarantine: "Look at these records; do not replay them as they are.",
+  replay_now: "The downstream works again: replay the records.",
+  restart_member: "Restart or remove this member, then replay the records.",
+  resume_and_watch: "When the downstream works, resume the group, watch it, and look here again.",
+};
+
+export function verdictText(episode: Episode): string {
+  const culprit = episode.feature ?? episode.member;
+  const words = VERDICTS[episode.verdict];
+  return culprit === null ? words : `${words}: ${printable(culprit)}`;
+}
+
+export function actionText(episode: Episode): string {
+  return ACTIONS[episode.action] ?? episode.action.replaceAll("_", " ");
+}
+
+/** An episode that lasts needs somebody; one that is over has records to put back. */
+export function episodeState(episode: Episode): StateName {
+  if (episode.verdict === "insufficient") return "unknown";
+  return episode.ended_at === null ? "stopped" : "attention";
+}
+
+export function nextCommand(episode: Episode): string {
+  const group = shellQuoted(episode.group);
+  switch (episode.action) {
+    case "replay_now":
+    case "fix_first":
+    case "restart_member":
+      return `headgate dlq plan --group ${group} --cluster ${episode.id} --to original --config FILE`;
+    case "quarantine":
+      return `headgate tables show dead_letters --where ${shellQuoted(`cluster=${episode.id}`)} --columns topic,partition,offset,reason,key_hash`;
+    default:
+      return `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${group} --reason REASON`;
+  }
+}
+
+export function rateText(rate: FailureRate): string {
+  const bound = (share: number) => Math.round(share * 100);
+  return `${count(rate.failed)} of ${count(rate.attempts)} (${bound(rate.lower)} to ${bound(rate.upper)} %)`;
+}
+
+export function evidenceLines(evidence: Evidence | null): string[] {
+  if (evidence === null) return [];
+  const lines: string[] = [];
+  if (evidence.attempts !== undefined) {
+    const usual = evidence.base_rate === undefined ? "" : `, usually ${(evidence.base_rate * 100).toPrecision(2)} %`;
+    lines.push(`${rateText(evidence.attempts)} attempts failed${usual}`);
+  }
+  if (evidence.worst_bucket !== undefined) lines.push(`the worst five seconds: ${rateText(evidence.worst_bucket)}`);
+  const member = evidence.worst_members?.[0];
+  if (member !== undefined) {
+    const others = evidence.other_members === undefined ? "" : `; all others ${rateText(evidence.other_members)}`;
+    lines.push(`worst of ${count(evidence.members ?? null)} members ${printable(member.member)}: ${rateText(member)}${others}`);
+  }
+  const feature = evidence.worst_features?.[0];
+  if (feature !== undefined) {
+    const others = evidence.other_records === undefined ? "" : `; all others ${rateText(evidence.other_records)}`;
+    lines.push(`most failures with ${printable(feature.feature)}: ${rateText(feature)}${others}`);
+  }
+  if (evidence.paused_ms) lines.push(`paused for ${duration(evidence.paused_ms)} of it, which is no sign of recovery`);
+  return lines;
+}
+
+/** Whether the record can still be had: from its topic, or from the copy in the dead letter. */
+export function replayable(letter: DeadLetter): { state: StateName; text: string } {
+  if (letter.source_state === "found") return { state: "good", text: "at its source" };
+  if (letter.copied) return { state: "good", text: "copy in the dead letter" };
+  return letter.source_state === "unknown" || letter.source_state === "unreadable"
+    ? { state: "unknown", text: letter.source_state }
+    : { state: "attention", text: `gone: ${letter.source_state}` };
+}
