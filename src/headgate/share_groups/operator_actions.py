@@ -101,6 +101,8 @@ class OperatorActions:
             await self._resources().decide(*facts)
         log.info("share group resumed", group=group, reason=reason, by=by)
         self._outbox.put_event("resumed", group, {"reason": reason, "generation": state.generation}, by=by)
+        # The event comes back a moment later; whoever resumed the group asks for its status now.
+        self._remember(group, LastResume(reason=reason, by=by, at=self._clock.epoch_ms()))
 
     def on_happened(self, facts: Sequence[EventHappened]) -> None:
         """Why groups were resumed last: not part of the state (KIP-1316), so read from the events as far as they go."""
@@ -108,10 +110,13 @@ class OperatorActions:
             if fact.event == "resumed" and fact.subject_kind == SHARE_GROUP:
                 reason = fact.detail.value().get("reason")
                 text = reason if isinstance(reason, str) else None
-                self._last_resumes[fact.subject] = LastResume(reason=text, by=fact.by, at=fact.at)
-                self._last_resumes.move_to_end(fact.subject)
-                if len(self._last_resumes) > _MAX_RESUMES:
-                    self._last_resumes.popitem(last=False)
+                self._remember(fact.subject, LastResume(reason=text, by=fact.by, at=fact.at))
+
+    def _remember(self, group: str, resume: LastResume) -> None:
+        self._last_resumes[group] = resume
+        self._last_resumes.move_to_end(group)
+        if len(self._last_resumes) > _MAX_RESUMES:
+            self._last_resumes.popitem(last=False)
 
     def last_resume(self, group: str) -> LastResume | None:
         return self._last_resumes.get(group)

@@ -14,7 +14,15 @@ from fastapi.responses import HTMLResponse
 from headgate.web import index_page
 
 ROOT: Final = Path(__file__).parent / "static"
-VIEWS: Final = ("map", "apps", "topics", "groups", "letters", "connect", "health")  # as in ui/src/model/route.ts; Now is /
+VIEWS: Final = (
+    "map",
+    "apps",
+    "topics",
+    "groups",
+    "letters",
+    "connect",
+    "health",
+)  # as in ui/src/model/route.ts; Now is /
 _HEADERS: Final = {
     # Everything comes from this server: no inline scripts or styles, and nothing from another site.
     "Content-Security-Policy": (

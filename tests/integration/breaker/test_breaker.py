@@ -196,7 +196,7 @@ def test_switching_the_breaker_off_does_not_resume_and_an_operator_does(scene: S
     scene.send(topic, ["A:"] * 5)
     scene.configure(group, {RESUME: "mended"})
     scene.wait_for_end(group, topic, 35)
-    seen = scene.status(group)
+    seen = scene.wait_for_status(group, lambda status: status["last_resume"] is not None)
     assert (seen["paused"], seen["last_resume"]["reason"]) == (False, "mended")
     assert (seen["delivered"], seen["dlq_written"])[1] == 0, "counted anew"
     one.close()

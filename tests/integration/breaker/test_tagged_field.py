@@ -49,7 +49,8 @@ def test_a_group_that_is_not_managed_has_no_such_field(scene: ShareScene, java_4
 
 def test_a_resume_is_shown_with_its_principal_and_reason(scene: ShareScene, described: str) -> None:
     scene.configure(described, {RESUME: "seen enough"})
-    seen = scene.wait_for_status(described, lambda status: not status["paused"])
+    # A worker that did not resume the group itself reads the reason a moment after the state.
+    seen = scene.wait_for_status(described, lambda status: not status["paused"] and status["last_resume"] is not None)
     assert seen["last_resume"]["reason"] == "seen enough"
     assert seen["pause_reasons"] == []
     scene.configure(described, {PAUSE: "looked at"})

@@ -201,6 +201,15 @@ async def test_the_last_resume_is_read_from_events_and_the_latest_wins() -> None
         assert (last.reason, last.by, last.at) == ("mended", "User:o", 3)
 
 
+async def test_the_worker_that_resumed_a_group_knows_it_before_it_has_read_the_event() -> None:
+    async with running(FakeKafka()) as service:
+        await until(lambda: service.is_ready)
+        await service.resume("g", "mended", "User:ops")
+        last = service.status("g").last_resume
+        assert last is not None
+        assert (last.reason, last.by) == ("mended", "User:ops")
+
+
 async def test_pauses_and_resumes_are_logged_with_the_principal_and_the_reason(logs: list[EventDict]) -> None:
     kafka = FakeKafka()
     async with running(kafka) as service:
