@@ -101,7 +101,7 @@ class OperatorActions:
             await self._resources().decide(*facts)
         log.info("share group resumed", group=group, reason=reason, by=by)
         self._outbox.put_event("resumed", group, {"reason": reason, "generation": state.generation}, by=by)
-        # The event comes back a moment later; whoever resumed the group asks for its status now.
+        # The event comes back a moment later; a caller may ask for the status right after the resume.
         self._remember(group, LastResume(reason=reason, by=by, at=self._clock.epoch_ms()))
 
     def on_happened(self, facts: Sequence[EventHappened]) -> None:

@@ -1,4 +1,4 @@
-"""Headers of dead letters are read defensively, whoever wrote them."""
+"""Headers of dead letters are read defensively, from every kind of writer."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""`/api/v1/attention`: what needs somebody, worst first, and for whom."""
+"""`/api/v1/attention`: what needs attention, worst first, and for whom."""
 
 import asyncio
 import json

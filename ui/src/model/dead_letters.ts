@@ -31,7 +31,7 @@ export function actionText(episode: Episode): string {
   return ACTIONS[episode.action] ?? episode.action.replaceAll("_", " ");
 }
 
-/** An episode that lasts needs somebody; one that is over has records to put back. */
+/** An episode that lasts needs attention; one that is over has records to put back. */
 export function episodeState(episode: Episode): StateName {
   if (episode.verdict === "insufficient") return "unknown";
   return episode.ended_at === null ? "stopped" : "attention";

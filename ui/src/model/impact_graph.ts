@@ -4,7 +4,7 @@ import type { Graph, ImpactNode } from "../api/shapes";
 import { kindWord } from "./format";
 import type { Piece, TopologyGraph } from "./topology";
 
-/** More nodes are a list: as a picture nobody could read them. */
+/** More nodes are a list: as a picture they could not be read. */
 export const MOST_IMPACT_NODES = 80;
 
 export function impactGraph(graph: Graph, root: string, nodes: readonly ImpactNode[]): TopologyGraph {

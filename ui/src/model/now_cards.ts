@@ -23,7 +23,7 @@ export interface NowCard {
   pointsOf: string;
   causes: Cause[];
   causesLeftOut: number;
-  /** What somebody would do next, and where. */
+  /** The next step, and where. */
   action: { text: string; to: string } | null;
   map: string | null;
   command: string;

@@ -33,7 +33,7 @@ export interface DiffLine {
   detail: string;
 }
 
-/** One line for each difference, in the order in which somebody reads them. */
+/** One line for each difference, in reading order. */
 export function diffLines(diff: Diff): DiffLine[] {
   const line = (mark: Mark, kind: string, name: string, detail = ""): DiffLine => ({ key: `${mark} ${kind} ${name} ${detail}`, mark, kind: kind.replaceAll("_", " "), name, detail });
   return [

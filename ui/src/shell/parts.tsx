@@ -117,6 +117,22 @@ export function Command({ text }: { text: string }) {
   );
 }
 
+/** What is not read, and why. */
+export function ProblemList({ problems }: { problems: readonly (readonly [string, string])[] }) {
+  return (
+    <dl className="facts">
+      {problems.map(([section, problem]) => (
+        <div key={section} className="fact">
+          <dt>
+            <code>{section}</code>
+          </dt>
+          <dd>{problem}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
 export function KindTag({ kind }: { kind: string }) {
   return <span className="tag">{kindWord(kind)}</span>;
 }

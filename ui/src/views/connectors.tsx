@@ -7,7 +7,7 @@ import { comparedTopics, comparison, connectorKind } from "../model/connectors";
 import { count, shellQuoted } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { Command, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { Command, Link, Name, Notice, ProblemList, State, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { UsesPanel } from "./uses_panel";
@@ -52,16 +52,7 @@ function Tracking({ clusters, problems }: { clusters: ConnectCluster[]; problems
     <>
       {unread.length === 0 ? null : (
         <Notice state="unknown" title="Not all of it is known">
-          <dl className="facts">
-            {unread.map(([section, problem]) => (
-              <div key={section} className="fact">
-                <dt>
-                  <code>{section}</code>
-                </dt>
-                <dd>{problem}</dd>
-              </div>
-            ))}
-          </dl>
+          <ProblemList problems={unread} />
           <Command text="headgate doctor --config FILE" />
         </Notice>
       )}

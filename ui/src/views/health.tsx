@@ -5,7 +5,7 @@ import { useResource } from "../api/use_resource";
 import type { Loaded } from "../model/loaded";
 import { bytes, count, printable } from "../model/format";
 import { freshness } from "../model/freshness";
-import { Command, Name, Notice, State, Time, useNow } from "../shell/parts";
+import { Command, Name, Notice, ProblemList, State, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 
 export function HealthView({ health }: { health: Loaded<Health> }) {
@@ -44,16 +44,7 @@ function Topics({ health }: { health: Health }) {
   }
   return (
     <Notice state="stopped" title={`${problems.length} ${problems.length === 1 ? "topic is" : "topics are"} not read`}>
-      <dl className="facts">
-        {problems.map(([section, problem]) => (
-          <div key={section} className="fact">
-            <dt>
-              <code>{section}</code>
-            </dt>
-            <dd>{problem}</dd>
-          </div>
-        ))}
-      </dl>
+      <ProblemList problems={problems} />
       <Command text="headgate doctor --config FILE" />
     </Notice>
   );

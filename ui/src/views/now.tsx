@@ -48,7 +48,7 @@ function Cards({ attention, health }: { attention: Attention; health: Health | n
   const stopped = cards.filter((card) => card.state === "stopped").length;
   return (
     <>
-      {/* Only the number is read aloud when something changes; the cards are read when somebody goes to them. */}
+      {/* Only the number is read aloud when something changes; the cards are read when the reader goes to them. */}
       <p className="visually-hidden" role="status">
         {cards.length === 0 ? "Nothing needs attention" : `${stopped} stopped, ${cards.length - stopped} to look at`}
       </p>

@@ -1,4 +1,4 @@
-/** A topology that somebody has as text: its picture, its content and its flaws, before any application runs it. */
+/** A topology as text: its picture, its content and its flaws, before any application runs it. */
 
 import { useState } from "react";
 import { type Parsed, parseTopology } from "../api/parse_topology";
