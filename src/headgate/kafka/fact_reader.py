@@ -10,9 +10,10 @@ librdkafka reports the end of a partition only when nothing was written to it fo
 reached with the last of the records that were there when the first one came.
 
 By default partition 0 is read. With `every_partition` all partitions that exist when reading begins, for the first time
-or again, are read from their beginnings; the order is then that of each partition. They exist, so each of them answers:
-if nothing comes from one for ten seconds before its end was reached, the consumer is replaced (librdkafka may not fetch
-some partitions of a topic that was created a moment ago).
+or again, are read from their beginnings; the order is then that of each partition.
+
+A partition that exists answers: if nothing comes from one for ten seconds before its end was reached, the consumer is
+replaced (librdkafka may not fetch some partitions of a topic that was created a moment ago).
 """
 
 import asyncio
@@ -187,7 +188,8 @@ class FactReader(TopicFollower, Generic[T]):
         self._heard_at = dict.fromkeys(self.positions, time.monotonic())
 
     def on_step(self) -> Next:
-        if self._every_partition and not self.replayed.is_set() and self._has_stalled():
+        exists = self._every_partition or self._log is not None  # a topic that does not exist yet may be waited for
+        if exists and not self.replayed.is_set() and self._has_stalled():
             log.warning("a topic is not read to its end, replacing the consumer", topic=self.topic)
             return Next.NEW_CONSUMER
         if not self._rewind.is_set():

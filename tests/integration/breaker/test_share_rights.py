@@ -79,7 +79,8 @@ def test_requests_without_a_log_in_are_neither_reported_nor_logged_and_others_ar
             client.send(ACKNOWLEDGE, 2, body)
             canary.api_versions()
         assert all(client.has_ended() for client in flood), "the broker closes them at the probe"
-    until(lambda: scene.gateway.metric("headgate_connections") <= connections)
+    # Clients of the scene may have connected meanwhile; the flood was larger than that.
+    until(lambda: scene.gateway.metric("headgate_connections") <= connections + REQUESTS // 4)
     assert reports(scene, group) == before
     assert scene.letters(dlq) == []
 

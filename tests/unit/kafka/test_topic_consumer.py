@@ -15,7 +15,7 @@ from headgate.base.errors import ClusterError
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_tail import FactTail
-from headgate.kafka.topic_consumer import TopicConsumer
+from headgate.kafka.topic_consumer import Next, TopicConsumer
 from tests.unit.kafka.fake_topics import FakeTopics
 
 
@@ -242,6 +242,30 @@ async def test_a_partition_that_is_not_fetched_is_fetched_by_a_new_consumer(log:
         assert len(log.consumers) >= 2
         assert not a._has_stalled()
     assert a.read[:2] == [b"1", b"2"]
+
+
+async def test_a_topic_that_was_created_again_and_is_not_fetched_is_fetched_by_a_new_consumer(log: FakeTopics) -> None:
+    """Which librdkafka does for half a minute, when it was asked for the topic before its leader was known."""
+    log.create("a")
+    log.write("a", b"1")
+    log.not_fetched = ("a", 0)  # by the first consumer
+    async with consuming(log) as consumer:
+        a = Reading(consumer, "a", detects_loss=True)
+        a.stalled_s = 0.2
+        a.start()
+        await until(lambda: a.read == [b"1"] and a.replayed.is_set())
+    assert len(log.consumers) == 2
+
+
+async def test_a_topic_that_does_not_exist_yet_is_waited_for_with_one_consumer(log: FakeTopics) -> None:
+    log.not_fetched = ("a", 0)
+    async with consuming(log) as consumer:
+        a = Reading(consumer, "a", detects_loss=True)
+        a.stalled_s = 0.0
+        a.start()
+        await until(lambda: bool(log.consumers) and log.consumers[0].assignments != [])
+        assert a._log is None
+        assert a.on_step() is Next.GO_ON
 
 
 async def test_a_partition_that_was_read_to_its_end_may_be_silent(log: FakeTopics) -> None:
