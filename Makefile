@@ -75,7 +75,7 @@ integration: setup  ## real Kafka, real clients
 	$(PYTEST) -n 2 --dist loadfile tests/integration
 
 pipeline: setup ## real Spark on a real Kafka: facts to tables
-	$(PYTEST) -n 2 --dist loadfile tests/pipeline
+	$(PYTEST) -n 3 --dist loadfile tests/pipeline
 
 e2e: setup      ## the page: its logic, and a real browser against the real web process
 	cd ui && npm run -s test
