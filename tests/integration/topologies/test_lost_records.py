@@ -11,6 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    OffsetSpec,
 )
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
@@ -95,6 +96,18 @@ async def create_again(admin: AdminClient, topic: str) -> None:
         return True
 
     await until(create)
+    # The controller is ahead of the broker, which may still accept records for the old topic and lose them with it.
+    place = TopicPartition(topic, 0)
+
+    def is_served() -> bool:
+        try:
+            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            found = admin.list_offsets({place: latest})[place].result(WAIT_S)
+        except KafkaException:
+            return False
+        return bool(found.offset == 0)
+
+    await until(is_served)
 
 
 def _reasons(records: Sequence[ConsumedRecord]) -> list[str]:

@@ -49,7 +49,7 @@ describe("an episode", () => {
 describe("evidence", () => {
   const rate = { failed: 9, attempts: 50, lower: 0.1, upper: 0.314 };
 
-  it("is told in lines, as far as it is known", () => {
+  it("has a line for each number that is known", () => {
     expect(evidenceLines(null)).toEqual([]);
     expect(evidenceLines({ attempts: rate, base_rate: 0.001 })).toEqual(["9 of 50 (10 to 31 %) attempts failed, usually 0.10 %"]);
     expect(evidenceLines({ members: 3, worst_members: [{ ...rate, member: "m-1" }], other_members: rate, paused_ms: 60_000 })).toEqual([
