@@ -68,7 +68,21 @@ class Followed:
             await self.writer.write(paused(reason))
 
     async def create_again(self) -> None:
+        """Return when the broker serves the new topic, which has no other writer.
+
+        The controller is ahead of the broker, which may still accept records for the old topic and lose them with it.
+        """
         await create_again(self.admin, self.topic)
+        await until(self._is_empty)
+
+    def _is_empty(self) -> bool:
+        place = TopicPartition(self.topic, 0)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        try:
+            found = self.admin.list_offsets({place: latest})[place].result(WAIT_S)
+        except KafkaException:
+            return False
+        return bool(found.offset == 0)
 
     async def delete_records(self) -> None:
         policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
@@ -96,18 +110,6 @@ async def create_again(admin: AdminClient, topic: str) -> None:
         return True
 
     await until(create)
-    # The controller is ahead of the broker, which may still accept records for the old topic and lose them with it.
-    place = TopicPartition(topic, 0)
-
-    def is_served() -> bool:
-        try:
-            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            found = admin.list_offsets({place: latest})[place].result(WAIT_S)
-        except KafkaException:
-            return False
-        return bool(found.offset == 0)
-
-    await until(is_served)
 
 
 def _reasons(records: Sequence[ConsumedRecord]) -> list[str]:
