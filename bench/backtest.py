@@ -1,9 +1,9 @@
 """`python -m bench.backtest --groups 100 --days 7`: what a back-test of breakers costs, beside its floor.
 
 The records of each group are counted in every second, with an outage of ten minutes each day in which 30 % become dead
-letters. Three things are measured in one Spark session: the floor, which is reading, removing copies and adding up the
-same rows without simulating anything; the back-test of all groups with a hundred settings; and one setting of one group
-in this process. `--out FILE` appends the page.
+letters, each with one of a thousand keys. Three things are measured in one Spark session: the floor, which is reading,
+removing copies and adding up the same rows without simulating anything; the back-test of all groups with a hundred
+settings; and one setting of one group in this process. `--out FILE` appends the page.
 """
 
 import argparse
@@ -21,11 +21,13 @@ from bench import machine
 from bench.pipeline_versus import tree_cpu_s
 from headgate.pipeline.derived.backtest import backtest_rows
 from headgate.pipeline.session import end_session, start_session
-from headgate.share_groups.model.backtest import DAY_S, CountColumns, GroupHistory, configurations
+from headgate.share_groups.model.backtest import DAY_S, CountColumns, GroupHistory, LetterColumns, configurations
 from headgate.tables.definitions import ORIGIN_KEY
 
 END_DAY = 20_772
 _OUTAGE_S = 600
+_FAILED = 3  # of ten records of a second of an outage
+_KEYS = 1_000
 _ROUNDS = 20
 
 
@@ -34,7 +36,7 @@ def dispositions(session: SparkSession, groups: int, days: int) -> DataFrame:
     seconds = days * DAY_S
     row = session.range(groups * seconds)
     second = sf.col("id") % seconds
-    failed = sf.when(second % DAY_S < _OUTAGE_S, 3).otherwise(0)
+    failed = sf.when(second % DAY_S < _OUTAGE_S, _FAILED).otherwise(0)
     return row.select(
         sf.lit("c").alias("cluster_id"),
         sf.lit("gw/0").alias("writer"),
@@ -45,6 +47,21 @@ def dispositions(session: SparkSession, groups: int, days: int) -> DataFrame:
         ((second + (END_DAY - days) * DAY_S) * 1000).alias("at"),
         (10 - failed).cast("long").alias("accepted"),
         failed.cast("long").alias("dead_lettered"),
+    )
+
+
+def letters(session: SparkSession, groups: int, days: int) -> DataFrame:
+    """The dead letters of these counts, made half a second before they were counted."""
+    of_day = _OUTAGE_S * _FAILED
+    row = session.range(groups * days * of_day)
+    second = sf.floor(sf.col("id") / of_day) % days * DAY_S + sf.floor(sf.col("id") % of_day / _FAILED)
+    return row.select(
+        sf.lit("c").alias("cluster_id"),
+        sf.concat(sf.lit("group-"), sf.floor(sf.col("id") / (days * of_day))).alias("group"),
+        ((second + (END_DAY - days) * DAY_S) * 1000 - 500).alias("dead_lettered_at"),
+        sf.lit("kafka").alias("format"),
+        sf.lit(False).alias("withdrawn"),
+        sf.sha2((sf.col("id") % _KEYS).cast("string"), 256).alias("key_hash"),
     )
 
 
@@ -67,9 +84,11 @@ def measured(work: Callable[[], int]) -> tuple[float, float, int]:
 def one_setting_ms(days: int) -> float:
     """One setting over one group in this process: the median of some settings."""
     second = np.arange(days * DAY_S, dtype=np.int64)
-    written = np.where(second % DAY_S < _OUTAGE_S, 3, 0).astype(np.int64)
+    written = np.where(second % DAY_S < _OUTAGE_S, _FAILED, 0).astype(np.int64)
     counts = CountColumns(second=second, member=np.zeros_like(second), delivered=10 - written, dlq_written=written)
-    history = GroupHistory(counts, begin=0, end=days * DAY_S)
+    made = np.repeat(second, written)
+    of_keys = LetterColumns(at=made * 1000 - 500, key=np.arange(made.size, dtype=np.int64) % _KEYS)
+    history = GroupHistory(counts, begin=0, end=days * DAY_S, letters=of_keys)
     took = []
     for rules in configurations(None)[:_ROUNDS]:
         started = time.perf_counter()
@@ -92,17 +111,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     try:
         with tempfile.TemporaryDirectory(prefix="headgate-backtest-") as folder:
-            dispositions(session, args.groups, args.days).write.mode("overwrite").parquet(folder)
-            counted = session.read.parquet(folder)
+            made = {}
+            for name, rows in (("counts", dispositions), ("letters", letters)):
+                rows(session, args.groups, args.days).write.parquet(f"{folder}/{name}")
+                made[name] = session.read.parquet(f"{folder}/{name}")
+            counted = made["counts"]
             figures = {
                 "floor": measured(lambda: floor(counted)),
                 "back-test": measured(
-                    lambda: backtest_rows(counted, events, end_day=END_DAY, days=args.days).toArrow().num_rows
+                    lambda: (
+                        backtest_rows(counted, events, made["letters"], end_day=END_DAY, days=args.days)
+                        .toArrow()
+                        .num_rows
+                    )
                 ),
             }
     finally:
         end_session(session)
-    size = f"{args.groups} groups, {args.days} days, {args.groups * args.days * DAY_S:,} rows"
+    of_letters = args.groups * args.days * _OUTAGE_S * _FAILED
+    size = f"{args.groups} groups, {args.days} days, {args.groups * args.days * DAY_S:,} rows, {of_letters:,} letters"
     at = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
     lines = [
         f"{size}; {about['headgate']}, load before {about['load before']}, {at} UTC.",

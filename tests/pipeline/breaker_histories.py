@@ -32,6 +32,11 @@ def disposition(number: int, second: int, *, group: str = "sg", member: str = "m
     return whole_row("dispositions", **{**origin, **shared, "at": second * 1000 + 1500, **values})
 
 
+def letter(offset: int, at: int, *, group: str = "sg", **values: object) -> Row:
+    record = {"group": group, "topic_id": "id0", "offset": offset, "format": "kafka", "key_hash": "k"}
+    return whole_row("dead_letters", **{**record, "dead_lettered_at": at, **values})
+
+
 def trip(name: str, at: int, *, group: str = "sg") -> Row:
     return whole_row("breaker_events", event_id=name, group=group, event="tripped", detail="{}", at=at)
 

@@ -24,7 +24,18 @@ from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
 from tests.pipeline import breaker_oracle
-from tests.pipeline.breaker_histories import BEGIN, MINUTE, RandomEstate, Row, Step, disposition, trip, use, whole_row
+from tests.pipeline.breaker_histories import (
+    BEGIN,
+    MINUTE,
+    RandomEstate,
+    Row,
+    Step,
+    disposition,
+    letter,
+    trip,
+    use,
+    whole_row,
+)
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -37,7 +48,7 @@ class Estate:
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.root = root
         self.spark = spark.newSession()
-        self.sources: dict[str, list[Row]] = {name: [] for name in (*CAUSES.sources, "group_lags")}
+        self.sources: dict[str, list[Row]] = {name: [] for name in (*CAUSES.sources, "group_lags", "dead_letters")}
         self.killed_at: tuple[Moment, str] | None = None
         self.batch = 0
         self.writers: TableWriters | None = None
@@ -192,7 +203,10 @@ def test_only_minutes_and_trips_of_new_facts_are_made_again(tables: Estate) -> N
 
 
 def test_a_back_test_has_the_trips_of_each_setting_by_day_and_once_a_day(tables: Estate) -> None:
-    """One outage that tripped the breaker, and one below the live threshold; today does not count yet."""
+    """One outage that tripped the breaker, and one key that stays below the live threshold; today does not count yet.
+
+    There are no letters of the outage: those that are not in the table make no trip false.
+    """
     today = SystemClock().epoch_ms() // DAY * DAY
     tripped, later = (today - 2 * DAY + 12 * HOUR) // 1000, (today - DAY + 6 * HOUR) // 1000
     failing = [
@@ -207,9 +221,12 @@ def test_a_back_test_has_the_trips_of_each_setting_by_day_and_once_a_day(tables:
     quiet = disposition(201, tripped, group="quiet", accepted=500)
     for row in (*failing, *below):
         row["at"] = row["second"] * 1000
+    of_one_key = [letter(number, (later + number) * 1000 - 700, key_hash="same") for number in range(60)]
+    withdrawn = [letter(100 + number, (tripped + number // 2) * 1000, withdrawn=True) for number in range(12)]
     tables.write(
         {
             "dispositions": [*failing, failing[0], *below, not_yet, quiet],
+            "dead_letters": [*of_one_key, *withdrawn, letter(200, tripped * 1000, group="quiet")],
             "breaker_events": [
                 trip("e", (tripped + 6) * 1000),
                 whole_row(
@@ -230,6 +247,9 @@ def test_a_back_test_has_the_trips_of_each_setting_by_day_and_once_a_day(tables:
     assert ("20/60000/100", -1) not in found, "a tenth is below the live threshold"
     assert found["10/60000/100", -1]["trips"] == 1
     assert found["10/60000/100", -1]["avoided"] == 60 - 10
+    assert {of: row["false_trips"] for of, row in found.items() if row["false_trips"]} == {
+        of: row["trips"] for of, row in found.items() if of[1] == -1
+    }, "one key caused all trips of the second day, and no other"
 
     tables.write({"dispositions": [disposition(300, later, dead_lettered=9_000)]})
     assert tables.run(BACKTEST)

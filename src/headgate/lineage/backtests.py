@@ -9,12 +9,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from headgate.lineage.estate import Estate
+from headgate.lineage.estate import Estate, NoTableError
 from headgate.share_groups.model.backtest import (
     DAY_S,
+    LETTER_DELAY_S,
+    NO_KEY,
     BacktestSummary,
     CountColumns,
     GroupHistory,
+    LetterColumns,
     configurations,
     recommended,
     summarize,
@@ -88,7 +91,8 @@ def backtest_group(
         recorded_event(one["at"], one["event"], one["by"], one["detail"]) for one in estate.of_one_cluster(events)
     ]
     first = max(begin, int(counts.second.min()))
-    history = GroupHistory(counts, begin=first, end=end, paused=paused_periods(recorded, end=end))
+    letters = _letters(estate, group, first - LETTER_DELAY_S, end)
+    history = GroupHistory(counts, begin=first, end=end, paused=paused_periods(recorded, end=end), letters=letters)
     settings = recorded_settings(recorded)
     pause_s = settings.auto_resume_ms // 1000
     summaries = [summarize(rules, history.simulate(rules, pause_s)) for rules in configurations(rules_of(settings))]
@@ -112,3 +116,25 @@ def _counted(rows: Iterable[Row], on_rows: Callable[[int], None] | None) -> Coun
             on_rows(len(counted))
     columns = np.array(counted, dtype=np.int64).reshape(-1, 4)
     return CountColumns(second=columns[:, 0], member=columns[:, 1], delivered=columns[:, 2], dlq_written=columns[:, 3])
+
+
+def _letters(estate: Estate, group: str, begin: int, end: int) -> LetterColumns:
+    """The dead letters that the gateway wrote and did not withdraw; none while there is no table of them."""
+    keys: dict[str, int] = {}
+    made: list[tuple[int, int]] = []
+    try:
+        rows = estate.rows(
+            "dead_letters",
+            Condition("group", "=", group),
+            Condition("dead_lettered_at", ">=", begin * 1000),
+            Condition("dead_lettered_at", "<", end * 1000),
+            columns=("cluster_id", "dead_lettered_at", "format", "withdrawn", "key_hash"),
+        )
+    except NoTableError:
+        rows = iter(())
+    for row in estate.of_one_cluster(rows):
+        if row["format"] == "kafka" and not row["withdrawn"]:
+            key = row["key_hash"]
+            made.append((row["dead_lettered_at"], NO_KEY if key is None else keys.setdefault(key, len(keys))))
+    columns = np.array(made, dtype=np.int64).reshape(-1, 2)
+    return LetterColumns(at=columns[:, 0], key=columns[:, 1])

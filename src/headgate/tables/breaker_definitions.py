@@ -44,7 +44,7 @@ BREAKER_TABLES = (
                 whole("trips", "how often the breaker would have tripped"),
                 whole("paused_s", "for how many seconds the group would have been paused by these trips"),
                 whole("avoided", "how many dead letters were recorded in these pauses"),
-                whole("false_trips", "how many of the trips one member alone caused"),
+                whole("false_trips", "how many of the trips one member or one key alone caused"),
                 whole("left_out_s", "for how many seconds of the day the group was really paused"),
             ]
         ),

@@ -86,6 +86,40 @@ def test_the_document_has_all_settings_with_the_live_one_first(
     assert (best["trips"], best["paused_s"], best["avoided"]) == (1, 300, 8 * 299)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "is_false"),
+    [
+        ([{}], True),
+        ([{"withdrawn": True}, {"format": "connect"}, {"group": "other"}, {"key_hash": None}], False),
+    ],
+    ids=["of the group", "of others, withdrawn or without a key"],
+)
+def test_dead_letters_of_one_key_make_trips_false(
+    kinds: list[dict[str, object]], is_false: bool, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of twenty records a second 8 fail, 6 of them with the same key: without it, 2 of 14 do."""
+    begin = time.time_ns() // 1_000_000 - 3_660_000
+    letters = [
+        row(
+            "dead_letters",
+            topic_id=f"t{number}",
+            offset=8 * second + place,
+            dead_lettered_at=begin + 1000 * second,
+            **{"group": "sg", "format": "kafka", "key_hash": "same" if place < 6 else f"{second} {place}", **kind},
+        )
+        for second in range(420)
+        for number, kind in enumerate(kinds)
+        for place in range(8)
+    ]
+    table = table_named("dead_letters")
+    TableWriter(tables, table).replace_all(pa.Table.from_pylist(letters, table.columns))
+    assert main(["share-groups", "--backtest", "--group", "sg", "--path", str(tables), "--json"]) == 0
+    tripped = [one for one in json.loads(capsys.readouterr().out)["configs"] if one["trips"]]
+    assert {one["threshold_percent"] for one in tripped} == {5, 10, 15, 20, 25, 30, 40}
+    false = {one["threshold_percent"] for one in tripped if one["false_trips"]}
+    assert false == ({15, 20, 25, 30, 40} if is_false else set())
+
+
 def test_the_text_has_the_command_that_sets_what_is_recommended(
     tables: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.share_groups.model.backtest import (
+    LETTER_DELAY_S,
+    NO_KEY,
     BacktestSummary,
     CountColumns,
     GroupHistory,
+    LetterColumns,
     PausedPeriod,
     SimulatedTrip,
     configurations,
@@ -20,6 +23,7 @@ from headgate.share_groups.model.breaker import BreakerRules, BreakerWindow
 
 START = 1_794_700_000
 Row = tuple[int, int, int, int]  # second after START, member, delivered, written
+Made = tuple[int, int]  # milliseconds after START, key
 
 
 def columns(rows: Sequence[Row]) -> CountColumns:
@@ -27,9 +31,13 @@ def columns(rows: Sequence[Row]) -> CountColumns:
     return CountColumns(second=START + table[:, 0], member=table[:, 1], delivered=table[:, 2], dlq_written=table[:, 3])
 
 
-def history(rows: Sequence[Row], length_s: int = 600, paused: Sequence[tuple[int, int]] = ()) -> GroupHistory:
+def history(
+    rows: Sequence[Row], length_s: int = 600, paused: Sequence[tuple[int, int]] = (), letters: Sequence[Made] = ()
+) -> GroupHistory:
     periods = [PausedPeriod(begin=START + begin, end=START + end) for begin, end in paused]
-    return GroupHistory(columns(rows), begin=START, end=START + length_s, paused=periods)
+    made = np.array(letters, dtype=np.int64).reshape(-1, 2)
+    of_keys = LetterColumns(at=START * 1000 + made[:, 0], key=made[:, 1])
+    return GroupHistory(columns(rows), begin=START, end=START + length_s, paused=periods, letters=of_keys)
 
 
 def rules(percent: int = 20, window_s: int = 10, least: int = 10) -> BreakerRules:
@@ -121,6 +129,79 @@ def test_only_records_of_the_window_decide_whether_a_trip_is_false() -> None:
     rows = [(0, 1, 100, 0), (50, 0, 0, 10)]
     (trip,) = history(rows).simulate(rules(), 30)
     assert not trip.is_false
+
+
+def letters_of(second: int, *counts: int) -> list[Made]:
+    """As many letters of each key, made half a second before the gateway counted them."""
+    return [(second * 1000 - 500, key) for key, n in enumerate(counts) for _ in range(n)]
+
+
+def test_a_trip_is_false_when_the_dead_letters_of_one_key_cause_it() -> None:
+    """The example of the documentation: 80 accepted records and 30 dead letters, of which one key has 15."""
+    rows = [(5, 0, 40, 15), (5, 1, 40, 15)]
+    one_order, all_orders = letters_of(5, 15, *[2] * 7, 1), letters_of(5, *[1] * 30)
+    (trip,) = history(rows, letters=one_order).simulate(rules(), 30)
+    assert trip.is_false
+    for made in (all_orders, one_order[:10], [(at, NO_KEY) for at, _ in one_order], ()):
+        (trip,) = history(rows, letters=made).simulate(rules(), 30)
+        assert not trip.is_false, "15 of 95 records are below 20 %; 29 of 109, or 20 of 100, are not"
+
+
+def test_a_key_makes_no_trip_false_when_little_else_was_processed() -> None:
+    for accepted, is_false in ((9, False), (10, True)):
+        (trip,) = history([(0, 0, accepted, 50)], letters=letters_of(0, 50)).simulate(rules(), 30)
+        assert trip.is_false == is_false
+
+
+def test_letters_that_were_not_counted_make_no_trip_false() -> None:
+    """Letters of one key were made when no count is left for them: before, after, in a pause, and more than counted."""
+    rows = [(20, 0, 30, 8), (20, 1, 30, 8), (40, 0, 0, 5)]
+    others = letters_of(20, *[1] * 16)
+    late = (20 - LETTER_DELAY_S) * 1000 - 1
+    for made in ([(late, 99)] * 16, [*others, *letters_of(20, *[0] * 99, 16)], [(21_000, 99)] * 16):
+        (trip,) = history(rows, letters=made).simulate(rules(), 60)
+        assert (trip.second - START, trip.is_false) == (20, False)
+    (trip,) = history(rows, letters=[(late + 1, 99)] * 16).simulate(rules(), 60)
+    assert trip.is_false, "they were counted when the last of their time had come"
+    (trip,) = history([*rows, (12, 0, 0, 16)], letters=[(11_900, 99)] * 16, paused=[(5, 19)]).simulate(rules(), 60)
+    assert not trip.is_false, "they were counted in a pause"
+
+
+def oracle_of_keys(
+    rows: Sequence[Row], letters: Sequence[Made], of: BreakerRules, trip: SimulatedTrip, start: int
+) -> bool:
+    """Whether the trip is false, with each count of a dead letter and each letter taken one by one."""
+    waiting = sorted(letters, key=lambda one: one[0])
+    counted: list[tuple[int, int]] = []
+    for second in sorted(at for at, _, _, written in rows for _ in range(written)):
+        waiting = [one for one in waiting if second - one[0] // 1000 <= LETTER_DELAY_S]
+        if waiting and waiting[0][0] // 1000 <= second:
+            counted.append((second, waiting.pop(0)[1]))
+    at = trip.second - START
+    window = range(max(start, at - of.window_ms // 1000 + 1), at + 1)
+    inside = [row for row in rows if row[0] in window]
+    rests = [[(a, w) for _, m, a, w in inside if m != member] for member in range(3)]
+    for key in {key for _, key in counted} - {NO_KEY}:
+        of_key = sum(one == key and second in window for second, one in counted)
+        rests.append([*((a, w) for _, _, a, w in inside), (0, -of_key)])
+    sums = [(sum(a for a, _ in rest), sum(w for _, w in rest)) for rest in rests]
+    return any(a + w >= 10 and 100 * w < of.threshold_percent * (a + w) for a, w in sums)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 2), st.integers(0, 9), st.integers(0, 9)), max_size=20),
+    st.lists(st.tuples(st.integers(-20_000, 70_000), st.integers(NO_KEY, 3)), max_size=60),
+    st.integers(1, 60),
+    st.integers(1, 30),
+)
+def test_a_trip_is_false_when_it_is_for_a_plain_count(
+    rows: list[Row], letters: list[Made], percent: int, window_s: int
+) -> None:
+    of = rules(percent, window_s)
+    start = 0
+    for trip in history(rows, 60, letters=letters).simulate(of, 5):
+        assert trip.is_false == oracle_of_keys(rows, letters, of, trip, start)
+        start = trip.second - START + 6
 
 
 def test_a_history_without_records_trips_never() -> None:

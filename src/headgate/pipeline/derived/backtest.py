@@ -1,15 +1,16 @@
 """`breaker_backtest`: what the breakers of all groups would have done with other settings, from `dispositions`.
 
-Once a day, over the seven whole days before it, in one Spark job: a task has the counts and events of one group, and
-simulates all configurations over them (`share_groups/model/backtest.py`). Groups without a dead letter in this time are
-left out, because no configuration would have tripped. A fact counts in the second in which it was written, because
-that is when the leader counted it.
+Once a day, over the seven whole days before it, in one Spark job: a task has the counts, events and dead letters of one
+group, and simulates all configurations over them (`share_groups/model/backtest.py`). Groups without a dead letter in
+this time are left out, because no configuration would have tripped. A fact counts in the second in which it was
+written, because that is when the leader counted it. Of a dead letter only its time and a number for its key are used.
 """
 
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -17,8 +18,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headgate.pipeline.derived.derivation import DAY_HOURS, HOUR_MS, Derivation, DerivedRun
 from headgate.share_groups.model.backtest import (
     DAY_S,
+    LETTER_DELAY_S,
+    NO_KEY,
     CountColumns,
     GroupHistory,
+    LetterColumns,
     Numbers,
     SimulatedTrip,
     configurations,
@@ -27,12 +31,15 @@ from headgate.share_groups.model.backtest import (
 from headgate.share_groups.model.recorded_history import paused_periods, recorded_event, recorded_settings, rules_of
 from headgate.tables.definitions import ORIGIN_KEY, table_named
 
-_DISPOSITIONS, _EVENTS, _RESULT = "dispositions", "breaker_events", "breaker_backtest"
+_DISPOSITIONS, _EVENTS, _LETTERS, _RESULT = "dispositions", "breaker_events", "dead_letters", "breaker_backtest"
+_LETTER = "dead_letter"  # the event of a row that is a dead letter
 DAYS: Final = 7
 _COLUMNS: Final = pa.schema([column.remove_metadata() for column in table_named(_RESULT).columns])
 
 
-def backtest_rows(dispositions: DataFrame, events: DataFrame, *, end_day: int, days: int = DAYS) -> DataFrame:
+def backtest_rows(
+    dispositions: DataFrame, events: DataFrame, letters: DataFrame, *, end_day: int, days: int = DAYS
+) -> DataFrame:
     """The rows of `breaker_backtest` for the `days` before `end_day`, which is counted from the epoch."""
     begin, end = (end_day - days) * DAY_S, end_day * DAY_S
     once = dispositions.where(sf.col("at").between(begin * 1000, end * 1000 - 1)).dropDuplicates(list(ORIGIN_KEY))
@@ -42,9 +49,22 @@ def backtest_rows(dispositions: DataFrame, events: DataFrame, *, end_day: int, d
     failing = counted.where(sf.col("dlq_written") > 0).select("cluster_id", "group").distinct()
     of_failing = counted.join(failing, ["cluster_id", "group"], "left_semi")
     happened = events.where(sf.col("event").isin("tripped", "paused", "resumed", "config_changed")).select(
-        "cluster_id", "group", "at", "event", "by", "detail"
+        "cluster_id", "group", "at", "event", "by", "detail", sf.lit(None).cast("long").alias("key")
     )
-    grouped = of_failing.groupBy("cluster_id", "group").cogroup(happened.groupBy("cluster_id", "group"))
+    made = letters.where(sf.col("dead_lettered_at").between((begin - LETTER_DELAY_S) * 1000, end * 1000 - 1))
+    of_keys = made.where((sf.col("format") == "kafka") & ~sf.col("withdrawn")).select(
+        "cluster_id",
+        "group",
+        sf.col("dead_lettered_at").alias("at"),
+        sf.lit(_LETTER).alias("event"),
+        sf.lit(None).cast("string").alias("by"),
+        sf.lit(None).cast("string").alias("detail"),
+        # A number of 8 bytes instead of a text of 64: two of a group's keys are not expected to have the same.
+        sf.when(sf.col("key_hash").isNotNull(), sf.xxhash64("key_hash")).alias("key"),
+    )
+    # Two frames can be grouped together, not three.
+    beside = happened.unionByName(of_keys).groupBy("cluster_id", "group")
+    grouped = of_failing.groupBy("cluster_id", "group").cogroup(beside)
 
     def simulate(counts: pa.Table, of_group: pa.Table) -> pa.Table:
         return _group_rows(counts, of_group, begin, end)
@@ -52,13 +72,20 @@ def backtest_rows(dispositions: DataFrame, events: DataFrame, *, end_day: int, d
     return grouped.applyInArrow(simulate, from_arrow_schema(_COLUMNS))
 
 
-def _group_rows(counts: pa.Table, events: pa.Table, begin: int, end: int) -> pa.Table:
-    """All rows of one group; none for a group that has only events."""
+def _group_rows(counts: pa.Table, beside: pa.Table, begin: int, end: int) -> pa.Table:
+    """All rows of one group; none for a group without counts. `beside` has its events and its dead letters."""
     if not counts.num_rows:
         return _COLUMNS.empty_table()
-    named = events.select(["at", "event", "by", "detail"]).to_pylist()
-    recorded = [recorded_event(one["at"], one["event"], one["by"], one["detail"]) for one in named]
-    history = GroupHistory(_columns(counts), begin=begin, end=end, paused=paused_periods(recorded, end=end))
+    is_letter = pc.equal(beside["event"], _LETTER)
+    events = beside.filter(pc.invert(is_letter)).select(["at", "event", "by", "detail"]).to_pylist()
+    recorded = [recorded_event(one["at"], one["event"], one["by"], one["detail"]) for one in events]
+    history = GroupHistory(
+        _columns(counts),
+        begin=begin,
+        end=end,
+        paused=paused_periods(recorded, end=end),
+        letters=_letters(beside.filter(is_letter)),
+    )
     settings = recorded_settings(recorded)
     live = rules_of(settings)
     key = {"cluster_id": counts["cluster_id"][0].as_py(), "group": counts["group"][0].as_py()}
@@ -94,6 +121,11 @@ def _columns(counts: pa.Table) -> CountColumns:
     return CountColumns(second=second, member=_numbers(members), delivered=delivered, dlq_written=written)
 
 
+def _letters(letters: pa.Table) -> LetterColumns:
+    keys = letters["key"].combine_chunks().dictionary_encode().indices.fill_null(NO_KEY)
+    return LetterColumns(at=_numbers(letters["at"]), key=_numbers(keys))
+
+
 def _numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
     return np.asarray(column, dtype=np.int64)
 
@@ -103,10 +135,15 @@ def _numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
 
 def _derive(run: DerivedRun) -> None:
     end_day = run.now_ms // HOUR_MS // DAY_HOURS
-    rows = backtest_rows(run.rows(_DISPOSITIONS), run.rows(_EVENTS), end_day=end_day).toArrow()
+    rows = backtest_rows(run.rows(_DISPOSITIONS), run.rows(_EVENTS), run.rows(_LETTERS), end_day=end_day).toArrow()
     run.replace(_RESULT, rows)
 
 
 BACKTEST = Derivation(
-    name="backtest", sources=(_DISPOSITIONS, _EVENTS), results=(_RESULT,), derive=_derive, daily=True, minutes=60
+    name="backtest",
+    sources=(_DISPOSITIONS, _EVENTS, _LETTERS),
+    results=(_RESULT,),
+    derive=_derive,
+    daily=True,
+    minutes=60,
 )

@@ -7,10 +7,15 @@ numbers, because a week of a group is 600,000 seconds and there are a hundred co
 
 After a simulated trip the group is paused as it really was, when it really tripped in these seconds; otherwise for the
 time of an automatic resume. Dead letters of a simulated pause count as avoided: the records would have waited.
+
+A trip is false when one member or one key alone caused it. The counts name members but no keys; keys are known of dead
+letters, each with the time at which it was made. So every letter is assigned to a second in which one was counted, and
+one for which no count is left is ignored: letters can make a trip false only as far as the counts have them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -23,8 +28,12 @@ Numbers = npt.NDArray[np.int64]
 DAY_S: Final = 86_400
 # The leader writes a trip within seconds of the records that cause it: a pause that begins so soon is that of the trip.
 TRIP_DELAY_S: Final = 5
-# What is left of a window without one member says nothing if it has fewer records.
+# What is left of a window without one member or one key says nothing if it has fewer records.
 LEAST_REST: Final = 10
+# A letter is counted when its acknowledgement has succeeded and the counts of that second are written.
+LETTER_DELAY_S: Final = 10
+# The key of a letter whose record has none, or was gone before its key was read.
+NO_KEY: Final = -1
 
 # More records than a member processes in a second; sums of a week of them still fit into a number.
 _MOST: Final = 10**9
@@ -44,6 +53,17 @@ class CountColumns:
     member: Numbers  # a number for each member, from 0
     delivered: Numbers
     dlq_written: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterColumns:
+    """Dead letters of a group: a row for each, in any order; some that were counted may be missing."""
+
+    at: Numbers  # when it was made, epoch milliseconds
+    key: Numbers  # a number for each key, from 0; `NO_KEY` where it is unknown
+
+
+_NO_LETTERS: Final = LetterColumns(at=np.zeros(0, dtype=np.int64), key=np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +98,15 @@ class BacktestSummary:
 class GroupHistory:
     """The counts of one group between two seconds, `end` not included, without the times in which it was paused."""
 
-    def __init__(self, counts: CountColumns, *, begin: int, end: int, paused: Iterable[PausedPeriod] = ()) -> None:
+    def __init__(
+        self,
+        counts: CountColumns,
+        *,
+        begin: int,
+        end: int,
+        paused: Iterable[PausedPeriod] = (),
+        letters: LetterColumns = _NO_LETTERS,
+    ) -> None:
         self.begin = begin
         self.end = max(end, begin)
         self._open = list(_open_periods(self.begin, self.end, paused))
@@ -90,6 +118,7 @@ class GroupHistory:
         self._member_written = np.clip(counts.dlq_written[kept][order], 0, _MOST)
         self._delivered = self._summed(self._member_delivered)
         self._written = self._summed(self._member_written)
+        self._letter_at, self._letter_keys = self._counted_letters(counts, letters)
         self._rolling: dict[int, tuple[Numbers, Numbers]] = {}
 
     @property
@@ -157,7 +186,7 @@ class GroupHistory:
             dlq_written=int(self._written[at + 1] - self._written[first]),
             paused_s=until - at - 1,
             avoided=int(self._written[until] - self._written[at + 1]),
-            is_false=self._is_by_one_member(rules, first, at),
+            is_false=self._is_by_one_member(rules, first, at) or self._is_by_one_key(rules, first, at),
         )
 
     def _is_by_one_member(self, rules: BreakerRules, first: int, at: int) -> bool:
@@ -168,9 +197,15 @@ class GroupHistory:
         written = np.zeros_like(delivered)
         np.add.at(delivered, members, self._member_delivered[within])
         np.add.at(written, members, self._member_written[within])
-        rest = (delivered.sum() - delivered) + (written.sum() - written)
-        is_below = 100 * (written.sum() - written) < rules.threshold_percent * rest
-        return bool((is_below & (rest >= LEAST_REST)).any())
+        return _is_one_below(rules, delivered.sum() - delivered, written.sum() - written)
+
+    def _is_by_one_key(self, rules: BreakerRules, first: int, at: int) -> bool:
+        """Whether it would have been without the dead letters of one key; those that were accepted are not known."""
+        within = slice(*(int(np.searchsorted(self._letter_at, one)) for one in (first, at + 1)))
+        _, of_key = np.unique(self._letter_keys[within], return_counts=True)
+        written = self._written[at + 1] - self._written[first] - of_key
+        delivered = np.full_like(written, self._delivered[at + 1] - self._delivered[first])
+        return _is_one_below(rules, delivered, written)
 
     # --- columns
 
@@ -179,6 +214,17 @@ class GroupHistory:
         sums = np.zeros(self.end - self.begin + 1, dtype=np.int64)
         np.add.at(sums, self._at + 1, counts)
         return np.cumsum(sums)
+
+    def _counted_letters(self, counts: CountColumns, letters: LetterColumns) -> tuple[Numbers, Numbers]:
+        """The seconds in which letters with a key were counted, ascending, and their keys."""
+        is_within = (counts.second >= self.begin) & (counts.second < self.end)
+        written = np.zeros(self.end - self.begin, dtype=np.int64)
+        np.add.at(written, counts.second[is_within] - self.begin, np.clip(counts.dlq_written[is_within], 0, _MOST))
+        order = np.argsort(letters.at, kind="stable")
+        keys = letters.key[order]
+        counted = _counted_at(letters.at[order] // 1000 - self.begin, written)
+        is_used = (counted >= 0) & (keys != NO_KEY) & self._is_open(counted + self.begin)
+        return counted[is_used], keys[is_used]
 
     def _is_open(self, seconds: Numbers) -> npt.NDArray[np.bool_]:
         begins = np.array([begin for begin, _ in self._open], dtype=np.int64)
@@ -201,10 +247,40 @@ def _open_periods(begin: int, end: int, paused: Iterable[PausedPeriod]) -> Itera
         yield begin, end
 
 
+def _counted_at(made: Numbers, written: Numbers) -> Numbers:
+    """The second in which each letter was counted, by the ascending seconds in which they were made; -1 for none.
+
+    It is the first second that has a count left for it, within `LETTER_DELAY_S`: letters are counted in their order.
+    """
+    counted = np.full(made.shape, -1, dtype=np.int64)
+    slots = np.flatnonzero(written)
+    seconds, left = slots.tolist(), written[slots].tolist()
+    slot = 0
+    starts = np.flatnonzero(np.diff(made, prepend=made[:1] - 1)).tolist()
+    for start, end in pairwise([*starts, made.size]):
+        second, at = int(made[start]), start
+        while at < end:
+            while slot < len(seconds) and (seconds[slot] < second or not left[slot]):
+                slot += 1
+            if slot == len(seconds) or seconds[slot] > second + LETTER_DELAY_S:
+                break
+            taken = min(left[slot], end - at)
+            counted[at : at + taken] = seconds[slot]
+            left[slot] -= taken
+            at += taken
+    return counted
+
+
 def _trips(rules: BreakerRules, delivered: Numbers, written: Numbers) -> npt.NDArray[np.bool_]:
     """`BreakerRules.trips` of many windows."""
     total = delivered + written
     return (total >= max(rules.min_messages, 1)) & (100 * written >= rules.threshold_percent * total)
+
+
+def _is_one_below(rules: BreakerRules, delivered: Numbers, written: Numbers) -> bool:
+    """Whether one of these rests of a window is below the threshold, and has records enough to say so."""
+    rest = delivered + written
+    return bool(((100 * written < rules.threshold_percent * rest) & (rest >= LEAST_REST)).any())
 
 
 def configurations(live: BreakerRules | None) -> tuple[BreakerRules, ...]:
