@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from headgate.config.model import Config
 from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB, message_limit
-from headgate.kafka.fact_writer import FactNotWrittenError
-from headgate.kafka.producers import RecordProducer
+from headgate.kafka.fact_writer import FactNotWrittenError, RecordProducer
 from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.kafka.topics import Settings, TopicAdmin, client_settings
 

@@ -23,8 +23,13 @@ from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.dead_letter_delivery import MAX_OFFSETS, DeadLetterDelivery
 from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, SessionKey, TopicPartitionKey
 from headgate.share_groups.fact_outbox import FactOutbox
-from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange, record_count
-from headgate.share_groups.model.dead_letter_records import Cause, topic_id_text
+from headgate.share_groups.model.dead_letter_records import (
+    Cause,
+    DeadLetterOutcome,
+    DeadLetterRange,
+    record_count,
+    topic_id_text,
+)
 from headgate.share_groups.model.delivery_ledger import DeliveryLedger, Holder
 from headgate.share_groups.model.dispositions import AckRun, AckType, DispositionKind, Dispositions
 from headgate.share_groups.model.group_configs import GroupSettings

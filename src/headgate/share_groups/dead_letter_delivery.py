@@ -23,14 +23,19 @@ from headgate.share_groups.dead_letter_reports import DeadLetterReports
 from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailure, WriteFailureCause
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.late_arrivals import LateArrivals
-from headgate.share_groups.model.dead_letter_chunks import DeadLetterChunk, Numbered, RecordCopy, chunks
-from headgate.share_groups.model.dead_letter_ranges import (
+from headgate.share_groups.model.dead_letter_records import (
+    DeadLetter,
+    DeadLetterChunk,
     DeadLetterOutcome,
     DeadLetterRange,
+    DeadLetterSource,
+    Numbered,
+    RecordCopy,
+    chunks,
     offset_ranges,
     record_count,
+    topic_id_text,
 )
-from headgate.share_groups.model.dead_letter_records import DeadLetter, DeadLetterSource, topic_id_text
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.record_lookup import RecordLookup
 from headgate.share_groups.share_metrics import ShareMeter

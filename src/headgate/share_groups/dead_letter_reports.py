@@ -12,8 +12,13 @@ from typing import Final
 import structlog
 
 from headgate.share_groups.fact_outbox import FactOutbox
-from headgate.share_groups.model.dead_letter_ranges import OffsetRanges, offset_ranges, ranges_text, record_count
-from headgate.share_groups.model.dead_letter_records import topic_id_text
+from headgate.share_groups.model.dead_letter_records import (
+    OffsetRanges,
+    offset_ranges,
+    ranges_text,
+    record_count,
+    topic_id_text,
+)
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.share_groups.spool.model.records import LetterIdentity, SpooledLetter, SpoolLane
 

@@ -23,7 +23,7 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import LARGEST_DEAD_LETTER
 from headgate.kafka.delivery_reports import DeliveryReports
-from headgate.kafka.producers import PolledProducer
+from headgate.kafka.fact_writer import PolledProducer
 from headgate.kafka.topics import TopicAdmin, quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo, DeadLetterTopics
 from headgate.share_groups.model.dead_letter_records import Header, partition_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.base.ids import ApiVersion
-from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange
+from headgate.share_groups.model.dead_letter_records import DeadLetterOutcome, DeadLetterRange
 from headgate.share_groups.model.dispositions import merge_rejects
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import (

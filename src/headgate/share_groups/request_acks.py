@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.share_groups.deferred_acks import DeferredAck, TopicPartitionKey
-from headgate.share_groups.model.dead_letter_ranges import DeadLetterOutcome, DeadLetterRange
-from headgate.share_groups.model.dead_letter_records import Cause
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetterOutcome, DeadLetterRange
 from headgate.share_groups.model.delivery_ledger import AcquiredRange, HeldKey, Holder, PartitionKey
 from headgate.share_groups.model.dispositions import AckRun
 from headgate.share_groups.model.group_configs import GroupSettings

@@ -19,8 +19,7 @@ from headgate.base.threads import off_loop
 from headgate.config.model import Config
 from headgate.facts import BreakerTripped, DispositionsCounted, EventHappened, decode, encode
 from headgate.kafka.consumer_thread import ConsumedRecord
-from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.fact_tail import FactTail
+from headgate.kafka.fact_reader import FactReader, FactTail
 from headgate.kafka.fact_writer import FactWriter, Position
 from headgate.kafka.leadership import LEADER, Leadership
 from headgate.kafka.shared_clients import SharedClients, open_clients

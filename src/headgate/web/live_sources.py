@@ -14,7 +14,7 @@ import structlog
 
 from headgate.facts import EventHappened, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
-from headgate.kafka.fact_tail import FactTail
+from headgate.kafka.fact_reader import FactTail
 from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.web.live_feed import LiveFeed, NoticeKind
 from headgate.web.share_states import SharePort, share_group_row

@@ -32,7 +32,7 @@ from headgate.config.model import UpstreamConfig
 from headgate.embedded import SecurityProtocol
 from headgate.facts import BreakerTripped, DispositionsCounted, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
-from headgate.kafka.fact_tail import FactTail
+from headgate.kafka.fact_reader import FactTail
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.leadership import Leadership
 from headgate.kafka.topics import Origin, Settings, ensure_topics

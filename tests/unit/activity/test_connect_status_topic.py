@@ -16,7 +16,7 @@ from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.producers import RecordProducer
+from headgate.kafka.fact_writer import RecordProducer
 from tests.unit.proxy.stage import until
 
 Raw = tuple[bytes | None, bytes | None]

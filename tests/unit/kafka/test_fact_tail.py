@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from headgate.kafka.fact_tail import FactTail
+from headgate.kafka.fact_reader import FactTail
 from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.kafka.topics import TopicAdmin
 from tests.unit.kafka.fake_topics import FakeTopics

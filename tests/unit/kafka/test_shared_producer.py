@@ -8,9 +8,8 @@ from typing import ClassVar
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.kafka import fact_writer, producers
-from headgate.kafka.fact_writer import FactNotWrittenError, Position, RecordWriter
-from headgate.kafka.producers import PolledProducer, RecordProducer
+from headgate.kafka import fact_writer
+from headgate.kafka.fact_writer import FactNotWrittenError, PolledProducer, Position, RecordProducer, RecordWriter
 from headgate.kafka.shared_clients import SharedClients
 
 UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
@@ -198,7 +197,7 @@ async def test_a_callback_that_raises_does_not_end_the_thread_and_the_producer_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(FailingProducer, "made", [])
-    monkeypatch.setattr(producers, "Producer", FailingProducer)
+    monkeypatch.setattr(fact_writer, "Producer", FailingProducer)
     given_up: list[int] = []
     polled = PolledProducer({}, thread="t", give_up=lambda: given_up.append(1))
     with capture_logs() as logs:

@@ -13,8 +13,7 @@ from structlog.testing import capture_logs
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.consumer_thread import ConsumedRecord
-from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.fact_tail import FactTail
+from headgate.kafka.fact_reader import FactReader, FactTail
 from headgate.kafka.topic_consumer import Next, TopicConsumer
 from tests.unit.kafka.fake_topics import FakeTopics
 

@@ -7,8 +7,7 @@ import pytest
 
 from headgate.share_groups import record_lookup
 from headgate.share_groups.dead_letter_delivery import _SLOW_S
-from headgate.share_groups.model.dead_letter_chunks import RecordCopy
-from headgate.share_groups.model.dead_letter_ranges import offset_ranges, ranges_text
+from headgate.share_groups.model.dead_letter_records import RecordCopy, offset_ranges, ranges_text
 from headgate.share_groups.record_lookup import TOO_LARGE, RecordCopies, UnpackCache, unpack
 from headgate.wire.compression import Compression
 from headgate.wire.messages.cluster import MetadataResponse, MetadataTopic

@@ -15,8 +15,7 @@ from headgate.share_groups.deferred_acks import (
     add_rejects,
     remove_partitions,
 )
-from headgate.share_groups.model.dead_letter_ranges import DeadLetterRange
-from headgate.share_groups.model.dead_letter_records import Cause
+from headgate.share_groups.model.dead_letter_records import Cause, DeadLetterRange
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import ShareFetchRequest, ShareFetchResponse, ShareForgottenTopic
 from headgate.wire.share_requests import ShareRequest

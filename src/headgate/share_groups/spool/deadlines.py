@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.share_groups.dead_letter_reports import DeadLetterReports
-from headgate.share_groups.model.dead_letter_ranges import offset_ranges
+from headgate.share_groups.model.dead_letter_records import offset_ranges
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace
 from headgate.share_groups.spool.model.records import SpooledLetter, SpoolLane
 from headgate.share_groups.spool.removals import SpoolRemovals

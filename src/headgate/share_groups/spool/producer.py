@@ -10,7 +10,7 @@ from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB
 from headgate.kafka.delivery_reports import DeliveryReports
-from headgate.kafka.producers import PolledProducer
+from headgate.kafka.fact_writer import PolledProducer
 from headgate.kafka.topics import quiet, reason
 from headgate.share_groups.model.dead_letter_records import Header
 
