@@ -1,9 +1,9 @@
 """Reading a topic on the thread of a `TopicConsumer`: replayed to its end and then followed, or only followed.
 
-Invariant of `FactReader`: records are handed over in the log's order, and the position moves only after they were taken in. So
-`await reached(offset)` is reading one's own writes, and a reader that starts at a saved position misses nothing. If the
-topic lost records, it is read again from its start: the position does not lie in it any more (it was created again, or
-truncated), its id is another, or its first records were deleted. The last two are checked before it
+Invariant of `FactReader`: records are handed over in the log's order, and the position moves only after they were
+taken in. So `await reached(offset)` is reading one's own writes, and a reader that starts at a saved position misses
+nothing. If the topic lost records, it is read again from its start: the position does not lie in it any more (it was
+created again, or truncated), its id is another, or its first records were deleted. The last two are checked before it
 is read, and every ten seconds.
 
 librdkafka reports the end of a partition only when nothing was written to it for half a second. So the end is also
