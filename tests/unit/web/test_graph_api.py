@@ -1,5 +1,6 @@
 """`/api/v1/graph` on the tables of the shop: what it selects, formats, ETags, refusals and limited tokens."""
 
+import struct
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.lineage import estate_map
-from headgate.web.api import graphviz
+from headgate.web.api import graph_formats, graphviz
 from headgate.web.api.models import GraphModel
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import NOON, TWO
@@ -138,12 +139,27 @@ async def test_svg_is_drawn_by_graphviz(shop: ApiStage) -> None:
     assert texts == {"totals", "shop-app (streams)", "reports (consumer_group)"}
 
 
-async def test_without_graphviz_svg_is_501_and_the_message_says_what_to_do(
-    shop: ApiStage, monkeypatch: pytest.MonkeyPatch
+async def test_png_has_at_most_so_many_pixels(shop: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def size_of(stage: ApiStage) -> tuple[int, int]:
+        answer = await stage.get("graph", focus="totals", format="png")
+        assert answer.headers["content-type"] == "image/png"
+        assert answer.body.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", answer.body[16:24])
+        return width, height
+
+    whole = await size_of(shop)
+    assert 300 < max(whole) <= graph_formats._MOST_PIXELS
+    monkeypatch.setattr(graph_formats, "_MOST_PIXELS", 200)
+    assert 150 < max(await size_of(ApiStage(shop.tables, shop.clock))) <= 201
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+async def test_without_graphviz_a_picture_is_501_and_the_message_says_what_to_do(
+    shop: ApiStage, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     stage = ApiStage(shop.tables, shop.clock)  # which has no picture of another test
-    answer = await stage.get("graph", focus="orders", format="svg")
+    answer = await stage.get("graph", focus="orders", format=form)
     assert answer.status == 501
     assert "install the package graphviz, or use format=dot" in answer.json["message"]
 

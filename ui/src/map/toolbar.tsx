@@ -12,7 +12,7 @@ const DIRECTIONS = [
   ["down", "Down"],
   ["both", "Both"],
 ] as const;
-const FORMATS = ["json", "dot", "mermaid", "csv", "svg"] as const;
+const FORMATS = ["svg", "png", "json", "dot", "mermaid", "csv"] as const;
 
 export function Toolbar({ view, change }: { view: MapView; change: (changes: Partial<MapView>) => void }) {
   return (

@@ -1,4 +1,4 @@
-"""`GET /api/v1/graph`: the map of the estate or a part of it, in five formats, and where its nodes stand."""
+"""`GET /api/v1/graph`: the map of the estate or a part of it, in six formats, and where its nodes stand."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -24,8 +24,10 @@ from headgate.web.api.models import GraphLayoutModel, GraphModel, errors
 from headgate.web.api.parameters import MAX_NAME, AsOf, Cluster, parse_as_of
 from headgate.web.visible_names import VisibleNames
 
-_TEXTS: dict[str, Any] = {
-    MEDIA_TYPES[one]: {"schema": {"type": "string"}} for one in GraphFormat if one is not GraphFormat.JSON
+_OTHER_FORMATS: dict[str, Any] = {
+    MEDIA_TYPES[one]: {"schema": {"type": "string"} | ({"format": "binary"} if one is GraphFormat.PNG else {})}
+    for one in GraphFormat
+    if one is not GraphFormat.JSON
 }
 
 
@@ -74,7 +76,7 @@ def graph_router(tables: EstateTables, answers: Answers, access: AccessControl) 
     @router.get(
         "/graph",
         response_class=Response,
-        responses={200: {"model": GraphModel, "content": _TEXTS}, 304: {}, **errors(404, 501)},
+        responses={200: {"model": GraphModel, "content": _OTHER_FORMATS}, 304: {}, **errors(404, 501)},
     )
     async def graph(
         request: Request,

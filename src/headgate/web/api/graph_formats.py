@@ -1,7 +1,7 @@
-"""A selection of the map as JSON, DOT, Mermaid, CSV and SVG: equal selections are equal bytes.
+"""A selection of the map as JSON, DOT, Mermaid, CSV, SVG and PNG: equal selections are equal bytes.
 
 In DOT and Mermaid nodes are numbers, and names are labels only. In CSV a cell that a spreadsheet would take for a
-formula begins with an apostrophe, and characters that are not printable are escaped. SVG is made by Graphviz.
+formula begins with an apostrophe, and characters that are not printable are escaped. SVG and PNG are made by Graphviz.
 """
 
 import csv
@@ -15,7 +15,9 @@ from headgate.topologies.model.topology_pictures import Picture, to_dot, to_merm
 from headgate.web.api.answers import Rendered, json_answer
 from headgate.web.api.graphviz import run_graphviz
 
-_SVG_S: Final = 20
+_DRAWING_S: Final = 20
+_PNG_DPI: Final = 144  # twice the pixels of the SVG, so that names can be read on any screen
+_MOST_PIXELS: Final = 5_000  # of a side: Graphviz scales down what is larger, and needs 4 bytes for each pixel
 _FORMULA: Final = tuple("=+-@\t\r|%")
 _COLUMNS: Final = (
     *("from_kind", "from_name", "from_component", "to_kind", "to_name", "to_component"),
@@ -29,6 +31,7 @@ class GraphFormat(StrEnum):
     MERMAID = "mermaid"
     CSV = "csv"
     SVG = "svg"
+    PNG = "png"
 
 
 MEDIA_TYPES: Final = {
@@ -37,6 +40,7 @@ MEDIA_TYPES: Final = {
     GraphFormat.MERMAID: "text/vnd.mermaid",
     GraphFormat.CSV: "text/csv",
     GraphFormat.SVG: "image/svg+xml",
+    GraphFormat.PNG: "image/png",
 }
 
 
@@ -63,6 +67,8 @@ def render_graph(selection: MapSelection, form: GraphFormat, about: dict[str, An
             return _text(to_dot(graph_picture(selection)), form)
         case GraphFormat.SVG:
             return svg_answer(graph_picture(selection))
+        case GraphFormat.PNG:
+            return png_answer(graph_picture(selection))
 
 
 def _text(text: str, form: GraphFormat) -> Rendered:
@@ -135,5 +141,18 @@ def csv_cell(value: object) -> str:
 
 
 def svg_answer(picture: Picture) -> Rendered:
-    drawn = run_graphviz("svg", to_dot(picture), what="SVG", instead="use format=dot", deadline_s=_SVG_S)
+    drawn = run_graphviz("svg", to_dot(picture), what="SVG", instead="use format=dot", deadline_s=_DRAWING_S)
     return Rendered(drawn, MEDIA_TYPES[GraphFormat.SVG])
+
+
+def png_answer(picture: Picture) -> Rendered:
+    """At most `_MOST_PIXELS` wide and high, whatever the number of nodes."""
+    drawn = run_graphviz(
+        "png",
+        to_dot(picture),
+        what="PNG",
+        instead="use format=dot",
+        deadline_s=_DRAWING_S,
+        options=(f"-Gdpi={_PNG_DPI}", f"-Gsize={_MOST_PIXELS / _PNG_DPI:.2f}"),
+    )
+    return Rendered(drawn, MEDIA_TYPES[GraphFormat.PNG])

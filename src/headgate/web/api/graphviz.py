@@ -6,6 +6,7 @@ The caller writes the text: names that clients chose are in it only as quoted la
 import shutil
 import subprocess
 import threading
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -17,8 +18,17 @@ _MAX_OUTPUT: Final = 64 * 1024 * 1024
 _drawing: Final = threading.Lock()  # one picture at a time: a large one takes a core for seconds
 
 
-def run_graphviz(form: str, text: str, *, what: str, instead: str, deadline_s: float, wait_s: float = 0) -> bytes:
-    """The output of `dot -T{form}`; `instead` is what the caller of the API can do without it.
+def run_graphviz(
+    form: str,
+    text: str,
+    *,
+    what: str,
+    instead: str,
+    deadline_s: float,
+    wait_s: float = 0,
+    options: Sequence[str] = (),
+) -> bytes:
+    """The output of `dot -T{form}` with these options; `instead` is what the caller of the API can do without it.
 
     501 where Graphviz is not installed, 503 where it fails or does not end in time, and `TooBusyError` when the run
     of another request has not ended within `wait_s`.
@@ -33,7 +43,7 @@ def run_graphviz(form: str, text: str, *, what: str, instead: str, deadline_s: f
         raise TooBusyError(f"Another picture is being drawn: repeat the request in a second, or {instead}")
     try:
         done = subprocess.run(
-            [program, f"-T{form}"],
+            [program, f"-T{form}", *options],
             input=text.encode("utf-8", "replace"),
             capture_output=True,
             timeout=deadline_s,
