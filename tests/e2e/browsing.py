@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.support.web import Web
 
 WAIT_MS = 60_000
-KEYS: dict[str, object] = {"activity.enable": False, "share_groups.enable": False}
+KEYS: dict[str, object] = {"activity.enable": False, "share_groups.enable": False, "lags.enable": False}
 NO_KAFKA = "127.0.0.1:1"
 
 

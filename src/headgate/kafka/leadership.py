@@ -18,6 +18,7 @@ import structlog
 from confluent_kafka import Consumer, TopicPartition
 
 from headgate.kafka.consumer_thread import POLL_S, ConsumerThread
+from headgate.kafka.leader_group import candidate_client_id
 from headgate.kafka.topics import reason
 
 log = structlog.get_logger()
@@ -46,7 +47,8 @@ class Leadership(ConsumerThread):
 
     When the lead is lost while `on_gained` is still under way, that is cancelled first. If `on_gained` raises,
     `on_lost` is awaited, and then it is tried again every second for as long as this worker has the lead. `group` is
-    the consumer group, by default of the topic's name: an election of its own.
+    the consumer group, by default of the topic's name: an election of its own. `worker` is its name for those who
+    describe the group.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Leadership(ConsumerThread):
         *,
         topic: str,
         group: str | None = None,
+        worker: str = "",
         on_gained: OnChange,
         on_lost: OnChange,
         session_ms: int = _SESSION_MS,
@@ -64,6 +67,7 @@ class Leadership(ConsumerThread):
             topic=topic,
             problem="the leader's group was not joined yet",
             group__id=group or topic,
+            client__id=candidate_client_id(worker),
             partition__assignment__strategy="cooperative-sticky",
             session__timeout__ms=session_ms,
             heartbeat__interval__ms=min(_HEARTBEAT_MS, session_ms // 4),

@@ -311,5 +311,9 @@ async def find_origin(config: Config, worker: int, admin: TopicAdmin, suffix: st
     if made:
         log.info("topics created", topics=", ".join(made))
     cluster = (await identify(admin, prefix + suffix)).cluster
-    name = f"{socket.gethostname()}:{config.gateway.listen.port}/{worker}"
-    return Origin(cluster=cluster, writer=name, boot=uuid.uuid4().hex[:12])
+    return Origin(cluster=cluster, writer=worker_name(config, worker), boot=uuid.uuid4().hex[:12])
+
+
+def worker_name(config: Config, worker: int) -> str:
+    """The name by which facts and the leaders' group know a worker of this gateway: `gw-a:9092/0`."""
+    return f"{socket.gethostname()}:{config.gateway.listen.port}/{worker}"

@@ -16,7 +16,7 @@ from headgate.kafka.connections import Dialler, dialler_of
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.leadership import LAGS_LEADER, LEADER, Leadership
 from headgate.kafka.shared_clients import SharedClients
-from headgate.kafka.topics import find_origin
+from headgate.kafka.topics import find_origin, worker_name
 from headgate.lags.poller import LagPoller
 from headgate.proxy.features import Feature, MetricFamily
 
@@ -88,6 +88,7 @@ class LagFeature(Feature):
                 self._clients.settings,
                 topic=prefix + LEADER,
                 group=prefix + LAGS_LEADER,
+                worker=worker_name(self._config, self._worker),
                 on_gained=_do_nothing,
                 on_lost=_do_nothing,
             )

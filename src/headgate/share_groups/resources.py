@@ -290,7 +290,11 @@ class ShareGroupResources:
         self, on_gained: Callable[[], Awaitable[None]], on_lost: Callable[[], Awaitable[None]]
     ) -> None:
         self._leadership = Leadership(
-            self._clients.settings, topic=self._prefix + LEADER, on_gained=on_gained, on_lost=on_lost
+            self._clients.settings,
+            topic=self._prefix + LEADER,
+            worker=self.writer.origin.writer,
+            on_gained=on_gained,
+            on_lost=on_lost,
         )
         self._leadership.start()
 

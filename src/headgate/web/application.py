@@ -26,6 +26,7 @@ from headgate.web.api.connectors import EstateSource, connectors_router
 from headgate.web.breaker_statuses import BreakerStatuses, breaker_statuses_router
 from headgate.web.connectors import ConnectCluster, connect_router, problems
 from headgate.web.events import events_router
+from headgate.web.gateway_leader import LeaderStatus, leader_router
 from headgate.web.live_feed import LiveFeed
 from headgate.web.operations import ShareGroupOperations
 from headgate.web.page import page_router
@@ -48,13 +49,14 @@ def make_application(
     tables: "EstateTables | None",
     share_port: SharePort | None,
     feed: LiveFeed,
+    leader: LeaderStatus | None,
     operations: ShareGroupOperations | None,
     statuses: BreakerStatuses | None,
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
 
     `share_port`, `operations` and `statuses` are None if share groups are not enabled.
-    `tables` is None where the libraries that read them are not installed.
+    `tables` is None where the libraries that read them are not installed, `leader` where no cluster is asked who leads.
     """
     # The documentation pages of FastAPI load scripts from other sites.
     app = FastAPI(title="Headgate", version=headgate.__version__, openapi_url=None, docs_url=None, redoc_url=None)
@@ -66,6 +68,8 @@ def make_application(
     app.include_router(connect_router(clusters, access))
     app.include_router(connectors_router(clusters, wire, access, None if tables is None else _estate_source(tables)))
     app.include_router(events_router(feed, access))
+    if leader is not None:
+        app.include_router(leader_router(leader, access))
     if operations is not None:
         app.include_router(share_group_actions_router(operations, access))
     if statuses is not None:

@@ -25,6 +25,7 @@ from headgate.web.application import make_application
 from headgate.web.audit import AuditWriter
 from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.connectors import ConnectCluster, problems
+from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.live_sources import LiveSources
 from headgate.web.operations import GatewayAccess, ShareGroupOperations
 from headgate.web.share_states import ShareStateTopics
@@ -130,6 +131,7 @@ class WebServer:
             tables=tables,
             share_port=self._shares,
             feed=live.feed,
+            leader=LeaderStatus(self._config, self._clients, SystemClock()),
             operations=operations,
             statuses=statuses,
         )

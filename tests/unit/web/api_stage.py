@@ -12,6 +12,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.application import make_application
 from headgate.web.breaker_statuses import BreakerStatuses
+from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.live_sources import LiveSources
 from headgate.web.operations import ShareGroupOperations
 from headgate.web.share_states import SharePort
@@ -29,6 +30,7 @@ class ApiStage:
     share_port: SharePort | None = None
     operations: ShareGroupOperations | None = None
     statuses: BreakerStatuses | None = None
+    leader: LeaderStatus | None = None
     app: ASGIApp = field(init=False)
     live: LiveSources = field(init=False)
 
@@ -42,6 +44,7 @@ class ApiStage:
             tables=self.tables,
             share_port=self.share_port,
             feed=self.live.feed,
+            leader=self.leader,
             operations=self.operations,
             statuses=self.statuses,
         )

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from headgate.config.addresses import Address
-from headgate.config.model import UpstreamConfig
+from headgate.config.model import Config, LagsConfig, ShareGroupsConfig, UpstreamConfig
 from headgate.facts import EventHappened
+from headgate.kafka.shared_clients import clients_of
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.breaker_statuses import BreakerStatuses
+from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.operations import GatewayAccess, ShareGroupOperations
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
@@ -38,7 +40,10 @@ def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
     gateway = GatewayAccess(address=Address("127.0.0.1", 1), has_tls=False, tls_ca=None, has_sasl=False)
     operations = ShareGroupOperations(gateway, audit=_forget, port=shares, clock=clock)
     statuses = BreakerStatuses(gateway, UpstreamConfig(service_mechanism="none"), clock)
-    return ApiStage(*shop_tables, share_port=shares, operations=operations, statuses=statuses)
+    # No cluster is there either, so nothing that needs a leader is enabled.
+    config = Config(share_groups=ShareGroupsConfig(enable=False), lags=LagsConfig(enable=False))
+    leader = LeaderStatus(config, clients_of(config), clock)
+    return ApiStage(*shop_tables, share_port=shares, operations=operations, statuses=statuses, leader=leader)
 
 
 async def _forget(_: EventHappened) -> None:

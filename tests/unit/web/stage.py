@@ -96,6 +96,7 @@ class Stage:
             tables=self.tables,
             share_port=self.share_port,
             feed=LiveSources(port=self.share_port, tables=None).feed,
+            leader=None,
             operations=self.operations,
             statuses=self.statuses,
         )

@@ -170,6 +170,16 @@ export interface Workers {
   truncated: boolean;
 }
 
+/** Who leads, as Kafka's group of the leaders has it now. `duty`: what the leader does; lags alone without share groups. */
+export interface Leader {
+  state: "led" | "electing" | "nobody" | "unknown" | "off";
+  duty: "breakers" | "lags" | null;
+  workers: { worker: string | null; version: string | null; host: string; is_leader: boolean }[];
+  truncated: boolean;
+  at: number;
+  problem: string | null;
+}
+
 export interface TopicActivity {
   topic: string;
   since: number;

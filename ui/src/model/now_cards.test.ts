@@ -22,14 +22,14 @@ const PAUSED = group("sg one", { paused: true, tripped: true, pause_reasons: [{ 
 
 test("a paused group is a card with its reasons, the next action, and the command that resumes it", () => {
   const reason = { code: "TRIPPED", text: "too many", by: "headgate", since: NOW };
-  const [card] = nowCards({ items: [item("paused", { tripped: true, pause_reasons: [reason, { ...reason, text: "deploy", by: "User:ops" }] })], health: null });
+  const [card] = nowCards({ items: [item("paused", { tripped: true, pause_reasons: [reason, { ...reason, text: "deploy", by: "User:ops" }] })], health: null, leader: null });
   expect(card).toMatchObject({ state: "stopped", title: "paused by its breaker", facts: ["too many", "deploy (User:ops)"] });
   expect(card?.action).toEqual({ text: "Resume…", to: "/groups/-/sg%20one?do=resume" });
   expect(card?.command).toContain("--resume --group 'sg one' --reason REASON");
 });
 
 test("growth has both figures and their change, also from nothing", () => {
-  const cards = nowCards({ items: [item("dead_letters", { now: 412, before: 298 }), item("lag", { subject_kind: "consumer_group", now: 5000, before: 0 })], health: null });
+  const cards = nowCards({ items: [item("dead_letters", { now: 412, before: 298 }), item("lag", { subject_kind: "consumer_group", now: 5000, before: 0 })], health: null, leader: null });
   expect(cards.map((card) => card.facts[0])).toEqual([
     "412 in the last hour, 298 in the hour before (↑\u00a038\u00a0%)",
     "5,000 records behind, 0 half an hour ago",
@@ -41,7 +41,7 @@ test("growth has both figures and their change, also from nothing", () => {
 test("a mismatch says who runs what where", () => {
   const side = (host: string | null, refused: boolean) => ({ fingerprint: "a", refused, member_count: 2, members: [{ member: "m", host }] });
   const mismatch = { since: NOW, kind: "refused", topology_count: 2, topologies: [side("10.0.0.7", false), side(null, true)] };
-  const [card] = nowCards({ items: [item("mismatch", { subject_kind: "streams", mismatch })], health: null });
+  const [card] = nowCards({ items: [item("mismatch", { subject_kind: "streams", mismatch })], health: null, leader: null });
   expect(card?.facts).toEqual(["Its members run 2 topologies: 2 members on 10.0.0.7; 2 members, refused by the broker, on unknown hosts."]);
   expect(hostsOf(["a", "b", "a", "c", "d", "e"].map((host) => ({ host })))).toBe("a, b, c and 2 more");
 });
@@ -49,7 +49,7 @@ test("a mismatch says who runs what where", () => {
 test("what is stopped comes before what needs a look, and the order of the server stays", () => {
   const run = { query: "facts", state: "failed", started_at: 1, ended_at: null, at: NOW, lag: null, rejected: 0, table: null, problem: null };
   const items = [item("paused"), item("lag", { subject: "b" }), item("gaps", { subject: "a", gap_count: 2 })];
-  expect(nowCards({ items, health: { ...HEALTH, pipeline: [run] } }).map((card) => card.key)).toEqual([
+  expect(nowCards({ items, health: { ...HEALTH, pipeline: [run] }, leader: null }).map((card) => card.key)).toEqual([
     "paused share_group sg one",
     "pipeline facts",
     "lag share_group b",
@@ -58,8 +58,18 @@ test("what is stopped comes before what needs a look, and the order of the serve
   ]);
 });
 
+test("what the gateway does for groups is missing while nobody leads, and that is the first card", () => {
+  const leader = { state: "nobody", duty: "breakers", workers: [], truncated: false, at: NOW, problem: null } as const;
+  const cards = nowCards({ items: [item("paused")], health: null, leader: { ...leader, workers: [] } });
+  expect(cards.map((card) => [card.key, card.state])).toEqual([
+    ["leader", "stopped"],
+    ["paused share_group sg one", "stopped"],
+  ]);
+  expect(nowCards({ items: [], health: null, leader: { ...leader, workers: [], state: "electing" } })).toEqual([]);
+});
+
 test("a name of an argument stays one argument", () => {
-  const [card] = nowCards({ items: [item("lag", { subject: "a b; rm" })], health: null });
+  const [card] = nowCards({ items: [item("lag", { subject: "a b; rm" })], health: null, leader: null });
   expect(card?.command).toContain("--where 'group=a b; rm'");
 });
 

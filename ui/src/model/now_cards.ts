@@ -1,9 +1,10 @@
 /** What needs attention, worst first: one card for each thing, with its figures and the command that acts on it. */
 
 import type { AttentionCounts, AttentionItem, Cause, Watched } from "../api/attention_shapes";
-import type { Health } from "../api/shapes";
+import type { Health, Leader } from "../api/shapes";
 import { count, duration, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
+import { leaderMark } from "./gateways";
 import { reasonText } from "./groups";
 import { mapPath } from "./map_view";
 import { thingPath, viewOfKind } from "./route";
@@ -32,8 +33,8 @@ export interface NowCard {
 const ORDER: readonly StateName[] = ["stopped", "attention", "unknown", "good"];
 
 /** The server has put its items in order; what this process cannot do itself comes after those that are as bad. */
-export function nowCards(known: { items: readonly AttentionItem[]; health: Health | null }): NowCard[] {
-  const cards = [...known.items.map(itemCard), ...healthCards(known.health)];
+export function nowCards(known: { items: readonly AttentionItem[]; health: Health | null; leader: Leader | null }): NowCard[] {
+  const cards = [...leaderCards(known.leader), ...known.items.map(itemCard), ...healthCards(known.health)];
   return cards
     .map((card, place) => ({ card, place }))
     .sort((a, b) => ORDER.indexOf(a.card.state) - ORDER.indexOf(b.card.state) || a.place - b.place)
@@ -138,30 +139,44 @@ export function hostsOf(found: readonly { host: string | null }[]): string {
   return hosts.length <= MOST_HOSTS ? hosts.join(", ") : `${hosts.slice(0, MOST_HOSTS).join(", ")} and ${hosts.length - MOST_HOSTS} more`;
 }
 
+const OF_HEALTH = {
+  subject: null,
+  gaps: [],
+  points: [],
+  pointsOf: "",
+  causes: [],
+  causesLeftOut: 0,
+  map: null,
+  action: { text: "Open Health", to: "/health" },
+  command: "headgate doctor --config FILE",
+};
+
+/** Without a leader no breaker trips, so that the rest of the list may look better than it is. */
+function leaderCards(leader: Leader | null): NowCard[] {
+  const mark = leader === null ? null : leaderMark(leader);
+  if (mark === null || mark.state !== "stopped") return [];
+  return [{ ...OF_HEALTH, key: "leader", state: mark.state, title: mark.title, since: null, facts: [mark.text] }];
+}
+
 function healthCards(health: Health | null): NowCard[] {
   if (health === null) return [];
-  const none = { subject: null, gaps: [], points: [], pointsOf: "", causes: [], causesLeftOut: 0, map: null };
-  const action = { text: "Open Health", to: "/health" };
   const cards = Object.entries(health.problems).map(([section, problem]): NowCard => ({
-    ...none,
+    ...OF_HEALTH,
     key: `topic ${section}`,
     state: "attention",
     title: `A topic of ${section} is not read`,
     since: null,
     facts: [problem],
-    action,
-    command: "headgate doctor --config FILE",
   }));
   for (const run of health.pipeline) {
     if (run.state !== "failed") continue;
     cards.push({
-      ...none,
+      ...OF_HEALTH,
       key: `pipeline ${run.query}`,
       state: "stopped",
       title: `The query ${run.query} of the pipeline failed`,
       since: run.ended_at ?? run.at,
       facts: [run.problem ?? "See the log of the pipeline."],
-      action,
       command: "headgate pipeline run --config FILE",
     });
   }

@@ -1,12 +1,12 @@
 /** Health: whether the page can be trusted, and what keeps data from it. */
 
-import type { Health, PipelineRun, RejectedFacts, Workers } from "../api/shapes";
-import { useResource } from "../api/use_resource";
+import type { Health, PipelineRun, RejectedFacts } from "../api/shapes";
 import type { Loaded } from "../model/loaded";
 import { bytes, count, printable } from "../model/format";
 import { freshness } from "../model/freshness";
-import { Command, Name, Notice, ProblemList, State, Time, useNow } from "../shell/parts";
+import { Command, Notice, ProblemList, State, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
+import { GatewaysPanel } from "./gateways_panel";
 
 export function HealthView({ health }: { health: Loaded<Health> }) {
   const found = freshness(health, useNow());
@@ -22,7 +22,7 @@ export function HealthView({ health }: { health: Loaded<Health> }) {
         {(data) => (
           <>
             <Topics health={data} />
-            <Gateways version={data.version} />
+            <GatewaysPanel version={data.version} />
             <Pipeline runs={data.pipeline} hasTables={data.tables.length > 0} />
             <Rejected rejected={data.rejected} />
             <Tables health={data} />
@@ -111,58 +111,6 @@ function Pipeline({ runs, hasTables }: { runs: PipelineRun[]; hasTables: boolean
           </tbody>
         </table>
       </div>
-    </section>
-  );
-}
-
-/** Workers are known by what they have written to Headgate's topics: one that has nothing to write is not seen. */
-function Gateways({ version }: { version: string }) {
-  const found = useResource<Workers>("health/workers", 60_000);
-  return (
-    <section className="panel">
-      <header>
-        <h2>Gateways</h2>
-        <span className="muted">workers that reported the use of a topic in the last two hours; this process runs version {version}</span>
-      </header>
-      <Resource of={found} what="gateways">
-        {(data) =>
-          data.workers.length === 0 ? (
-            <div className="body">
-              <p className="muted">None. A gateway appears when clients use topics through it, and the pipeline has read its reports.</p>
-              <Command text="curl -s http://GATEWAY:METRICS-PORT/readyz" />
-            </div>
-          ) : (
-            <>
-              <div className="scroll" tabIndex={0} role="region" aria-label="Gateways">
-                <table>
-                  <thead>
-                    <tr>
-                      <th>Gateway and worker</th>
-                      <th>Last report</th>
-                      <th className="number">Starts</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {data.workers.map((one) => (
-                      <tr key={one.worker}>
-                        <td>
-                          <Name of={one.worker} />
-                        </td>
-                        <td>
-                          <Time at={one.last_seen} />
-                        </td>
-                        <td className="number">{count(one.starts)}</td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-              {data.truncated ? <p className="body muted">There are more than could be read.</p> : null}
-              <p className="body muted">Which worker leads, and the version of a gateway, are in its metrics and its log.</p>
-            </>
-          )
-        }
-      </Resource>
     </section>
   );
 }

@@ -1,7 +1,7 @@
 /** Now: what needs attention, worst first. */
 
 import type { Attention, Cause, NewGap } from "../api/attention_shapes";
-import type { Changes, Health } from "../api/shapes";
+import type { Changes, Health, Leader } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { count, exact, percent, printable } from "../model/format";
 import type { Loaded } from "../model/loaded";
@@ -13,6 +13,7 @@ import { Sparkline } from "./sparkline";
 export function NowView({ health }: { health: Loaded<Health> }) {
   const attention = useResource<Attention>("attention");
   const changes = useResource<Changes>("changes?limit=12");
+  const leading = useResource<Leader>("health/leader");
   return (
     <div className="content">
       <div className="heading">
@@ -20,7 +21,7 @@ export function NowView({ health }: { health: Loaded<Health> }) {
         {attention.state === "ready" ? <Summary attention={attention.data} /> : null}
       </div>
       <Resource of={attention} what="list of what needs attention">
-        {(data) => <Cards attention={data} health={health.state === "ready" ? health.data : null} />}
+        {(data) => <Cards attention={data} health={health.state === "ready" ? health.data : null} leader={leading.state === "ready" ? leading.data : null} />}
       </Resource>
       <Recent changes={changes} />
     </div>
@@ -43,8 +44,8 @@ function Summary({ attention }: { attention: Attention }) {
   );
 }
 
-function Cards({ attention, health }: { attention: Attention; health: Health | null }) {
-  const cards = nowCards({ items: attention.items, health });
+function Cards({ attention, health, leader }: { attention: Attention; health: Health | null; leader: Leader | null }) {
+  const cards = nowCards({ items: attention.items, health, leader });
   const stopped = cards.filter((card) => card.state === "stopped").length;
   return (
     <>
