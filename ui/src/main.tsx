@@ -6,6 +6,7 @@ import "./styles/page.css";
 import "./styles/map.css";
 import "./styles/actions.css";
 import "./styles/views.css";
+import "./styles/letters.css";
 import { startLive } from "./live/stream";
 import { App } from "./shell/app";
 import { ClockProvider } from "./shell/parts";

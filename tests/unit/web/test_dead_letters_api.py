@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headgate.web.api.dead_letter_models import DeadLettersModel, LetterClustersModel
+from headgate.web.api.episode_points import counted, span_of
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
@@ -17,6 +18,24 @@ async def test_episodes_with_the_newest_first(shop: ApiStage) -> None:
     assert (found.clusters[0].evidence, found.clusters[0].feature) == ({"recall": 1.0}, "schema_id=7")
     cut = await shop.json("clusters", limit=1)
     assert (len(cut["clusters"]), cut["truncated"]) == (1, True)
+
+
+async def test_an_episode_has_the_dead_letters_of_its_minutes_and_of_five_around_it(shop: ApiStage) -> None:
+    first, other = (await shop.json("clusters"))["clusters"]
+    began = TWO - 6 * 60_000
+    assert (first["points_from"], first["points_ms"]) == (began - 5 * 60_000, 60_000)
+    # It lasts for a minute, and both partitions had ten in its first one.
+    assert first["points"] == [0, 0, 0, 0, 0, 20, 0, 0, 0, 0, 0]
+    assert (other["points"], other["points_from"], other["points_ms"]) == ([], None, None)
+
+
+def test_a_long_episode_has_at_most_sixty_points() -> None:
+    day = 24 * 3_600_000
+    span = span_of({"group": "g", "first_at": TWO, "last_at": TWO + day, "ended_at": None})
+    assert (span.points, span.step_ms) == (58, 25 * 60_000)
+    assert span.until_ms >= TWO + day
+    points = counted(span, [(TWO + minute * 60_000, 2) for minute in range(24 * 60)])
+    assert (len(points), sum(points)) == (58, 24 * 60 * 2)
 
 
 async def test_episodes_of_a_group_and_since_a_time(shop: ApiStage) -> None:

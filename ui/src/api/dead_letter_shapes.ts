@@ -36,6 +36,10 @@ export interface Episode {
   member: string | null;
   feature: string | null;
   evidence: Evidence | null;
+  /** Dead letters of the group by time, from before its beginning to after its end; empty where none are counted. */
+  points: number[];
+  points_from: number | null;
+  points_ms: number | null;
 }
 
 export interface Episodes {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { DeadLetter, Episode } from "../api/dead_letter_shapes";
-import { actionText, episodeState, evidenceLines, nextCommand, replayable, verdictText } from "./dead_letters";
+import { actionText, episodeAt, episodeState, evidenceLines, letterPointsText, lettersPath, nextCommand, nextStep, replayable, verdictText } from "./dead_letters";
 
 function episode(more: Partial<Episode> = {}): Episode {
   return {
@@ -16,6 +16,9 @@ function episode(more: Partial<Episode> = {}): Episode {
     member: null,
     feature: "schema_id=7",
     evidence: null,
+    points: [],
+    points_from: null,
+    points_ms: null,
     ...more,
   };
 }
@@ -43,6 +46,32 @@ describe("an episode", () => {
     expect(nextCommand(episode())).toBe("headgate dlq plan --group 'bill ing' --cluster 5f1c --to original --config FILE");
     expect(nextCommand(episode({ action: "quarantine" }))).toContain("cluster=5f1c");
     expect(nextCommand(episode({ action: "resume_and_watch" }))).toContain("--resume --group 'bill ing'");
+  });
+});
+
+describe("what comes next", () => {
+  it("is a plan where records can go back, and the group where it has to be resumed", () => {
+    expect(nextStep(episode(), true)).toEqual({ text: "Plan a replay…", to: "/letters/-/bill%20ing?new=plan&episode=5f1c" });
+    expect(nextStep(episode(), false)).toBe(null);
+    expect(nextStep(episode({ action: "resume_and_watch" }), false)?.to).toBe("/groups/-/bill%20ing");
+    expect(nextStep(episode({ action: "quarantine" }), true)).toBe(null);
+  });
+
+  it("leads from a trip to the episode that lasted then", () => {
+    const minute = 60_000;
+    const episodes = [
+      episode({ id: "late", first_at: 200 * minute, last_at: 230 * minute }),
+      episode({ id: "early", first_at: 10 * minute, last_at: 20 * minute, ended_at: 30 * minute }),
+    ];
+    expect(episodeAt(episodes, 12 * minute)?.id).toBe("early");
+    expect(episodeAt(episodes, 195 * minute)?.id).toBe("late");
+    expect(episodeAt(episodes, 100 * minute)).toBe(null);
+    expect(lettersPath("a/b", 5)).toBe("/letters/-/a%2Fb?at=5");
+  });
+
+  it("says what each bar of its picture counts", () => {
+    expect(letterPointsText(episode({ points_ms: 60_000 }))).toBe("dead letters a minute");
+    expect(letterPointsText(episode({ points_ms: 300_000 }))).toBe("dead letters in 5 min");
   });
 });
 

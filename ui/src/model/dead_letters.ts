@@ -3,6 +3,7 @@
 import type { DeadLetter, Episode, Evidence, FailureRate, Verdict } from "../api/dead_letter_shapes";
 import { count, duration, printable, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
+import { thingPath } from "./route";
 
 const VERDICTS: Readonly<Record<Verdict, string>> = {
   outage: "What the group calls failed, for most members at once",
@@ -49,6 +50,43 @@ export function nextCommand(episode: Episode): string {
     default:
       return `headgate share-groups --bootstrap-server HOST:PORT --resume --group ${group} --reason REASON`;
   }
+}
+
+/** What the page can do next; null where only the command can. */
+export function nextStep(episode: Episode, mayPlan: boolean): { text: string; to: string } | null {
+  switch (episode.action) {
+    case "replay_now":
+    case "fix_first":
+    case "restart_member":
+      return mayPlan ? { text: "Plan a replay…", to: planPath(episode.group, episode.id) } : null;
+    case "quarantine":
+      return null;
+    default:
+      return { text: "Open the group", to: thingPath("groups", null, episode.group) };
+  }
+}
+
+/** The form for a plan, of one episode or of all dead letters of the group. */
+export function planPath(group: string, episode: string | null): string {
+  return thingPath("letters", null, group, { new: "plan", ...(episode === null ? {} : { episode }) });
+}
+
+const AROUND_MS = 10 * 60_000;
+
+/** The episode that lasted at a time, such as that of a trip: the one that began last before it. */
+export function episodeAt(episodes: readonly Episode[], at: number): Episode | null {
+  const lasted = episodes.filter((one) => one.first_at - AROUND_MS <= at && at <= (one.ended_at ?? one.last_at) + AROUND_MS);
+  return lasted.sort((a, b) => Math.abs(a.first_at - at) - Math.abs(b.first_at - at))[0] ?? null;
+}
+
+/** The dead letters behind a trip or a pause of a group. */
+export function lettersPath(group: string, at: number | null): string {
+  return thingPath("letters", null, group, at === null ? {} : { at: String(at) });
+}
+
+export function letterPointsText(episode: Episode): string {
+  const step = episode.points_ms ?? 60_000;
+  return step <= 60_000 ? "dead letters a minute" : `dead letters in ${duration(step)}`;
 }
 
 export function rateText(rate: FailureRate): string {

@@ -41,6 +41,9 @@ describe("a notice", () => {
     expect(concerns("share-groups/g", { kind: "tables", tables: ["dlq_rates"] })).toBe(true);
     expect(concerns("share-groups", { kind: "tables", tables: ["dlq_rates"] })).toBe(false);
     expect(concerns("changes?limit=1", { kind: "tables", tables: ["changes"] })).toBe(true);
+    expect(concerns("clusters?group=g", { kind: "tables", tables: ["dead_letter_clusters"] })).toBe(true);
+    expect(concerns("dead-letters?group=g", { kind: "tables", tables: ["dead_letters"] })).toBe(true);
+    expect(concerns("graph", { kind: "tables", tables: ["dead_letters"] })).toBe(false);
   });
 
   it("of a lost stream concerns all that was announced", () => {

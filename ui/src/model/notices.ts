@@ -75,7 +75,9 @@ function tables(data: object): LiveNotice[] {
 
 const GROUP_TABLES = ["breaker_events", "dlq_rates"];
 /** Tables that no map, list or search is made of; some of them change with every run of the pipeline. */
-const OTHER_TABLES = [...GROUP_TABLES, "activity_intervals", "changes", "dispositions", "pipeline_runs", "rejected_facts"];
+const OTHER_TABLES = [...GROUP_TABLES, "activity_intervals", "changes", "dead_letter_clusters", "dead_letters", "dispositions", "pipeline_runs", "rejected_facts"];
+/** The tables that are shown by a resource of the same kind alone. */
+const LETTER_TABLES: Readonly<Record<string, readonly string[]>> = { clusters: ["dead_letter_clusters", "dlq_rates"], "dead-letters": ["dead_letters"] };
 const OF_TABLES = ["graph", "topics", "applications", "search"];
 
 /** Whether the answer of a resource may be another after the notice. `path` is as the resource is asked for. */
@@ -89,6 +91,7 @@ export function concerns(path: string, notice: LiveNotice): boolean {
       if (resource === "share-groups") return name !== undefined && notice.tables.some((one) => GROUP_TABLES.includes(one));
       if (resource === "changes") return notice.tables.includes("changes");
       if (resource === "attention") return true;
+      if (resource in LETTER_TABLES) return notice.tables.some((one) => LETTER_TABLES[resource]?.includes(one));
       return OF_TABLES.includes(resource) && notice.tables.some((one) => !OTHER_TABLES.includes(one));
     case "lost":
       return isAnnounced(path);
@@ -98,5 +101,5 @@ export function concerns(path: string, notice: LiveNotice): boolean {
 /** Whether notices tell of every change of a resource, so that it need not be asked for at short intervals. */
 export function isAnnounced(path: string): boolean {
   const resource = path.split(/[/?]/)[0] ?? "";
-  return ["share-groups", "attention", "changes"].includes(resource) || OF_TABLES.includes(resource);
+  return ["share-groups", "attention", "changes"].includes(resource) || resource in LETTER_TABLES || OF_TABLES.includes(resource);
 }

@@ -26,6 +26,8 @@ test("a paused group is a card with its reasons, the next action, and the comman
   expect(card).toMatchObject({ state: "stopped", title: "paused by its breaker", facts: ["too many", "deploy (User:ops)"] });
   expect(card?.action).toEqual({ text: "Resume…", to: "/groups/-/sg%20one?do=resume" });
   expect(card?.command).toContain("--resume --group 'sg one' --reason REASON");
+  expect(card?.letters).toBe(`/letters/-/sg%20one?at=${NOW}`);
+  expect(nowCards({ items: [item("paused"), item("lag")], health: null, leader: null }).map((one) => one.letters)).toEqual([null, null]);
 });
 
 test("growth has both figures and their change, also from nothing", () => {

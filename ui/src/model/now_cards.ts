@@ -2,6 +2,7 @@
 
 import type { AttentionCounts, AttentionItem, Cause, Watched } from "../api/attention_shapes";
 import type { Health, Leader } from "../api/shapes";
+import { lettersPath } from "./dead_letters";
 import { count, duration, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
 import { leaderMark } from "./gateways";
@@ -27,6 +28,8 @@ export interface NowCard {
   /** The next step, and where. */
   action: { text: string; to: string } | null;
   map: string | null;
+  /** The dead letters behind it, where there are any. */
+  letters: string | null;
   command: string;
 }
 
@@ -52,6 +55,7 @@ function itemCard(item: AttentionItem): NowCard {
     causes: item.causes,
     causesLeftOut: item.causes_left_out,
     map: mapPath({ focus: item.subject, focusKind: item.subject_kind }),
+    letters: item.kind === "dead_letters" || (item.kind === "paused" && item.tripped === true) ? lettersPath(item.subject, item.since) : null,
     ...wordsOf(item),
   };
 }
@@ -147,6 +151,7 @@ const OF_HEALTH = {
   causes: [],
   causesLeftOut: 0,
   map: null,
+  letters: null,
   action: { text: "Open Health", to: "/health" },
   command: "headgate doctor --config FILE",
 };
@@ -207,7 +212,7 @@ export function summaryParts(counts: AttentionCounts): SummaryPart[] {
       key: "dead letters",
       state: grows ? "attention" : "good",
       text: `${count(counts.dead_letters_hour)} dead letters/h${change === null ? "" : ` ${change}`}`,
-      to: "/groups",
+      to: "/letters",
     });
   }
   return parts;

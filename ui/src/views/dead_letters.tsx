@@ -1,23 +1,40 @@
-/** Dead letters: the episodes with their verdicts, and the letters of a group. Payloads are not shown. */
+/** Dead letters: the episodes with their verdicts, the letters of a group, and the plans and replays that put them back. */
 
-import type { DeadLetter, DeadLetters, Episode, Episodes } from "../api/dead_letter_shapes";
+import type { DeadLetters, Episode, Episodes } from "../api/dead_letter_shapes";
+import type { Plans } from "../api/replay_shapes";
 import { useResource } from "../api/use_resource";
-import { actionText, episodeState, evidenceLines, nextCommand, replayable, verdictText } from "../model/dead_letters";
-import { count, printable } from "../model/format";
+import { episodeAt, planPath } from "../model/dead_letters";
+import { count, exact, printable } from "../model/format";
 import { thingPath } from "../model/route";
-import { Command, Lasting, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { Command, Link, Name, Notice } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
+import { EpisodeCard, EpisodeTable } from "./episodes";
+import { LetterTable } from "./letter_table";
+import { PlanFormView } from "./plan_form";
+import { PlanTable } from "./plan_table";
+import { PlanView } from "./plan_view";
 
 const MOST_LETTERS = 200;
 
 export function DeadLettersView() {
   const { name, query } = useRoute();
-  return name === null ? <EpisodeList /> : <Letters group={name} episode={query.get("episode")} key={name} />;
+  if (name === null) return <EpisodeList />;
+  const plan = query.get("plan");
+  if (plan !== null) return <PlanView group={name} id={plan} key={plan} />;
+  if (query.has("new")) return <PlanFormView group={name} episode={query.get("episode") ?? ""} request={query.get("request")} key={name} />;
+  return <Letters group={name} episode={query.get("episode")} at={timeOf(query.get("at"))} key={name} />;
+}
+
+function timeOf(text: string | null): number | null {
+  const at = Number(text);
+  return text !== null && Number.isSafeInteger(at) && at > 0 ? at : null;
 }
 
 function EpisodeList() {
   const found = useResource<Episodes>("clusters");
+  const plans = useResource<Plans>("plans?limit=20");
+  const mayPlan = plans.state === "ready";
   return (
     <div className="content">
       <div className="heading">
@@ -30,13 +47,14 @@ function EpisodeList() {
             {data.clusters.length === 0 ? <NoEpisodes /> : null}
             <div className="cards">
               {data.clusters.map((episode) => (
-                <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} />
+                <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} mayPlan={mayPlan} />
               ))}
             </div>
             {data.truncated ? <p className="muted">There are more: open a group to see its dead letters.</p> : null}
           </>
         )}
       </Resource>
+      {plans.state === "ready" && plans.data.plans.length > 0 ? <PlanTable plans={plans.data} hasGroup /> : null}
     </div>
   );
 }
@@ -50,51 +68,18 @@ function NoEpisodes() {
   );
 }
 
-function EpisodeCard({ episode }: { episode: Episode }) {
-  const state = episodeState(episode);
-  return (
-    <article className={`card ${state}`}>
-      <header>
-        <h2>
-          <State of={state}>
-            <ThingLink kind="share_group" name={episode.group} />
-          </State>{" "}
-          {episode.verdict}
-        </h2>
-        <span className="muted">
-          {episode.ended_at === null ? <Lasting since={episode.first_at} /> : <Time at={episode.first_at} />}
-        </span>
-      </header>
-      <p>
-        {verdictText(episode)}. {count(episode.count)} {episode.count === 1 ? "dead letter" : "dead letters"} of{" "}
-        {episode.topics.length === 0 ? "topics that are not visible" : null}
-        {episode.topics.map((topic, place) => (
-          <span key={topic}>
-            {place === 0 ? "" : ", "}
-            <ThingLink kind="topic" name={topic} />
-          </span>
-        ))}
-        .
-      </p>
-      <ul className="muted">
-        {evidenceLines(episode.evidence).map((line) => (
-          <li key={line}>{line}</li>
-        ))}
-      </ul>
-      <p>{actionText(episode)}</p>
-      <div className="actions">
-        <Command text={nextCommand(episode)} />
-        <Link to={thingPath("letters", null, episode.group, { episode: episode.id })} className="button">
-          Show the dead letters
-        </Link>
-      </div>
-    </article>
-  );
-}
-
-function Letters({ group, episode }: { group: string; episode: string | null }) {
-  const only = episode === null ? "" : `&episode=${encodeURIComponent(episode)}`;
-  const found = useResource<DeadLetters>(`dead-letters?group=${encodeURIComponent(group)}${only}&limit=${MOST_LETTERS}`);
+/** `at`: a link asked for what lasted at that time, such as that of a trip. */
+function Letters({ group, episode, at }: { group: string; episode: string | null; at: number | null }) {
+  const name = encodeURIComponent(group);
+  const episodes = useResource<Episodes>(`clusters?group=${name}&limit=50`);
+  const plans = useResource<Plans>(`plans?group=${name}&limit=20`);
+  const known = episodes.state === "ready" ? episodes.data.clusters : [];
+  const shown = episode !== null ? (known.find((one) => one.id === episode) ?? null) : at === null ? null : episodeAt(known, at);
+  const isWaiting = at !== null && episode === null && episodes.state === "loading";
+  const only = episode ?? shown?.id ?? null;
+  const filter = only === null ? "" : `&episode=${encodeURIComponent(only)}`;
+  const found = useResource<DeadLetters>(isWaiting ? null : `dead-letters?group=${name}${filter}&limit=${MOST_LETTERS}`);
+  const mayPlan = plans.state === "ready";
   return (
     <div className="content">
       <div className="heading">
@@ -104,77 +89,55 @@ function Letters({ group, episode }: { group: string; episode: string | null }) 
           </Link>
           <Name of={group} />
         </h1>
-        {found.state === "ready" ? <span className="muted">{count(found.data.count)}{episode === null ? "" : ` of the episode ${printable(episode)}`}</span> : null}
+        {found.state === "ready" ? <Counted number={found.data.count} episode={only} /> : null}
         <span className="space" />
+        {mayPlan ? (
+          <Link to={planPath(group, only)} className="button">
+            Plan a replay…
+          </Link>
+        ) : null}
         <Link to={thingPath("groups", null, group)} className="button">
           Open the group
         </Link>
       </div>
+      {at !== null && episode === null && episodes.state === "ready" && shown === null ? <NoEpisodeThen at={at} /> : null}
+      {shown === null ? null : <EpisodeCard episode={shown} mayPlan={mayPlan} isAlone />}
+      {known.length > (shown === null ? 0 : 1) ? <EpisodeTable episodes={known} shown={only} /> : null}
+      {plans.state === "ready" && plans.data.plans.length > 0 ? <PlanTable plans={plans.data} /> : null}
       <Resource of={found} what="dead letters">
-        {(data) => (data.letters.length === 0 ? <NoLetters episode={episode} /> : <LetterTable found={data} />)}
+        {(data) => (data.letters.length === 0 ? <NoLetters episode={only} group={group} hasOthers={known.length > 0} /> : <LetterTable found={data} />)}
       </Resource>
     </div>
   );
 }
 
-function NoLetters({ episode }: { episode: string | null }) {
+function Counted({ number, episode }: { number: number; episode: Episode["id"] | null }) {
   return (
-    <Notice state="unknown" title="There are no dead letters">
-      <p>{episode === null ? "The group has none, or the pipeline has not read them yet." : "This episode has none any more: its records were withdrawn, or it has another id since late records came."}</p>
+    <span className="muted">
+      {count(number)}
+      {episode === null ? "" : ` of the episode ${printable(episode)}`}
+    </span>
+  );
+}
+
+function NoEpisodeThen({ at }: { at: number }) {
+  return (
+    <Notice state="unknown" title={`No episode is known at ${exact(at)}`}>
+      <p>The pipeline finds it one or two minutes after the records were rejected. Until then all dead letters of the group are listed.</p>
+      <Command text="headgate pipeline run --config FILE" />
     </Notice>
   );
 }
 
-function LetterTable({ found }: { found: DeadLetters }) {
+function NoLetters({ episode, group, hasOthers }: { episode: string | null; group: string; hasOthers: boolean }) {
   return (
-    <section className="panel scroll" tabIndex={0} aria-label="Dead letters">
-      <table>
-        <thead>
-          <tr>
-            <th>When</th>
-            <th>Record</th>
-            <th>Reason</th>
-            <th className="number narrow-hide">Deliveries</th>
-            <th>Can be replayed</th>
-            <th className="narrow-hide">Dead letter</th>
-          </tr>
-        </thead>
-        <tbody>
-          {found.letters.map((letter) => (
-            <LetterRow key={`${letter.topic_id} ${letter.partition} ${letter.offset} ${letter.dlq_offset}`} letter={letter} />
-          ))}
-        </tbody>
-      </table>
-      {found.truncated ? <p className="body muted">The newest {count(found.letters.length)} of {count(found.count)}.</p> : null}
-    </section>
-  );
-}
-
-function LetterRow({ letter }: { letter: DeadLetter }) {
-  const { state, text } = replayable(letter);
-  return (
-    <tr>
-      <td>
-        <Time at={letter.dead_lettered_at} />
-      </td>
-      <td>
-        <ThingLink kind="topic" name={letter.topic} />{" "}
-        <span className="muted">
-          partition {letter.partition}, offset {letter.offset}
-        </span>
-      </td>
-      <td>{letter.reason === null && letter.exception === null ? <span className="muted">–</span> : printable((letter.reason ?? letter.exception ?? "").slice(0, 300))}</td>
-      <td className="number narrow-hide">{count(letter.delivery_count)}</td>
-      <td>
-        <State of={state}>{text}</State>
-      </td>
-      <td className="narrow-hide">
-        <ThingLink kind="topic" name={letter.dlq_topic} />{" "}
-        <span className="muted">
-          {letter.dlq_partition}/{letter.dlq_offset}
-          {letter.copies > 1 ? `, ${count(letter.copies)} times` : ""}
-        </span>
-      </td>
-    </tr>
+    <Notice state="unknown" title="There are no dead letters">
+      <p>{episode === null ? "The group has none, or the pipeline has not read them yet." : "This episode has none any more: its records were withdrawn, or it has another id since late records came."}</p>
+      {episode !== null && hasOthers ? (
+        <p>
+          <Link to={thingPath("letters", null, group)}>All dead letters of the group</Link>
+        </p>
+      ) : null}
+    </Notice>
   );
 }

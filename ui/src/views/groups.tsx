@@ -3,6 +3,7 @@
 import { GroupActionButton } from "../actions/group_action";
 import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";
+import { lettersPath } from "../model/dead_letters";
 import { count, duration, exact, percent, printable } from "../model/format";
 import { groupState, pausedSince, rateChart, reasonText } from "../model/groups";
 import { BreakerWindowPanel } from "../live/breaker_window";
@@ -121,6 +122,9 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
         {group.state === "ready" ? <GroupMark group={group.data} problem={group.data.problem} /> : null}
         <span className="space" />
         {group.state === "ready" && group.data.paused === false ? <GroupActionButton action="pause" group={name} /> : null}
+        <Link to={lettersPath(name, null)} className="button">
+          Dead letters
+        </Link>
         <Link to={mapPath({ focus: name, focusKind: "share_group" })} className="button">
           Show on the map
         </Link>
@@ -136,7 +140,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
             </div>
             <div className="columns">
               <Settings group={data} />
-              <Events events={data.events} isPaused={data.paused === true} />
+              <Events group={data.name} events={data.events} isPaused={data.paused === true} />
             </div>
             <BacktestPanel name={data.name} cluster={cluster} />
           </>
@@ -168,6 +172,11 @@ function Paused({ group }: { group: ShareGroup }) {
       )}
       <div className="actions">
         <GroupActionButton action="resume" group={group.name} isOpen={query.get("do") === "resume"} />
+        {group.tripped === true ? (
+          <Link to={lettersPath(group.name, pausedSince(group))} className="button">
+            Show the dead letters behind it
+          </Link>
+        ) : null}
       </div>
     </Notice>
   );
@@ -268,7 +277,7 @@ function Settings({ group }: { group: ShareGroup }) {
 
 const EVENT_STATES: Readonly<Record<string, "stopped" | "good" | "attention">> = { tripped: "stopped", paused: "stopped", resumed: "good" };
 
-function Events({ events, isPaused }: { events: BreakerEvent[]; isPaused: boolean }) {
+function Events({ group, events, isPaused }: { group: string; events: BreakerEvent[]; isPaused: boolean }) {
   return (
     <section className="panel">
       <header>
@@ -286,6 +295,7 @@ function Events({ events, isPaused }: { events: BreakerEvent[]; isPaused: boolea
                 {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.delivered)} records `}
                 {event.reason === null ? "" : printable(event.reason)} <span className="muted">{event.by ?? ""}</span>
               </span>
+              {event.event === "tripped" ? <Link to={lettersPath(group, event.at)}>dead letters</Link> : null}
               <Time at={event.at} />
             </li>
           ))}

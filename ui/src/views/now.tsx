@@ -84,6 +84,11 @@ function Card({ card }: { card: NowCard }) {
               {card.action.text}
             </Link>
           )}
+          {card.letters === null ? null : (
+            <Link to={card.letters} className="button">
+              Dead letters
+            </Link>
+          )}
           {card.map === null ? null : (
             <Link to={card.map} className="button">
               Map

@@ -22,6 +22,9 @@ class LetterClusterModel(ApiModel):
     member: str | None
     feature: str | None
     evidence: Annotated[dict[str, Any] | None, Field(description="the numbers; null for a token with names")]
+    points: Annotated[list[int], Field(description="dead letters of the group by time; empty where none are counted")]
+    points_from: Annotated[Time | None, Field(description="the beginning of the first of them")]
+    points_ms: Annotated[int | None, Field(description="how long each of them is")]
 
 
 class LetterClustersModel(ApiModel):

@@ -14,6 +14,7 @@ from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.dead_letter_models import DeadLetterModel, DeadLettersModel, LetterClustersModel
+from headgate.web.api.episode_points import add_points
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import errors
 from headgate.web.api.parameters import MAX_NAME, Cluster, Limit, parse_api_time
@@ -53,10 +54,12 @@ def dead_letters_router(tables: EstateTables, answers: Answers, access: AccessCo
             rows = estate.rows("dead_letter_clusters", *where, columns=("cluster_id", *_CLUSTER_COLUMNS))
             visible = (row for row in estate.of_one_cluster(rows) if names.has(row["group"]))
             found = nlargest(limit + 1, visible, key=lambda row: (row["first_at"], row["group"]))
-            listed = [_cluster(row, names) for row in found[:limit]]
+            shown = [_cluster(row, names) for row in found[:limit]]
+            listed = add_points(tables.reader, estate.cluster, found[:limit], shown)
             return json_answer({"clusters": listed, "truncated": len(found) > limit})
 
-        return await answers.of_versions(request, names, await tables.stamps(("dead_letter_clusters",)), make)
+        stamps = await tables.stamps(("dead_letter_clusters", "dlq_rates"))
+        return await answers.of_versions(request, names, stamps, make)
 
     @router.get(
         "/dead-letters", response_class=Response, responses={200: {"model": DeadLettersModel}, 304: {}, **errors()}
