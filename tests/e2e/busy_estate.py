@@ -8,6 +8,7 @@ from tests.e2e.estate import APP, HOSTILE, NEW_HASH, write_estate
 from tests.unit.lineage.shop import DAY, HOUR, Row, cause, gap, write
 
 MINUTE = 60_000
+PLAN = "6afbde83-dac6"
 HOSTS = ("10.0.0.21", "10.0.0.22", "10.0.0.23")
 REJECTED = "unknown field <script>alert(1)</script>"
 
@@ -25,6 +26,8 @@ def write_busy_estate(root: Path, now: int) -> None:
     write(root, "activity_intervals", _reports(now))
     write(root, "dead_letter_clusters", _episodes(now))
     write(root, "dead_letters", _letters(now))
+    write(root, "replay_plans", _plans(now))
+    write(root, "replay_plan_records", _plan_records(now))
 
 
 def _rates(minute: int) -> list[Row]:
@@ -177,4 +180,25 @@ def _letters(now: int) -> list[Row]:
         | known
         | {"offset": 41, "dead_lettered_at": now - 2 * MINUTE, "source_state": "found", "reason": HOSTILE},
         of_group | known | {"offset": 42, "dead_lettered_at": now - MINUTE, "source_state": "expired"},
+    ]
+
+
+def _plans(now: int) -> list[Row]:
+    """One that puts back what the episode of `shipping` has, and leaves some of it out."""
+    selection = {"group": "shipping", "cluster": "5f1c0d2a9b3e", "where": "schema_id = 7"}
+    made: Row = {"plan": PLAN, "at": now - 10 * MINUTE, "by": "token alice", "group": "shipping", "to": "original"}
+    counts: Row = {"records": 60, "expired": 1, "superseded": 2, "oldest_at": now - HOUR}
+    reasons = {"the downstream timed out after 5 s": 47, HOSTILE: 13}
+    texts = {"selection": selection, "targets": {"enriched-orders": "AAAA"}, "reasons": reasons}
+    return [made | counts | {name: json.dumps(one) for name, one in texts.items()} | {"readers": '["streams totals"]'}]
+
+
+def _plan_records(now: int) -> list[Row]:
+    known: Row = {"plan": PLAN, "group": "shipping", "topic": "enriched-orders", "topic_id": "AAAA"}
+    known |= {"source_at": now - HOUR, "dlq_topic": "dlq.shipping", "reason": "the downstream timed out after 5 s"}
+    replayed: Row = {"action": "replay", "target_topic": "enriched-orders", "target_partition": 0}
+    left: Row = {"action": "leave_out", "why": "superseded", "target_topic": None, "target_partition": None}
+    return [
+        known | (left if position == 1 else replayed) | {"position": position, "offset": 41 + position}
+        for position in range(60)
     ]

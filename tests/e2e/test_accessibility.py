@@ -16,6 +16,7 @@ TABS = [f"/apps/-/{APP}?tab={tab}" for tab in ("topology", "members", "versions"
 PATHS = [
     *("/", "/map", "/apps", "/apps?paste", "/topics", "/groups", "/letters", "/connect", "/health"),
     *TABS,
+    *("/letters/-/shipping?episode=5f1c0d2a9b3e", "/letters/-/shipping?new=plan"),
     *("/topics/-/orders", "/groups/-/billing", "/connect/-/s3-archive", "/topics/-/none-such"),
 ]
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}

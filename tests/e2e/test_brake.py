@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+import headgate
 from tests.support.cluster import start_test_cluster
 from tests.support.share_consumers import LibrdkafkaMember
 from tests.support.share_scene import (
@@ -91,6 +92,14 @@ def test_a_trip_appears_without_reload_and_a_resume_in_the_page_lets_the_consume
     assert operation["detail"]["reason"] == "the downstream is back"
     [resumed] = scene.events(group, "resumed")
     assert resumed["detail"]["reason"] == "the downstream is back"
+
+
+def test_health_shows_the_workers_of_the_gateway_and_the_one_that_leads(page: Page, brake_web: Web) -> None:
+    page.goto(f"{brake_web.url}/health")
+    rows = page.get_by_role("region", name="Gateways").get_by_role("row")
+    expect(rows.filter(has_text="leads")).to_have_count(1)
+    expect(rows.filter(has_text="leads")).to_contain_text(headgate.__version__)
+    expect(page.get_by_text("No worker leads")).to_have_count(0)
 
 
 def test_a_group_is_paused_in_the_page_and_resumed_from_now(page: Page, scene: ShareScene, brake_web: Web) -> None:

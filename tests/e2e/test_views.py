@@ -1,11 +1,12 @@
 """The views of the page on an estate with trouble, in a real browser against the real web process."""
 
 import re
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
 from tests.e2e.busy_estate import HOSTS, REJECTED
-from tests.e2e.estate import APP
+from tests.e2e.estate import APP, HOSTILE
 from tests.support.web import Web
 
 
@@ -106,6 +107,15 @@ def test_health_says_where_the_tables_are_and_what_was_rejected(page: Page, busy
     expect(page.get_by_role("region", name="Rejected facts", exact=True)).to_contain_text(REJECTED)
     expect(page.locator("section", has=page.get_by_role("heading", name="Tables"))).to_contain_text("/tables")
     expect(page.get_by_role("row", name=re.compile("gw-a.0"))).to_contain_text("2")
+    leads = {"worker": "gw-b/0", "version": "9.9.9", "host": "10.0.0.9", "is_leader": False}
+    nobody = {"state": "nobody", "duty": "breakers", "workers": [leads], "truncated": False, "at": 1, "problem": None}
+    page.route("**/api/v1/health/leader", lambda route: route.fulfill(json=nobody))
+    page.reload()
+    expect(page.get_by_role("alert").filter(has_text="No worker leads")).to_contain_text("no circuit breaker trips")
+    expect(page.get_by_role("row", name=re.compile("gw-b.0"))).to_contain_text("9.9.9")
+    expect(page.get_by_role("row", name=re.compile("gw-a.0"))).to_contain_text("not connected now")
+    page.goto(busy.url)
+    expect(page.locator(".card h2").first).to_contain_text("No worker leads")
 
 
 def test_dead_letters_have_a_verdict_the_next_command_and_their_records(page: Page, busy: Web) -> None:
@@ -116,9 +126,10 @@ def test_dead_letters_have_a_verdict_the_next_command_and_their_records(page: Pa
     expect(cards.nth(0)).to_contain_text("most failures with schema_id=7: 9 of 50 (10 to 31 %)")
     expect(cards.nth(0).locator(".command code")).to_contain_text("headgate dlq plan --group shipping --cluster 5f1c")
     expect(cards.nth(1)).to_contain_text("outage")
+    expect(cards.nth(0).get_by_role("img", name=re.compile("dead letters in 2 min: highest"))).to_be_visible()
     cards.nth(0).get_by_role("link", name="Show the dead letters").click()
     expect(page).to_have_url(f"{busy.url}/letters/-/shipping?episode=5f1c0d2a9b3e")
-    rows = page.get_by_role("row")
+    rows = page.get_by_role("region", name="Dead letters").get_by_role("row")
     expect(rows).to_have_count(3)
     expect(rows.nth(1)).to_contain_text("offset 42")
     expect(rows.nth(1)).to_contain_text("gone: expired")
@@ -126,3 +137,49 @@ def test_dead_letters_have_a_verdict_the_next_command_and_their_records(page: Pa
     expect(rows.nth(2)).to_contain_text("<img src=x")
     page.goto(f"{busy.url}/letters/-/billing")
     expect(page.get_by_text("There are no dead letters")).to_be_visible()
+
+
+def test_a_trip_leads_to_its_dead_letters_and_a_record_is_read_on_request(page: Page, busy: Web) -> None:
+    """What a gateway and a cluster would answer is made by the browser's own routing."""
+    page.goto(f"{busy.url}/groups/-/billing")
+    page.get_by_role("link", name="dead letters", exact=True).first.click()
+    expect(page).to_have_url(re.compile(r"/letters/-/billing\?at=\d+$"))
+    expect(page.get_by_role("heading", name=re.compile("No episode is known at"))).to_be_visible()
+    page.get_by_role("link", name="Open the group").click()
+    expect(page).to_have_url(f"{busy.url}/groups/-/billing")
+
+    page.route("**/api/v1/operator", lambda route: route.fulfill(json=OPERATOR))
+    page.route("**/api/v1/dead-letters/record", lambda route: route.fulfill(json=record(route.request.post_data_json)))
+    page.goto(f"{busy.url}/letters/-/shipping")
+    page.get_by_role("button", name="Show the record at offset 41").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("with your own rights")
+    dialog.get_by_role("button", name="Read the record").click()
+    value = dialog.get_by_role("region", name="Value")
+    expect(value.locator("pre")).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(value.locator("pre")).to_contain_text("\\u{202e}")
+    value.get_by_role("radio", name="Hex").click()
+    expect(value.locator("pre")).to_contain_text("00000000  3c 69 6d 67 20 73 72 63")
+    expect(dialog.get_by_role("region", name="Key").locator("pre")).to_contain_text("00000000  ff")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+
+
+OPERATOR = {
+    "may_operate": True,
+    "problem": None,
+    "credential": "none",
+    "principal": None,
+    "may_type": True,
+    "gateway": "gw:9092",
+}
+
+
+def record(asked: Any) -> dict[str, Any]:
+    value = HOSTILE.encode()
+    letter = {"topic": "dlq.shipping", "partition": 0, "offset": 0, "reason": HOSTILE}
+    content = {"size": len(value), "hex": value.hex(), "text": HOSTILE, "truncated": False}
+    key = {"size": 1, "hex": "ff", "text": None, "truncated": False}
+    place = {name: asked[name] for name in ("group", "topic", "partition", "offset")}
+    known = {"from": "source", "timestamp": None, "size": 40, "key": key, "value": content, "dead_letter": letter}
+    return place | known | {"headers": [{"name": HOSTILE, "value": None}], "headers_truncated": False}

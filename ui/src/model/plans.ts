@@ -73,7 +73,7 @@ export function planCommand(form: PlanForm): string {
 
 /** Whether the readers of the target are the reason of a refusal: then they can be accepted. */
 export function isFanout(request: PlanRequest): boolean {
-  return request.state === "REFUSED" && (request.text ?? "").includes("--accept-fanout");
+  return request.state === "REFUSED" && /--accept-fanout|^others read /m.test(request.text ?? "");
 }
 
 /** A text of the command line, without the options that a form has as fields. */
