@@ -209,9 +209,9 @@ def derive(root: Path, threads: int, facts: int, new: int, only: Sequence[str]) 
 
     context = DerivedContext(config=config, session=session, writers=writers, on_moment=on_moment)
     log = RunLog(writers, clock, PipelineHealth())
-    runners = {
-        one.name: DerivedTables((one,), context, clock, log) for one in DERIVATIONS if one.name in only or not only
-    }
+    # Dead letters are read from Kafka, which is not started here.
+    wanted = [one for one in DERIVATIONS if one.name != "dead_letters" and (one.name in only or not only)]
+    runners = {one.name: DerivedTables((one,), context, clock, log) for one in wanted}
     found: list[Step] = []
 
     def run(what: str) -> None:

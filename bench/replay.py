@@ -34,7 +34,8 @@ _CALL_S = 60.0
 
 def fill(bootstrap: str, topic: str, args: argparse.Namespace) -> float:
     """Write the records in a plain loop, each key to one partition, and return the seconds."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "zstd", "acks": "all"})
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "zstd"}
+    producer = Producer({**settings, "enable.idempotence": True})  # without it a retry changes the order
     padding = b"x" * max(0, args.bytes - 12)
     began = time.perf_counter()
     for number in range(args.records):
@@ -114,7 +115,7 @@ def replay(bootstrap: str, args: argparse.Namespace) -> float:
     return time.perf_counter() - began
 
 
-def check_order(bootstrap: str, args: argparse.Namespace) -> int:
+def check_order(bootstrap: str, topic: str, args: argparse.Namespace) -> int:
     """The number of keys, all of whose records are there once and in order; anything else ends the program."""
     consumer = Consumer(
         {
@@ -125,7 +126,7 @@ def check_order(bootstrap: str, args: argparse.Namespace) -> int:
             "isolation.level": "read_committed",
         }
     )
-    consumer.assign([TopicPartition(_TARGET, partition, 0) for partition in range(args.partitions)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(args.partitions)])
     following: dict[bytes, int] = {}
     ended = seen = 0
     while ended < args.partitions:
@@ -140,12 +141,12 @@ def check_order(bootstrap: str, args: argparse.Namespace) -> int:
             assert isinstance(key, bytes)
             assert isinstance(value, bytes)
             if int(value[:12]) != following.get(key, 0):
-                raise SystemExit(f"key {key!r}: record {int(value[:12])} came instead of {following.get(key, 0)}")
+                raise SystemExit(f"{topic}, key {key!r}: record {int(value[:12])} came instead of {following.get(key, 0)}")
             following[key] = following.get(key, 0) + 1
             seen += 1
     consumer.close()
     if seen != args.records:
-        raise SystemExit(f"{seen} of {args.records} records are in the target")
+        raise SystemExit(f"{seen} of {args.records} records are in {topic}")
     return len(following)
 
 
@@ -161,12 +162,14 @@ def main() -> None:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-"))
         kafka = stack.enter_context(EmbeddedKafka(ClusterSpec(data_dir=Path(name) / "kafka", port=port_block())))
         wanted = [NewTopic(topic, args.partitions, 1) for topic in (_SOURCE, _PLAIN, _TARGET)]
-        for made in admin(kafka.bootstrap, None).create_topics(wanted).values():
+        client = admin(kafka.bootstrap, None)  # its requests end with it
+        for made in client.create_topics(wanted).values():
             made.result(_CALL_S)
         fill(kafka.bootstrap, _SOURCE, args)
+        check_order(kafka.bootstrap, _SOURCE, args)
         plain = args.records / fill(kafka.bootstrap, _PLAIN, args)
         replayed = args.records / replay(kafka.bootstrap, args)
-        keys = check_order(kafka.bootstrap, args)
+        keys = check_order(kafka.bootstrap, _TARGET, args)
     print(", ".join(f"{key} {value}" for key, value in machine.facts().items()))
     print(
         f"\n| records | bytes | plain loop, records/s | replay, records/s | share | keys in order |\n"
