@@ -141,7 +141,9 @@ def check_order(bootstrap: str, topic: str, args: argparse.Namespace) -> int:
             assert isinstance(key, bytes)
             assert isinstance(value, bytes)
             if int(value[:12]) != following.get(key, 0):
-                raise SystemExit(f"{topic}, key {key!r}: record {int(value[:12])} came instead of {following.get(key, 0)}")
+                raise SystemExit(
+                    f"{topic}, key {key!r}: record {int(value[:12])} came instead of {following.get(key, 0)}"
+                )
             following[key] = following.get(key, 0) + 1
             seen += 1
     consumer.close()

@@ -35,16 +35,13 @@ Headers = list[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
+    """One record; `size` is at least what it takes in a batch."""
+
     key: bytes | None
     value: bytes | None
     headers: Headers
     timestamp_ms: int | None
-
-    @property
-    def size(self) -> int:
-        """At least what the record takes in a batch."""
-        of_headers = sum(len(name) + len(value or b"") + 10 for name, value in self.headers)
-        return len(self.key or b"") + len(self.value or b"") + of_headers + 70
+    size: int
 
 
 class _OffsetCursor:
@@ -75,7 +72,7 @@ class _OffsetCursor:
             self._buffer.clear()
             self._passed = 0
         self._next = offset
-        until = time.monotonic() + _SILENCE_S
+        until: float | None = None
         while True:
             while self._buffer:
                 found = self._buffer[0].offset()
@@ -88,8 +85,10 @@ class _OffsetCursor:
                     return message
             if self._passed > offset:
                 return None
+            now = time.monotonic()
+            until = now + _SILENCE_S if until is None else until
             self._fill()
-            if time.monotonic() > until:
+            if now > until:
                 raise ClusterError(
                     f"offset {offset} of {topic}-{partition} could not be read within {_SILENCE_S:.0f} s: its broker "
                     "does not respond, or a transaction before it is still open"
@@ -176,7 +175,11 @@ def _headers(message: Message) -> Headers:
 
 def _read(message: Message, headers: Headers) -> ReadRecord:
     kind, timestamp = message.timestamp()
-    return ReadRecord(message.key(), message.value(), headers, timestamp if kind and timestamp >= 0 else None)
+    key, value = message.key(), message.value()
+    size = len(key or b"") + len(value or b"") + 70
+    for name, content in headers:
+        size += len(name) + len(content or b"") + 10
+    return ReadRecord(key, value, headers, timestamp if kind and timestamp >= 0 else None, size)
 
 
 def _is_about(headers: Headers, record: PlanRecord) -> bool:

@@ -6,7 +6,6 @@ topic have one transactional id, so Kafka fences all but the last one that start
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal
 
 import structlog
@@ -61,6 +60,11 @@ class ReplayAttempt:
     why: str | None
     offset: int | None = None
     error: KafkaError | None = None
+
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        self.error = error
+        if error is None:
+            self.offset = message.offset()
 
 
 class ReplayTransactions:
@@ -167,7 +171,7 @@ class ReplayTransactions:
             headers=read.headers,
             partition=attempt.record.target_partition,
             timestamp=self._clock.epoch_ms() if kept is None else kept,
-            on_delivery=partial(_on_delivery, attempt),
+            on_delivery=attempt.on_delivery,
         )
 
     def _produce(self, topic: str, **record: Any) -> None:
@@ -229,12 +233,6 @@ def _outcome(attempt: ReplayAttempt) -> tuple[str | None, ReplayOutcome, str | N
         return None, "skipped", attempt.why
     record = attempt.record
     return record.target_topic, "parked" if record.action == "park" else "replayed", record.why
-
-
-def _on_delivery(attempt: ReplayAttempt, error: KafkaError | None, message: Message) -> None:
-    attempt.error = error
-    if error is None:
-        attempt.offset = message.offset()
 
 
 def _is_fenced(failure: Exception) -> bool:

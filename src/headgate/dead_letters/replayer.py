@@ -15,6 +15,7 @@ from headgate.dead_letters.model.pacing import Pacer
 from headgate.dead_letters.model.plans import ALREADY_REPLAYED, ORIGINAL, PlanRecord, ReplayPlan
 from headgate.dead_letters.model.target_limits import TargetLimits, TimestampMode
 from headgate.dead_letters.progress_topic import PastReplays, read_past
+from headgate.dead_letters.read_ahead import ReadAhead
 from headgate.dead_letters.record_reader import RecordReader
 from headgate.dead_letters.replay_control import ReplayControl
 from headgate.dead_letters.replay_transactions import BATCH_BYTES, ReplayAttempt, ReplayMoment, ReplayTransactions
@@ -103,7 +104,7 @@ class Replayer:
                     self._result.stopped_by = self._control.stop_reason
                     break
                 if record.position not in self._past.positions:
-                    self._count(self._attempt(record))
+                    self._count(self._within_limits(self._read(record)))
                     self._on_progress(self._result)
             return self._result
         finally:
@@ -145,20 +146,22 @@ class Replayer:
 
     def _replay(self, transactions: ReplayTransactions, records: Iterator[PlanRecord]) -> bool:
         """Whether all of these records are done; False when the replay was stopped."""
-        waiting = (self._attempt(record) for record in records if record.position not in self._past.positions)
+        past = self._past.positions
         held: list[ReplayAttempt] = []  # read, and too large for the transaction before
-        while True:
-            if not self._wait_for_turn(transactions):
-                self._change_state(transactions, "PAUSED")
-                return False
-            batch = _batch(waiting, held, self._pacer.allowed(self._clock.monotonic()))
-            if not batch:
-                return True
-            transactions.write(batch, keep_timestamps=self._options.timestamps == "original")
-            self._pacer.on_written(sum(one.read is not None for one in batch))
-            for one in batch:
-                self._count(one)
-            self._on_progress(self._result)
+        with ReadAhead(self._read(record) for record in records if record.position not in past) as ahead:
+            waiting = map(self._within_limits, ahead)
+            while True:
+                if not self._wait_for_turn(transactions):
+                    self._change_state(transactions, "PAUSED")
+                    return False
+                batch = _batch(waiting, held, self._pacer.allowed(self._clock.monotonic()))
+                if not batch:
+                    return True
+                transactions.write(batch, keep_timestamps=self._options.timestamps == "original")
+                self._pacer.on_written(sum(one.read is not None for one in batch))
+                for one in batch:
+                    self._count(one)
+                self._on_progress(self._result)
 
     def _change_state(self, transactions: ReplayTransactions, state: ReplayState) -> None:
         if self._result.state != state:
@@ -182,17 +185,23 @@ class Replayer:
         self._result.stopped_by = self._control.stop_reason
         return False
 
-    def _attempt(self, record: PlanRecord) -> ReplayAttempt:
+    def _read(self, record: PlanRecord) -> ReplayAttempt:
         other = self._past.other_plan(record.topic_id, record.partition, record.offset)
         if other is not None:
             return ReplayAttempt(record, None, f"{ALREADY_REPLAYED} by plan {other}")
         read = self._reader.read(record)
-        if isinstance(read, str):
-            return ReplayAttempt(record, None, read)
-        timestamp = read.timestamp_ms if self._options.timestamps == "original" else None
-        limits = self._limits[record.target_topic]
-        why = limits.skip_reason(size=read.size, timestamp_ms=timestamp, now_ms=self._clock.epoch_ms())
-        return ReplayAttempt(record, read if why is None else None, why)
+        return ReplayAttempt(record, None, read) if isinstance(read, str) else ReplayAttempt(record, read, None)
+
+    def _within_limits(self, attempt: ReplayAttempt) -> ReplayAttempt:
+        """The attempt, skipped if the broker would reject its record now: one may have been read long ago."""
+        read = attempt.read
+        if read is not None:
+            timestamp = read.timestamp_ms if self._options.timestamps == "original" else None
+            limits = self._limits[attempt.record.target_topic]
+            why = limits.skip_reason(size=read.size, timestamp_ms=timestamp, now_ms=self._clock.epoch_ms())
+            if why is not None:
+                return ReplayAttempt(attempt.record, None, why)
+        return attempt
 
     def _count(self, attempt: ReplayAttempt) -> None:
         result = self._result

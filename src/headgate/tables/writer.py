@@ -41,6 +41,10 @@ _CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "true",
 }
 
+# Readers take the minimum and maximum of columns from the files themselves; by Delta's own, which are worked out for
+# each file that is appended, only expired rows are found.
+_APPENDED_CONFIGURATION = _CONFIGURATION | {"delta.dataSkippingStatsColumns": "at"}
+
 T = TypeVar("T")
 
 
@@ -78,6 +82,10 @@ class TableWriter:
     @property
     def folder(self) -> Path:
         return self._stored.folder
+
+    @property
+    def _configuration(self) -> Mapping[str, str]:
+        return _APPENDED_CONFIGURATION if self.table.appended else _CONFIGURATION
 
     def version(self) -> int | None:
         """The newest Delta version; None when there is no table."""
@@ -193,7 +201,7 @@ class TableWriter:
                 mode="overwrite",
                 schema_mode="overwrite",
                 partition_by=self.table.partition_columns,
-                configuration=_CONFIGURATION,
+                configuration=self._configuration,
             )
         self._stored.forget()
         delta = self._opened()
@@ -250,7 +258,7 @@ class TableWriter:
                     partition_by=self.table.partition_columns,
                     name=self.table.name,
                     description=self.table.description,
-                    configuration=_CONFIGURATION,
+                    configuration=self._configuration,
                 )
             delta = self._stored.checked()
             assert delta is not None

@@ -142,6 +142,15 @@ def test_readers_need_neither_deletion_vectors_nor_column_mapping(tmp_path: Path
     assert delta.protocol().min_reader_version == 1
 
 
+def test_a_table_that_only_grows_has_numbers_of_rows_and_statistics_of_times_alone(tmp_path: Path) -> None:
+    grows = replace(THINGS, columns=THINGS.columns.append(time("at", "when")), appended=True)
+    writer = TableWriter(tmp_path, grows)
+    writer.append(batch([{**thing("a"), "at": 1}, {**thing("b"), "at": 2}], grows), transactions={"q": 1})
+    actions = pa.RecordBatchReader.from_stream(DeltaTable(str(writer.folder)).get_add_actions(flatten=True)).read_all()
+    assert actions["num_records"].to_pylist() == [2]
+    assert {name for name in actions.column_names if name.startswith(("min.", "max."))} == {"min.at", "max.at"}
+
+
 def test_hostile_names_stay_as_they_are(tmp_path: Path) -> None:
     names = ["", " ", "it's", '"', "\\", "%41", "a\0b", "\n", "\N{SNOWMAN}\U0001f600", "null", "x" * 32_768, "'; --"]
     rows = [thing(name) for name in names]
