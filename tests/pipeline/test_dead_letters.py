@@ -31,8 +31,13 @@ from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource, topic_id_of
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
+from headgate.wire.messages.data import ProducePartition, ProduceRequest, ProduceTopic
+from headgate.wire.messages.transactions import InitProducerIdRequest
+from headgate.wire.records import WireRecord
 from tests.pipeline.breaker_histories import Row, whole_row
 from tests.support.cluster import Cluster
+from tests.support.raw_client import RawClient
+from tests.support.record_batches import write_batch
 
 Headers = Sequence[tuple[str, bytes]]
 SECONDS = 60
@@ -73,6 +78,20 @@ class Incident:
         for key, value, headers in records:
             producer.produce(topic, key=key, value=value, headers=list(headers), partition=0)
         assert producer.flush(30) == 0
+
+    def produce_with_id(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> int:
+        """In one batch of a producer whose id the broker gives; returns that id."""
+        batch = [WireRecord(offset=at, timestamp=self.now, key=key, value=data) for at, (key, data) in enumerate(records)]
+        with RawClient(self.settings["bootstrap.servers"]) as client:
+            until, request = time.monotonic() + 30, InitProducerIdRequest(transaction_timeout_ms=60_000)
+            while (given := client.call(request, 4)).error_code:  # a broker that has no ids yet asks its controller
+                assert time.monotonic() < until, given
+                time.sleep(0.05)
+            raw = write_batch(batch, producer_id=given.producer_id, producer_epoch=0, base_sequence=0)
+            written = ProduceTopic(name=topic, partition_data=(ProducePartition(index=0, records=raw),))
+            answer = client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(written,)), 9)
+        assert [one.error_code for each in answer.responses for one in each.partition_responses] == [0]
+        return int(given.producer_id)
 
     def letter(self, topic: str, topic_id: str, offset: int, *, at: int | None = None) -> Headers:
         raw = topic_id_of(topic_id)
@@ -172,6 +191,7 @@ def value(schema_id: int, text: str) -> bytes:
     return b"\0" + struct.pack(">i", schema_id) + text.encode()
 
 
+BY_ONE_PRODUCER = 120
 BAD = [one for one in range(240) if one % 6 == 0]
 
 
@@ -182,16 +202,19 @@ class Triaged:
     incident: Incident
     letters: dict[tuple[str | None, int], Row]
     clusters: list[Row]
+    producer_id: int
 
 
 @pytest.fixture(scope="module")
 def triaged(cluster: Cluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Triaged:
-    """Every sixth record has schema 7 and is rejected; the first letter is written twice, the last is withdrawn."""
+    """Every sixth record has schema 7 and is rejected; the first letter is written twice, the last is withdrawn.
+
+    The first half of the records is of an idempotent producer, the rest of one that has no id.
+    """
     incident = Incident(dict(cluster.client_config()), spark, tmp_path_factory.mktemp("tables"))
-    incident.produce(
-        incident.orders,
-        [(f"k{one % 9}".encode(), value(7 if one % 6 == 0 else 5, "secret"), []) for one in range(240)],
-    )
+    records = [(f"k{one % 9}".encode(), value(7 if one % 6 == 0 else 5, "secret")) for one in range(240)]
+    producer_id = incident.produce_with_id(incident.orders, records[:BY_ONE_PRODUCER])
+    incident.produce(incident.orders, [(*one, []) for one in records[BY_ONE_PRODUCER:]])
     orders_id = incident.topic_id(incident.orders)
     letters = [incident.letter(incident.orders, orders_id, one, at=incident.begin + one * 200) for one in BAD]
     incident.produce(incident.dlq, [(None, None, one) for one in (*letters[:1], *letters)])
@@ -199,7 +222,8 @@ def triaged(cluster: Cluster, spark: SparkSession, tmp_path_factory: pytest.Temp
     withdrawn = {"topic_id": orders_id, "partition": 0, "offsets": [[BAD[-1], BAD[-1]]], "member": "m-1"}
     incident.event("dead_letter_withdrawn", withdrawn)
     assert incident.run()
-    return Triaged(incident=incident, letters=incident.letters(), clusters=incident.rows("dead_letter_clusters"))
+    clusters = incident.rows("dead_letter_clusters")
+    return Triaged(incident=incident, letters=incident.letters(), clusters=clusters, producer_id=producer_id)
 
 
 def test_a_bad_schema_is_found_and_every_letter_is_a_row_once(triaged: Triaged) -> None:
@@ -220,6 +244,8 @@ def test_a_bad_schema_is_found_and_every_letter_is_a_row_once(triaged: Triaged) 
     assert (cluster["verdict"], cluster["feature"], cluster["action"]) == ("content", "schema_id=7", "fix_first")
     assert cluster["count"] == len(BAD) - 1
     assert {row["cluster"] for row in found.values() if not row["withdrawn"]} == {cluster["cluster"]}
+    producers = {offset: row["producer_id"] for (_, offset), row in found.items()}
+    assert producers == {one: triaged.producer_id if one < BY_ONE_PRODUCER else None for one in BAD}
     assert "secret" not in json.dumps([*found.values(), cluster])
 
 

@@ -25,6 +25,7 @@ from headgate.embedded.java import ClassPath, class_path, find_java
 from tests.support.calling_jvm import CallingJvm, Data, client_settings
 
 _START_S, _CALL_S, _EVENT_S = 60.0, 90.0, 60.0
+_SCHEMA_BYTES = 5  # a byte 0 and the id, before the value that a serializer of a schema registry writes
 _LOG4J = Path(__file__).parent / "clients" / "log4j2.xml"
 
 Settings = str | Mapping[str, str]  # a bootstrap address, or all of a Java client's settings
@@ -92,6 +93,10 @@ class ShareMember:
     def go(self) -> None:
         """If it hangs on a record it goes on."""
         self._jvm.call("go", member=self.name)
+
+    def set_downstream(self, *, failing_percent: int, on_failure: Literal["reject", "release"] = "reject") -> None:
+        """From now on so many of its attempts fail, whatever the records are; 0: each record decides by itself."""
+        self._jvm.call("downstream", member=self.name, failing_percent=failing_percent, on_failure=on_failure)
 
     def close(self) -> None:
         """Acknowledge what it has, and leave the group."""
@@ -226,7 +231,8 @@ class LibrdkafkaMember:
 
 def _verdict(message: Message, percent: int) -> AcknowledgeType:
     value = message.value() or b""
-    match value[:2]:
+    text = value[_SCHEMA_BYTES:] if value.startswith(b"\0") else value
+    match text[:2]:
         case b"R:":
             return AcknowledgeType.REJECT
         case b"L:":

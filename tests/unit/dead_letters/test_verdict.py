@@ -84,6 +84,15 @@ def test_records_with_one_feature_fail_and_the_rest_does_not() -> None:
     assert found.evidence["recall"] == 1.0
 
 
+def test_a_producer_is_blamed_only_where_its_records_have_nothing_else_in_common() -> None:
+    every, bad = FailureRate(20, 120), FailureRate(20, 20)
+    producer = FeatureRate(name="producer_id", value="4001", rate=bad)
+    both = [producer, FeatureRate(name="schema_id", value="7", rate=bad)]
+    members = {"a": (10, 60), "b": (10, 60)}
+    assert verdict(episode(members), RecordSample(rate=every, features=both)).feature == "schema_id=7"
+    assert verdict(episode(members), RecordSample(rate=every, features=both[:1])).feature == "producer_id=4001"
+
+
 @pytest.mark.parametrize(
     "sample",
     [

@@ -27,6 +27,7 @@ POISON_TIMES_BASE: Final = 3
 # More dead letters than this, and a larger part of the attempts, are no single records.
 POISON_LETTERS: Final = 3
 POISON_SHARE: Final = 0.05
+PRODUCER: Final = "producer_id"
 # So many members and features are in the evidence, the worst first.
 EVIDENCE_ROWS: Final = 5
 
@@ -147,8 +148,14 @@ def _bad_content(numbers: _EpisodeNumbers) -> str | None:
 
 
 def _worst_features(sample: RecordSample) -> list[FeatureRate]:
-    """Those with the most failures first; of equal ones the one that fewer other records have."""
-    return sorted(sample.features, key=lambda one: (-one.rate.failed, one.rate.attempts, one.name, one.value))
+    """Those with the most failures first; of equal ones the one that fewer other records have.
+
+    A producer comes last of those that are equal: what its records have in common says more than its id.
+    """
+    return sorted(
+        sample.features,
+        key=lambda one: (-one.rate.failed, one.rate.attempts, one.name == PRODUCER, one.name, one.value),
+    )
 
 
 def _is_outage(numbers: _EpisodeNumbers) -> bool:

@@ -117,7 +117,7 @@ def _features() -> list[Column]:
     return [
         sf.sha2("key", 256).alias("key_hash"),
         sf.when(has_schema, schema_id).alias("schema_id"),
-        sf.lit(None).cast("long").alias("producer_id"),  # Spark's source does not tell it
+        sf.lit(None).cast("long").alias("producer_id"),  # that of a source is read apart: `join_sources`
         sf.substring(text, 1, MAX_NAME).alias("type_header"),
         size.cast("long").alias("size_bytes"),
         sf.floor(sf.log2(sf.greatest(size, sf.lit(1)))).cast("int").alias("size_band"),

@@ -1,7 +1,8 @@
 """Joins dead letters with their records at the source, by offset: what is left of each, and what it was like.
 
 A record is found only if the broker returned the very offset that was asked for. Ranges of offsets are read, bounded in
-a run, so that the records between the letters, which were processed, are there to compare with.
+a run, so that the records between the letters, which were processed, are there to compare with. Their producers are
+read apart, because Spark's source does not tell them; where that fails they are unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +11,11 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 
 from headgate.dead_letters.model.clusters import FEATURES, Place, SourceRecord, source_ranges
+from headgate.kafka.producer_ids import ProducerIdReader
 from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_sources
 from headgate.pipeline.derived.dead_letter_topics import KnownTopic, TopicCatalog
 from headgate.pipeline.derived.derivation import DerivedRun
+from headgate.pipeline.run_log import print_message
 
 # At the source: so many records of a partition at once, so often, and so many of all in a run. What is left is read by
 # the next runs.
@@ -44,10 +47,13 @@ def join_sources(
             is_known = not any(begin <= offset < end for offset in waiting)
             wanted.append((is_known, -end, name, partition, (begin, end)))
     read: dict[Place, dict[int, SourceRecord]] = {}
+    producers = ProducerIdReader(run.config.upstream)
     for part in source_rounds(wanted):
         for name in sorted({topic for topic, _ in part}):
             of_topic = {place: bounds for place, bounds in part.items() if place[0] == name}
-            _read_part(run, topics[name], name, of_topic, by_place, read)
+            _read_part(run, topics[name], name, of_topic, by_place, read, producers)
+    if producers.problem is not None:
+        print_message(f"dead letters: the producers of some records are not known: {producers.problem}")
     return {place: [records[offset] for offset in sorted(records)] for place, records in read.items()}
 
 
@@ -88,13 +94,17 @@ def _read_part(
     ranges: Ranges,
     by_place: Mapping[tuple[str, str, int], Sequence[Row]],
     read: dict[Place, dict[int, SourceRecord]],
+    producers: ProducerIdReader,
 ) -> None:
     try:
         rows = read_sources(run.session, run.config, ranges).toArrow().to_pylist()
     except PySparkException:  # the service account may not read the topic, or it was deleted meanwhile
         rows = None
     found: dict[tuple[int, int], Row] = {}
+    spans = producers.read(ranges) if rows else {}
     for row in rows or ():
+        of_partition = spans.get((name, row["partition"]))
+        row["producer_id"] = None if of_partition is None else of_partition.producer_of(row["offset"])
         found[row["partition"], row["offset"]] = row
         record = SourceRecord(offset=row["offset"], features=[row[feature] for feature in FEATURES])
         for topic_id in ("", topic.topic_id):
@@ -110,5 +120,7 @@ def _read_part(
             elif source is None:
                 letter["source_state"] = "compacted" if topic.is_compacted else "unreadable"
             else:
+                known = letter["producer_id"] if source["producer_id"] is None else source["producer_id"]
                 letter |= {feature: source[feature] for feature in (*FEATURE_NAMES, "source_at")}
+                letter["producer_id"] = known
                 letter |= {"source_state": "found", "source_expires_at": topic.expires_at(source["source_at"])}

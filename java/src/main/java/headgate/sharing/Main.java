@@ -12,6 +12,7 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -73,6 +74,7 @@ public final class Main {
         switch (call.get("op").asText()) {
             case "join" -> join(call);
             case "go" -> member(call).go();
+            case "downstream" -> setDownstream(call);
             case "close" -> member(call).close();
             case "seen" -> member(call).seen(result);
             case "describe" -> describe(call, result);
@@ -90,6 +92,11 @@ public final class Main {
         ShareMember member = new ShareMember(name, call, lines);
         members.put(name, member);
         member.start();
+    }
+
+    private void setDownstream(JsonNode call) {
+        Verdict onFailure = Verdict.valueOf(call.get("on_failure").asText().toUpperCase(Locale.ROOT));
+        member(call).setDownstream(new ShareMember.Downstream(call.get("failing_percent").asInt(), onFailure));
     }
 
     private ShareMember member(JsonNode call) {

@@ -10,6 +10,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
@@ -49,7 +50,15 @@ final class ShareMember {
     private final AtomicLong answered = new AtomicLong();
     private final AtomicLong refused = new AtomicLong();
 
+    private final Random chance;
+
+    private volatile Downstream downstream = Downstream.WORKS;
     private volatile boolean ending;
+
+    /** What the member calls for each record: so many percent of the attempts fail, whatever the record is. */
+    record Downstream(int failingPercent, Verdict onFailure) {
+        static final Downstream WORKS = new Downstream(0, Verdict.REJECT);
+    }
 
     ShareMember(String name, JsonNode call, Main.Lines lines) {
         this.name = name;
@@ -62,6 +71,7 @@ final class ShareMember {
         this.workMs = call.path("work_ms").asLong(0);
         this.consumer = new KafkaShareConsumer<>(settings(call), new ByteArrayDeserializer(), new ByteArrayDeserializer());
         this.thread = new Thread(this::live, "member-" + name);
+        this.chance = new Random(name.hashCode());
     }
 
     private Map<String, Object> settings(JsonNode call) {
@@ -83,6 +93,10 @@ final class ShareMember {
     /** Whoever hangs on a record goes on. */
     void go() {
         going.release();
+    }
+
+    void setDownstream(Downstream changed) {
+        downstream = changed;
     }
 
     /** Acknowledges what it has in hand, leaves its group, and returns when it has ended. */
@@ -175,6 +189,10 @@ final class ShareMember {
 
     /** A record that was renewed is polled again, and is accepted then. */
     private Verdict verdict(ConsumerRecord<byte[], byte[]> record) {
+        Downstream called = downstream;
+        if (chance.nextInt(100) < called.failingPercent()) {
+            return called.onFailure();
+        }
         Verdict verdict = Verdict.of(record, percent);
         if (verdict != Verdict.RENEW) {
             return verdict;

@@ -9,13 +9,16 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
  * <p>A value that begins with a letter and a colon says it: {@code A:} accept, {@code R:} reject, {@code L:} release
  * whenever it comes, {@code l:} release when it comes first, {@code N:} renew once and then accept, {@code H:} hang
  * until the member is told to go on, and then accept, {@code h:} the same and then reject. Of all others a share of
- * {@code percent} is rejected, chosen by the checksum of their keys.
+ * {@code percent} is rejected, chosen by the checksum of their keys. The letter may stand behind the id of a schema, as
+ * serializers of schema registries write it: a byte 0 and four of the id.
  */
 enum Verdict {
     ACCEPT,
     REJECT,
     RELEASE,
     RENEW;
+
+    private static final int SCHEMA_BYTES = 5;
 
     static Verdict of(ConsumerRecord<byte[], byte[]> record, int percent) {
         return switch (letter(record)) {
@@ -34,7 +37,8 @@ enum Verdict {
 
     private static char letter(ConsumerRecord<byte[], byte[]> record) {
         byte[] value = record.value();
-        return value != null && value.length > 1 && value[1] == ':' ? (char) value[0] : ' ';
+        int first = value != null && value.length > 0 && value[0] == 0 ? SCHEMA_BYTES : 0;
+        return value != null && value.length > first + 1 && value[first + 1] == ':' ? (char) value[first] : ' ';
     }
 
     private static boolean isUnlucky(byte[] key, int percent) {
