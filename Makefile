@@ -81,8 +81,10 @@ e2e: setup      ## the page: its logic, and a real browser against the real web 
 	cd ui && npm run -s test
 	$(PYTEST) tests/e2e
 
-bench: setup    ## side-by-side benchmarks into bench/RESULTS.md
+bench: setup    ## side-by-side benchmarks into bench/RESULTS.md; incidents of real share consumers, and the verdict on them
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.record_incidents
+	$(BIN)/python -m bench.triage
 
 soak: setup     ## campaigns against outages, kills and hostile peers; at 10, about a quarter of an hour: make soak MINUTES=10
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly --ignore tests/soak/pipeline tests/soak

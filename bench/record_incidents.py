@@ -46,7 +46,7 @@ from headgate.kafka.producer_ids import ProducerIdReader
 from tests.support.certificates import make_certificates
 from tests.support.cluster import Cluster
 from tests.support.ports import port_block
-from tests.support.share_consumers import ShareJvm, ShareMember
+from tests.support.share_consumers import ShareError, ShareJvm, ShareMember
 from tests.support.share_scene import (
     AUTO_RESUME,
     AUTO_RESUME_MS,
@@ -70,7 +70,7 @@ _WINDOW_MS, _MIN_MESSAGES, _RESUME_MS = 10_000, 40, 5_000
 _FLUSH_S = 60.0
 _PRODUCERS = 3
 
-_names = threading.Lock()
+_scene_lock = threading.Lock()  # one scene makes the topics and groups of all incidents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +121,23 @@ def _value(traits: RecordTraits, letter: str) -> bytes:
 
 def run_incident(scene: ShareScene, jvm: ShareJvm, plan: IncidentPlan) -> IncidentRun:
     """From its first record to its last acknowledgement."""
-    with _names:  # the scene is one for all incidents
+    with _scene_lock:
         topic, dlq = scene.new_topic(partitions=plan.partitions), scene.new_topic("dlq")
         group = scene.new_group(_configs(plan, dlq))
     members = [jvm.join(f"{plan.name}-{at}", scene.bootstrap, group, [topic], each=False) for at in range(plan.members)]
-    until(lambda: jvm.describe(scene.bootstrap, group)["members"] == plan.members, what=lambda: plan.name)
+    until(lambda: _member_count(scene, jvm, group) == plan.members, what=lambda: f"{plan.name}: members")
     _produce(IncidentLoad(scene, topic, plan), plan, members)
     time.sleep(_DRAIN_S)
     for one in members:
         one.close()
     return IncidentRun(plan=plan, group=group, topic=topic, dlq=dlq)
+
+
+def _member_count(scene: ShareScene, jvm: ShareJvm, group: str) -> int:
+    try:
+        return int(jvm.describe(scene.bootstrap, group)["members"])
+    except ShareError:  # the group begins with its first member
+        return 0
 
 
 def _configs(plan: IncidentPlan, dlq: str) -> dict[str, str]:
@@ -280,9 +287,7 @@ class IncidentTopics:
             reader.close()
 
 
-def _seconds(
-    counted: Iterable[DispositionsCounted], begin: int, numbers: dict[str, int]
-) -> list[DisposedSecond]:
+def _seconds(counted: Iterable[DispositionsCounted], begin: int, numbers: dict[str, int]) -> list[DisposedSecond]:
     """All partitions and workers together."""
     summed: dict[tuple[int, int], list[int]] = {}
     deliveries: dict[tuple[int, int], dict[int, int]] = {}

@@ -5,6 +5,8 @@ consumers (`python -m bench.record_incidents`) and are files, so the results are
 are reported apart. A verdict is wrong when it names another cause than the true one, and abstained when it is `mixed` or
 `insufficient` although there is one. Incidents without a dead letter are left out: there is nothing to triage. Those of
 several causes at once are reported apart, because no single verdict is right.
+
+With `--letters 100000 1000000` it measures instead what triage of so many dead letters costs, into TRIAGE-SCALE.md.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from headgate.dead_letters.model.rates import FailureRate
 from headgate.dead_letters.model.verdict import EpisodeCause
 
 PAGE = Path(__file__).with_name("TRIAGE.md")
+SCALE_PAGE = Path(__file__).with_name("TRIAGE-SCALE.md")
 MOST_WRONG, MOST_ABSTAINED = 0.02, 0.15
 _SEEDS = 16
 _ABSTENTIONS = (EpisodeCause.MIXED, EpisodeCause.INSUFFICIENT)
@@ -225,11 +228,28 @@ def _counts(values: Iterable[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(Counter(values).items()))
 
 
+def measure(letters: list[int], workers: int, out: Path) -> None:
+    """Print the rows as they come, and write the page when it is whole."""
+    from bench.triage_scale import scale_page  # noqa: PLC0415 - it needs Kafka and Spark, the evaluation does not
+
+    lines = []
+    for line in scale_page(letters, workers):
+        lines.append(line)
+        print(line, flush=True)
+    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many incidents of each family")
     parser.add_argument("--tuning", action="store_true", help="the tuning half alone, printed and not recorded")
+    parser.add_argument("--letters", type=int, nargs="+", help="measure instead what triage of so many letters costs")
+    parser.add_argument("--workers", type=int, default=2, help="with --letters: threads of Spark")
+    parser.add_argument("--out", type=Path, default=SCALE_PAGE, help="with --letters: the page")
     arguments = parser.parse_args()
+    if arguments.letters:
+        measure(arguments.letters, arguments.workers, arguments.out)
+        return 0
     if arguments.tuning:
         sys.stdout.write(page_of(evaluate(TUNING, range(0, arguments.seeds, 2))))
         return 0
