@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from headgate.config.addresses import Address
 from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import BrokerConnection
 from headgate.kafka.producer_ids import ProducerIdReader, ProducerSpan, ProducerSpans, producer_spans
@@ -109,6 +110,7 @@ def test_a_partition_that_may_not_be_read_has_unknown_producers() -> None:
 
 
 def test_a_cluster_that_does_not_respond_is_a_problem_and_no_error() -> None:
-    reader = ProducerIdReader(UpstreamConfig(service_mechanism="none"), max_seconds=0.5)
+    nobody = UpstreamConfig(bootstrap=(Address("127.0.0.1", 1),), service_mechanism="none")
+    reader = ProducerIdReader(nobody, max_seconds=0.5)
     assert reader.read({PLACE: (0, 5)}) == {}
     assert reader.problem is not None
