@@ -27,8 +27,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Headgate beside its peers.",
-        epilog="`make bench` also runs python -m bench.record_incidents, which records incidents of real share consumers "
-        "(about six minutes), and python -m bench.triage, which evaluates the verdict on them.",
+        epilog="`make bench` also runs python -m bench.record_incidents, which records incidents of real share "
+        "consumers in about six minutes, and python -m bench.triage, which evaluates the verdict on them.",
     )
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("--only", nargs="+", choices=names, default=[], metavar="NAME", help=f"of {', '.join(names)}")

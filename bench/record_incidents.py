@@ -250,7 +250,7 @@ class IncidentTopics:
             found.setdefault((said.partition, said.offset), letter)
         for event in self._events[run.group]:
             if event.event == "dead_letter_withdrawn":
-                detail = json.loads(event.detail)
+                detail = json.loads(event.detail.text)
                 for first, last in detail["offsets"]:
                     for offset in range(first, last + 1):
                         found.pop((detail["partition"], offset), None)
@@ -316,8 +316,8 @@ def _seconds(counted: Iterable[DispositionsCounted], begin: int, numbers: dict[s
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def record(plans: Sequence[IncidentPlan], folder: Path, *, at_once: int, say: Callable[[str], None]) -> None:
-    """Run these incidents and write their files."""
+def record(plans: Sequence[IncidentPlan], folder: Path, *, at_once: int, say: Callable[[str], None]) -> int:
+    """Run these incidents and write their files; returns how many could not be read back."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as name, ExitStack() as stack:
         work = Path(name)
@@ -338,12 +338,19 @@ def record(plans: Sequence[IncidentPlan], folder: Path, *, at_once: int, say: Ca
                 runs = list(pool.map(run, plans))
         # The gateway has ended, so all that it counted is in the topics.
         topics = IncidentTopics(cluster, facts, time.time_ns() // 1_000_000)
+        failed = 0
         for one in runs:
-            found = topics.incident(one, recorded_on=time.strftime("%Y-%m-%d", time.gmtime()))
+            try:
+                found = topics.incident(one, recorded_on=time.strftime("%Y-%m-%d", time.gmtime()))
+            except RuntimeError as failure:  # the others are good
+                say(str(failure))
+                failed += 1
+                continue
             text = dump(found)
             (folder / f"{found.name}.json").write_text(text, encoding="utf-8")
             attempts = sum(second.accepted + second.failed for second in found.attempts)
             say(f"{found.name}: {attempts} attempts, {len(found.letters)} dead letters, {len(text):,} bytes")
+        return failed
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -358,8 +365,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     args = parser.parse_args(given)
     plans = [incident_plan(family, seed) for family in args.only for seed in args.seeds]
-    record(plans, args.folder, at_once=args.at_once, say=_say)
-    return 0
+    return int(record(plans, args.folder, at_once=args.at_once, say=_say) > 0)
 
 
 def _say(text: str) -> None:

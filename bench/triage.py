@@ -2,9 +2,9 @@
 
 Incidents are simulated (`bench.triage_incidents`) and follow from their seeds, or were recorded from real share
 consumers (`python -m bench.record_incidents`) and are files, so the results are the same on every machine. Both kinds
-are reported apart. A verdict is wrong when it names another cause than the true one, and abstained when it is `mixed` or
-`insufficient` although there is one. Incidents without a dead letter are left out: there is nothing to triage. Those of
-several causes at once are reported apart, because no single verdict is right.
+are reported apart. A verdict is wrong when it names another cause than the true one, and abstained when it is `mixed`
+or `insufficient` although there is one. Incidents without a dead letter are left out: there is nothing to triage. Those
+of several causes at once are reported apart, because no single verdict is right.
 
 With `--letters 100000 1000000` it measures instead what triage of so many dead letters costs, into TRIAGE-SCALE.md.
 """
@@ -158,10 +158,11 @@ def _recorded_section(recorded: list[RecordedIncident]) -> list[str]:
         "## Recorded from real share consumers",
         "",
         f"{len(recorded)} incidents, recorded by `python -m bench.record_incidents` on {', '.join(dates)} from share",
-        f"consumers ({', '.join(clients)}) of a real broker behind a real gateway: 20 to 60 records a second, faults of",
-        f"14 or 18 s, several groups at a time on a machine that did other work too. In {tripped} of them the breaker",
-        "tripped. A verdict depends on counts, not on speed. The files are in `tests/fixtures/incidents`. Odd seeds were",
-        f"named held out before the first incident was recorded. {without} incidents have no dead letter.",
+        f"consumers ({', '.join(clients)}) of a real broker behind a real gateway: 20 to 60 records a",
+        "second (quiet groups 0.6), faults of 14 or 18 s, several groups at a time, on a machine that did other work",
+        f"too: a verdict depends on counts, not on speed. In {tripped} of them the group was paused by its breaker.",
+        "The files are in `tests/fixtures/incidents`. Odd seeds were named held out before the first incident was",
+        f"recorded. Incidents without a dead letter, which are left out: {without}.",
         "",
         "| half | families | incidents | wrong | abstained |",
         "|---|---|---|---|---|",

@@ -1,8 +1,9 @@
 """What triage costs by the number of dead letters: `python -m bench.triage --letters 100000 1000000`.
 
 For each number a real broker holds a topic with as many records as there are letters, and a dead-letter topic with a
-letter for each of them, of twenty groups in an hour; the tables have the attempts of these groups. The derivation makes `dead_letters` and `dead_letter_clusters` from all of them, then again after a thousand new letters.
-After that the command `headgate dlq triage` reads the tables, from its start to its end.
+letter for each of them, of twenty groups in an hour; the tables have the attempts of these groups. The derivation makes
+`dead_letters` and `dead_letter_clusters` from all of them, then again after a thousand new letters. After that the
+command `headgate dlq triage` reads the tables, from its start to its end.
 """
 
 import json
@@ -162,9 +163,10 @@ def _produce(producer: Producer, topic: str, partition: int, **record: Any) -> N
     while True:
         try:
             producer.produce(topic, partition=partition, **record)
-            return
         except BufferError:
             producer.poll(0.05)
+        else:
+            return
 
 
 def _flush(producer: Producer) -> None:

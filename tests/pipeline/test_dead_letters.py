@@ -81,9 +81,14 @@ class Incident:
 
     def produce_with_id(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> int:
         """In one batch of a producer whose id the broker gives; returns that id."""
-        batch = [WireRecord(offset=at, timestamp=self.now, key=key, value=data) for at, (key, data) in enumerate(records)]
+        batch = [
+            WireRecord(offset=at, timestamp=self.now, key=key, value=data) for at, (key, data) in enumerate(records)
+        ]
         with RawClient(self.settings["bootstrap.servers"]) as client:
-            until, request = time.monotonic() + 30, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            until, request = (
+                time.monotonic() + 30,
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
+            )
             while (given := client.call(request, 4)).error_code:  # a broker that has no ids yet asks its controller
                 assert time.monotonic() < until, given
                 time.sleep(0.05)
