@@ -1,9 +1,13 @@
 """A plan from real tables and a scan of a real topic, replayed and audited by the commands."""
 
 import json
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from headgate.base.clock import SystemClock
 from headgate.base.errors import UsageError
 from headgate.cli.main import main
 from headgate.config import Config, load
@@ -22,9 +27,13 @@ from headgate.dead_letters.model.plans import (
     ReplayRefusedError,
 )
 from headgate.dead_letters.model.where import is_selected, parse_where
+from headgate.dead_letters.plan_topic import PlanRecordReader, PlanRecordWriter
+from headgate.dead_letters.progress_topic import ensure_progress_topic
+from headgate.facts.plan_requests import FINAL, PlanAnswered, PlanRequested
 from headgate.kafka.topics import TopicAdmin
 from headgate.pipeline.derived.source_tables import read_rows
 from headgate.pipeline.plan_maker import PlanMaker, PlanRequest
+from headgate.pipeline.plan_requests import PlanRequests
 from headgate.pipeline.replay_plans import PlanSelection, where_column
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition, TableReader
@@ -185,6 +194,58 @@ def test_a_plan_is_refused_where_records_must_not_go(incident: Incident) -> None
     incident.fail(0, group="other")
     with pytest.raises(UsageError, match="of 2 groups"):
         incident.plan(fanout=True, group=None, dlq_topic="dlq.orders")
+
+
+@contextmanager
+def answering(incident: Incident) -> Iterator[None]:
+    """The part of a running pipeline that makes plans, until the block ends."""
+    stop = Event()
+    requests = PlanRequests(incident.config, incident.spark, SystemClock())
+    thread = Thread(target=requests.run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_running_pipeline_makes_the_plan_that_is_asked_for_and_refuses_as_the_command_itself_does(
+    incident: Incident, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    incident.write("ab")
+    incident.fail(0, 1)
+    incident.read_by(("share_group", GROUP), ("streams", "totals"))
+    ensure_progress_topic(incident.admin)
+    writer = PlanRecordWriter(incident.settings)
+    left = PlanRequested(at=SystemClock().epoch_ms(), request=uuid.uuid4().hex, by="ops", group=GROUP, to="original")
+    writer.write(left)
+    writer.write(PlanAnswered(at=1, request=left.request, state="RUNNING", text="scanning"))
+    reader = PlanRecordReader(incident.settings, incident.admin, from_end=True)
+    command = ["dlq", "plan", "--group", GROUP, "--to", "original", "--config", str(incident.file)]
+    command += ["--bootstrap-server", cluster.bootstrap]
+    with answering(incident):
+        assert main(command) == 1
+        assert "headgate:   streams totals\nheadgate: use --accept-fanout" in capsys.readouterr().err
+        assert main([*command, "--accept-fanout", "--where", "offset > 0", "--json"]) == 0
+        made = json.loads(capsys.readouterr().out)
+        forged = replace(left, request=uuid.uuid4().hex, where="secret = 'x'")
+        writer.write(forged)
+        answers: dict[str, PlanAnswered] = {}
+        until = time.monotonic() + 60
+        while not {left.request, forged.request} <= answers.keys():
+            assert time.monotonic() < until
+            found = reader.poll(0.2)
+            answers |= {one.request: one for one in found if isinstance(one, PlanAnswered) and one.state in FINAL}
+    reader.close()
+    writer.close()
+    assert made["records"] == 1
+    head = TableReader(incident.config.tables.path).rows(TABLES["replay_plans"]).rows
+    assert [row["plan"] for row in head] == [made["plan"]]  # the refused ones have left nothing
+    assert (answers[left.request].state, "a pipeline ended" in str(answers[left.request].text)) == ("FAILED", True)
+    assert answers[forged.request].state == "REFUSED"
+    assert "there is no column secret" in str(answers[forged.request].text)
 
 
 def test_spark_selects_what_the_expression_means(incident: Incident, spark: SparkSession) -> None:

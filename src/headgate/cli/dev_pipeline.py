@@ -56,7 +56,12 @@ def _lines(config: Config) -> Iterator[str]:
         "pipeline.checkpoint": str(config.pipeline.checkpoint.absolute()),
         "pipeline.trigger_ms": config.pipeline.trigger_ms,
         "activity.quiet_after_ms": config.activity.quiet_after_ms,
+        "share_groups.dlq_prefix": config.share_groups.dlq_prefix,
+        "replay.topics": list(config.replay.topics),
+        "replay.max_replays": config.replay.max_replays,
     }
+    if config.replay.parking_topic is not None:
+        keys["replay.parking_topic"] = config.replay.parking_topic
     if config.pipeline.openlineage is not None:
         keys["pipeline.openlineage"] = str(config.pipeline.openlineage.absolute())
     if config.pipeline.openlineage_namespace is not None:

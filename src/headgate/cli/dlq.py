@@ -47,8 +47,8 @@ def _define_triage(triage: argparse.ArgumentParser) -> None:
 
 def _define_plan(plan: argparse.ArgumentParser) -> None:
     plan.description = (
-        "Make a plan: an immutable list of records, which `headgate dlq replay` writes. Nothing is replayed yet. Reads "
-        "the tables and the source topics with the service account, on Spark."
+        "Make a plan: an immutable list of records, which `headgate dlq replay` writes. Nothing is replayed yet. The "
+        "running pipeline makes it; it is asked through the cluster, with the operator's own rights."
     )
     chosen = plan.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--group", metavar="GROUP", help="the dead letters of this group")
@@ -70,8 +70,19 @@ def _define_plan(plan: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also records after which a later one of the same key was processed",
     )
-    plan.add_argument("--local", action="store_true", help="run Spark in this process (the default, and the only way)")
+    plan.add_argument(
+        "--local", action="store_true", help="run Spark in this process instead, with the service account"
+    )
     plan.add_argument("--config", type=Path, required=True, metavar="FILE", help="the configuration file")
+    plan.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT[,...]", help="where to ask (the gateway of the configuration)"
+    )
+    plan.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="properties file with the operator's client configs, as for Kafka's own tools",
+    )
     plan.add_argument("--json", action="store_true", help="print one JSON object")
     plan.set_defaults(run=_plan)
 

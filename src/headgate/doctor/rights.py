@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from headgate.config.model import Config
 from headgate.doctor.findings import Check, DoctorFinding, KafkaTools, Resource, ok, problem, warning
+from headgate.facts.replays import PROGRESS_TOPIC
 
 # Names below facts.prefix that are no topics. Their rights are granted for the prefix, so the names may change.
 LEADER_GROUP: Final = "leader"
@@ -44,6 +45,7 @@ class Name(enum.Enum):
 
     FACTS = "`facts.prefix`*"
     DEAD_LETTERS = "`dlq_prefix`*"
+    PROGRESS = "`headgate-replay.progress`"
     ALL = "all"
     STATUS_TOPIC = "`status_topic`"
     CONFIG_TOPIC = "`config_topic`"
@@ -175,6 +177,13 @@ RIGHTS: Final[tuple[AclRight, ...]] = (
         ),
         (Resource.TOPIC, "DescribeConfigs", "optional", "warn of dead letters and records that expire soon"),
     ),
+    *_rights(
+        Scope.TRIAGE,
+        Name.PROGRESS,
+        (Resource.TOPIC, "Read", "optional", "make plans that are asked for, and show replays on the page"),
+        (Resource.TOPIC, "Write", "optional", "answer requests for plans, and pass on those of the page"),
+        (Resource.TOPIC, "Create", "optional", "create the topic for the first plan that the page asks for"),
+    ),
 )
 
 
@@ -215,6 +224,7 @@ class AclNames:
         return {
             Name.FACTS: (self.facts_prefix, True),
             Name.DEAD_LETTERS: (self.dlq_prefix, True),
+            Name.PROGRESS: (PROGRESS_TOPIC, False),
             Name.ALL: ("*", False),
             Name.STATUS_TOPIC: (self.status_topic, False),
             Name.CONFIG_TOPIC: (self.config_topic, False),

@@ -21,12 +21,15 @@ from headgate.config import Config
 from headgate.dead_letters.model.plans import (
     MOST_REASONS,
     ORIGINAL,
+    WHERE_COLUMNS,
     PlanNotFoundError,
     ReplayPlan,
     ReplayRefusedError,
     ReplayRules,
     other_readers,
 )
+from headgate.dead_letters.model.where import parse_where, where_text
+from headgate.facts.plan_requests import PlanRequested
 from headgate.kafka.topics import TopicAdmin, reason
 from headgate.pipeline.derived.source_tables import SourceTables, all_files, read_rows
 from headgate.pipeline.queries import java_client_options
@@ -52,6 +55,32 @@ class PlanRequest:
     asked: Mapping[str, str]
     accept_fanout: bool = False
     include_superseded: bool = False
+
+
+def plan_request_of(asked: PlanRequested, *, plan: str, at: int, cluster_id: str) -> PlanRequest:
+    """What to make of a request; `UsageError` when it cannot be made at all."""
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("--since must be before --until")
+    where = None if asked.where is None else parse_where(asked.where, WHERE_COLUMNS)
+    kept = asked.asked() | ({} if where is None else {"where": where_text(where)})
+    return PlanRequest(
+        plan=plan,
+        at=at,
+        by=asked.by,
+        to=asked.to,
+        selection=PlanSelection(
+            cluster_id=cluster_id,
+            group=asked.group,
+            dlq_topic=asked.dlq_topic,
+            where=where,
+            since=asked.since,
+            until=asked.until,
+            episode=asked.episode,
+        ),
+        asked=kept | {"request": asked.request},
+        accept_fanout="accept_fanout" in asked.options,
+        include_superseded="include_superseded" in asked.options,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from headgate.pipeline.derived.derived_runner import QUERY as DERIVED
 from headgate.pipeline.derived.derived_runner import DerivedTables
 from headgate.pipeline.derived.registry import DERIVATIONS
 from headgate.pipeline.fact_rows import ReadSettings
+from headgate.pipeline.plan_requests import PlanRequests
 from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print_message
 from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, created_again_text
@@ -120,6 +121,7 @@ class PipelineRunner:
         )
         self._export = None if config.pipeline.openlineage is None else _create_export(config, clock)
         self._derived = DerivedTables(derivations, derived, clock, context.log, self._export) if derivations else None
+        self._plans = PlanRequests(config, session.newSession(), clock)
 
     def close(self) -> None:
         if self._export is not None:
@@ -131,10 +133,11 @@ class PipelineRunner:
 
         When all queries have ended, raises the error of the first that failed.
         """
-        with ThreadPoolExecutor(len(self._queries) + 1, "headgate-query") as threads:
+        with ThreadPoolExecutor(len(self._queries) + 2, "headgate-query") as threads:
             running = [threads.submit(query.run, once=once) for query in self._queries]
             ended = Event()
             deriving = None if once else threads.submit(self._run_derived, ended)
+            planning = None if once else threads.submit(self._plans.run, ended)
             wait(running)
             ended.set()
             while (
@@ -142,6 +145,8 @@ class PipelineRunner:
             ):  # what a derivation leaves undone comes at the next start
                 self._context.session.sparkContext.cancelJobGroup(DERIVED)
                 wait([deriving], timeout=_CANCEL_AGAIN_S)
+            if planning is not None:
+                planning.result()
         went_well = [one.result() for one in running]
         if once and self._derived is not None and not self._context.stop.is_set():
             went_well.append(self._derived.run_once(self._cluster(), self._context.stop))

@@ -89,7 +89,10 @@ REPLAY_TABLES = (
                 time("at", "when it was made"),
                 text("by", "who made it"),
                 _GROUP,
-                text("selection", "what was asked for, a JSON object: group or topic, where, since, until, cluster"),
+                text(
+                    "selection",
+                    "what was asked for, a JSON object: group or topic, where, since, until, cluster, request",
+                ),
                 text("to", "original, or the topic to write to"),
                 text("targets", "the topics that it writes to, a JSON object from their names to their ids"),
                 whole("records", "how many records it replays"),
