@@ -9,10 +9,9 @@ import asyncio
 import math
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Final
+from functools import partial
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import INTERRUPTED, ClusterError, HeadgateError, UsageError
@@ -24,25 +23,22 @@ from headgate.cli.escaping import escaped
 from headgate.config import Config, load
 from headgate.config.addresses import Address
 from headgate.dead_letters.audit import refresh_audit
-from headgate.dead_letters.model.plans import ReplayPlan, ReplayRefusedError, ReplayRules
-from headgate.dead_letters.plan_store import check_targets, load_plan, plan_records
-from headgate.dead_letters.progress_topic import ensure_progress_topic
+from headgate.dead_letters.model.plans import ReplayPlan, ReplayRules
+from headgate.dead_letters.plan_store import load_plan, plan_records
 from headgate.dead_letters.replay_control import ReplayControl
-from headgate.dead_letters.replayer import Replayer, ReplayOptions, ReplayResult
+from headgate.dead_letters.replay_run import MOST_RATE, BreakerWatch, checked_replayer
+from headgate.dead_letters.replayer import ReplayOptions, ReplayResult
 from headgate.kafka.client_properties import librdkafka_settings, read_properties
-from headgate.kafka.connections import Connections, Dialler
+from headgate.kafka.connections import Dialler
 from headgate.kafka.topics import TopicAdmin
-from headgate.share_groups.admin import breaker_status
+from headgate.share_groups.admin import breaker_generation
 from headgate.tables.reader import TableReader
-
-_MOST_RATE: Final = 1_000_000
-_WATCH_S: Final = 1.0
 
 
 def run(args: argparse.Namespace) -> int:
     logs.configure("warning")
-    if args.rate is not None and not (math.isfinite(args.rate) and 0 < args.rate <= _MOST_RATE):
-        raise UsageError(f"--rate must be above 0 and at most {_MOST_RATE} records a second")
+    if args.rate is not None and not (math.isfinite(args.rate) and 0 < args.rate <= MOST_RATE):
+        raise UsageError(f"--rate must be above 0 and at most {MOST_RATE} records a second")
     config = load(args.config, os.environ)
     if args.bootstrap_server is None:
         args.bootstrap_server = str(Address(config.gateway.advertised_host, config.gateway.listen.port))
@@ -65,7 +61,6 @@ class _Command:
         self._reader = reader
         properties = {} if args.command_config is None else read_properties(args.command_config)
         self._settings = librdkafka_settings(properties, dialler.bootstrap)
-        self._admin = TopicAdmin(self._settings)
         self._control = ReplayControl()
         self._exit_code = 1
         user = "ANONYMOUS" if dialler.credentials is None else dialler.credentials.user
@@ -74,19 +69,11 @@ class _Command:
     def run(self) -> int:
         args = self._args
         plan = load_plan(self._reader, args.plan)
-        limits = check_targets(plan, self._rules(), self._admin)
-        now_ms = SystemClock().epoch_ms()
-        for one in limits.values():
-            refused = one.refusal(oldest_at=plan.oldest_at, now_ms=now_ms, timestamps=args.timestamp)
-            if refused is not None:
-                raise ReplayRefusedError(refused)
-        ensure_progress_topic(self._admin)
         bar = ReplayBar(plan.to_write)
-        replayer = Replayer(
-            plan=plan,
-            limits=limits,
-            settings=self._settings,
-            admin=self._admin,
+        replayer = checked_replayer(
+            plan,
+            self._rules(),
+            self._settings,
             clock=SystemClock(),
             options=ReplayOptions(by=self._by, rate=args.rate, timestamps=args.timestamp),
             control=self._control,
@@ -99,7 +86,8 @@ class _Command:
             with self._signals(), closing(bar):
                 result = replayer.check(records)
             return self._print(result, 0 if result.stopped_by is None else self._exit_code)
-        watch = _BreakerWatch(self._dialler, plan.group, self._control)
+        look = partial(breaker_generation, self._dialler, plan.group)
+        watch = BreakerWatch(plan.group, self._control, lambda: asyncio.run(look()), lambda words: tell(escaped(words)))
         watch.start()
         try:
             with self._signals(), closing(bar):
@@ -118,7 +106,7 @@ class _Command:
 
     def _end(self, plan: ReplayPlan, result: ReplayResult, exit_code: int) -> int:
         try:
-            refresh_audit(self._config.tables.path, self._settings, self._admin, plan.cluster_id)
+            refresh_audit(self._config.tables.path, self._settings, TopicAdmin(self._settings), plan.cluster_id)
         except HeadgateError as failure:
             tell(f"the table replay_audit was not updated: {escaped(str(failure))}; the next replay or plan updates it")
         if result.stopped_by is not None:
@@ -150,45 +138,3 @@ class _Command:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
-
-
-class _BreakerWatch(threading.Thread):
-    """Stops the replay when the breaker of the group trips after the replay began."""
-
-    def __init__(self, dialler: Dialler, group: str, control: ReplayControl) -> None:
-        super().__init__(name="headgate-breaker-watch", daemon=True)
-        self._dialler = dialler
-        self._group = group
-        self._control = control
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def run(self) -> None:
-        first: int | None = None
-        while True:
-            try:
-                generation, paused = asyncio.run(self._status())
-            except ClusterError as failure:
-                if first is None:
-                    tell(
-                        f"the circuit breaker of group {escaped(self._group)} cannot be watched, so the replay does "
-                        f"not stop when it trips: {escaped(str(failure))}"
-                    )
-                    return
-            else:
-                if first is None:
-                    first = generation
-                    if paused:
-                        tell(f"group {escaped(self._group)} is paused: it reads replayed records when it is resumed")
-                elif generation > first:
-                    self._control.stop(f"the circuit breaker of group {self._group} tripped again")
-                    return
-            if self._stopped.wait(_WATCH_S):
-                return
-
-    async def _status(self) -> tuple[int, bool]:
-        async with Connections(self._dialler) as connections:
-            status = (await breaker_status(connections, self._group)).status
-        return status.generation or 0, bool(status.paused)

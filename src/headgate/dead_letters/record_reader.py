@@ -42,6 +42,7 @@ class ReadRecord:
     headers: Headers
     timestamp_ms: int | None
     size: int
+    is_copy: bool = False  # of the dead letter, because the source is gone
 
 
 class _OffsetCursor:
@@ -136,7 +137,7 @@ class RecordReader:
         headers = _headers(letter)
         if not _is_about(headers, record):
             return COPY_DIFFERS
-        return _read(letter, [one for one in headers if not one[0].startswith(_ADDED)])
+        return _read(letter, [one for one in headers if not one[0].startswith(_ADDED)], is_copy=True)
 
     def close(self) -> None:
         self._sources.close()
@@ -173,13 +174,13 @@ def _headers(message: Message) -> Headers:
     return list(headers or ())
 
 
-def _read(message: Message, headers: Headers) -> ReadRecord:
+def _read(message: Message, headers: Headers, *, is_copy: bool = False) -> ReadRecord:
     kind, timestamp = message.timestamp()
     key, value = message.key(), message.value()
     size = len(key or b"") + len(value or b"") + 70
     for name, content in headers:
         size += len(name) + len(content or b"") + 10
-    return ReadRecord(key, value, headers, timestamp if kind and timestamp >= 0 else None, size)
+    return ReadRecord(key, value, headers, timestamp if kind and timestamp >= 0 else None, size, is_copy)
 
 
 def _is_about(headers: Headers, record: PlanRecord) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from headgate.base.errors import ClusterError
-from headgate.kafka.connections import BrokerConnection, Connections
+from headgate.kafka.connections import BrokerConnection, Connections, Dialler
 from headgate.kafka.group_admin import GroupError, batches, group_error, list_groups, on_coordinators
 from headgate.share_groups.broker_configs import (
     GROUP,
@@ -127,6 +127,13 @@ async def breaker_status(connections: Connections, group: str) -> DescribedBreak
     # The gateway adds its tag to every group with one of its configs, and to every paused one: so this group is not.
     status = replace(_from_configs(group, values), paused=False, pause_reasons=())
     return DescribedBreaker(status=status, source=StatusSource.NO_CONFIGS)
+
+
+async def breaker_generation(dialler: Dialler, group: str) -> tuple[int, bool]:
+    """The generation of the group's breaker, 0 before its first trip, and whether the group is paused."""
+    async with Connections(dialler) as connections:
+        status = (await breaker_status(connections, group)).status
+    return status.generation or 0, bool(status.paused)
 
 
 async def _own_values(connections: Connections, group: str) -> Mapping[str, str] | None:
