@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,10 +19,11 @@ _STOP_S, _CALL_S = 30.0, 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Web:
-    """`token` is sent along with every call."""
+    """`token` is sent along with every call; a test may kill the `process`."""
 
     port: int
     log: Path
+    process: subprocess.Popen[str]
     token: str | None = None
 
     @property
@@ -56,27 +58,29 @@ def running_web(
 ) -> Iterator[Web]:
     """Until the block ends; it must end cleanly, and a defect that it wrote into its log fails the test."""
     folder.mkdir(parents=True, exist_ok=True)
-    web = Web(port=port_block(), log=folder / "web.log", token=token)
+    port, log_file = port_block(), folder / "web.log"
     written = {
-        "web.listen": f"{host}:{web.port}",
+        "web.listen": f"{host}:{port}",
         "upstream.bootstrap": upstream.split(","),
         "upstream.service_mechanism": "none",
         **keys,
     }
     file = folder / "web.toml"
     file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in written.items()), encoding="utf-8")
-    with web.log.open("ab") as log:
+    with log_file.open("ab") as log:
         process = subprocess.Popen(
             [HEADGATE, "web", "--config", file], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
         )
+    web = Web(port=port, log=log_file, process=process, token=token)
     assert process.stdout
     with process.stdout as output:
         try:
             line = output.readline()
             assert line == f"ready web={web.url}\n", web.log.read_text()
             yield web
-            process.terminate()
-            assert process.wait(_STOP_S) == 0
+            if process.poll() != -signal.SIGKILL:
+                process.terminate()
+                assert process.wait(_STOP_S) == 0
             assert "Traceback" not in web.log.read_text()
         finally:
             if process.poll() is None:

@@ -29,6 +29,7 @@ from headgate.web.events import events_router
 from headgate.web.gateway_leader import LeaderStatus, leader_router
 from headgate.web.live_feed import LiveFeed
 from headgate.web.operations import ShareGroupOperations
+from headgate.web.operator_requests import operator_router
 from headgate.web.page import page_router
 from headgate.web.paths import NormalizedPaths
 from headgate.web.share_group_actions import share_group_actions_router
@@ -36,6 +37,7 @@ from headgate.web.share_states import SharePort
 
 if TYPE_CHECKING:
     from headgate.web.api.estate_tables import EstateTables, LoadedEstate
+    from headgate.web.replay_runs.service import ReplayService
 
 _NOT_INSTALLED: Final = "Tables cannot be read here: pip install 'headgate[pipeline]'"
 
@@ -52,11 +54,13 @@ def make_application(
     leader: LeaderStatus | None,
     operations: ShareGroupOperations | None,
     statuses: BreakerStatuses | None,
+    replays: "ReplayService | None" = None,
 ) -> ASGIApp:
     """`clusters` are in the order of the configuration; `wire` is None if activity is not watched.
 
     `share_port`, `operations` and `statuses` are None if share groups are not enabled.
-    `tables` is None where the libraries that read them are not installed, `leader` where no cluster is asked who leads.
+    `tables` and `replays` are None where the libraries that read tables are not installed, `leader` where no cluster is
+    asked who leads.
     """
     # The documentation pages of FastAPI load scripts from other sites.
     app = FastAPI(title="Headgate", version=headgate.__version__, openapi_url=None, docs_url=None, redoc_url=None)
@@ -72,6 +76,9 @@ def make_application(
         app.include_router(leader_router(leader, access))
     if operations is not None:
         app.include_router(share_group_actions_router(operations, access))
+    gateway = operations.gateway if operations is not None else None if replays is None else replays.gateway
+    if gateway is not None:
+        app.include_router(operator_router(gateway, access))
     if statuses is not None:
         app.include_router(breaker_statuses_router(statuses, access))
     app.include_router(page_router(page.ROOT))
@@ -91,6 +98,8 @@ def make_application(
         _add_without_tables(app, access, found)
     else:
         _add_tables(app, tables, access, found, share_port)
+        if replays is not None:
+            replays.add_routers(app, access)
     return AllowedHosts(NormalizedPaths(app, _error), allowed_hosts)
 
 

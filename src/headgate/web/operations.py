@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -91,10 +91,11 @@ class Operator:
 
 
 class OperationRate:
-    """At most 10 operations of one caller and 60 of all in a minute, so that no password is guessed here."""
+    """At most so many operations of one caller and of all in a minute, so that no password is guessed here."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, most: int = _MOST, most_of_one: int = _MOST_OF_ONE) -> None:
         self._clock = clock
+        self._most, self._most_of_one = most, most_of_one
         self._last: deque[tuple[float, str]] = deque()
 
     def take(self, caller: str) -> None:
@@ -102,7 +103,7 @@ class OperationRate:
         now = self._clock.monotonic()
         while self._last and self._last[0][0] <= now - _WINDOW_S:
             self._last.popleft()
-        if len(self._last) >= _MOST or sum(one == caller for _, one in self._last) >= _MOST_OF_ONE:
+        if len(self._last) >= self._most or sum(one == caller for _, one in self._last) >= self._most_of_one:
             text = "Too many operations: wait a minute"
             raise OperationError(HTTPStatus.TOO_MANY_REQUESTS, text)
         self._last.append((now, caller))
@@ -141,88 +142,60 @@ class GatewayAccess:
             bootstrap=(self.address,), tls=tls, credentials=credentials, call_timeout_s=timeout_s, timeout_s=timeout_s
         )
 
+    async def login(self, operator: Operator) -> Dialler:
+        """How the operator connects; `OperationError` when there is no user, or its password cannot be read."""
+        credentials = await asyncio.to_thread(credentials_of, operator)
+        return await asyncio.to_thread(self.dialler, credentials)
 
-class ShareGroupOperations:
-    """`audit` writes an event; `port` shows the state afterwards, None if share groups are not read here."""
-
-    def __init__(self, gateway: GatewayAccess, *, audit: Audit, port: SharePort | None, clock: Clock) -> None:
-        self.gateway = gateway
-        self._audit = audit
-        self._port = port
-        self._clock = clock
-        self._rate = OperationRate(clock)
-
-    async def run(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> dict[str, Any]:
-        """Pause or resume the group, and return its state; `OperationError` if that was not done."""
-        self._rate.take(operator.caller)
-        outcome, error = "done", None
+    async def reach(self, connections: Connections, operator: Operator) -> None:
+        """Connect and log in; `OperationError` when that is refused or not possible."""
         try:
-            await self._act(operation, group, reason, operator)
-        except OperationError as refused:
-            outcome, error = refused.outcome, str(refused)
-            raise
-        except BaseException:
-            outcome = "unknown"
-            raise
-        finally:
-            detail = {
-                "operation": operation.value,
-                "reason": reason,
-                "outcome": outcome,
-                "error": error,
-                "caller": operator.caller,
-                "credential": operator.source,
-            }
-            # The event is written also where the client of the server is gone.
-            await asyncio.shield(self._write(group, operator.principal, detail))
-        return await self._state_after(operation, group, reason)
-
-    async def _act(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> None:
-        credentials = await asyncio.to_thread(self._credentials, operator)
-        dialler = await asyncio.to_thread(self.gateway.dialler, credentials)
-        async with Connections(dialler) as connections:
-            try:
-                await connections.to(self.gateway.address)
-            except LoginError as refused:
-                raise OperationError(HTTPStatus.FORBIDDEN, _login_text(str(refused), operator)) from None
-            except ClusterError as failure:
-                text = f"The gateway cannot be reached, nothing was changed: {failure}"
-                raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, text, outcome="failed") from None
-            try:
-                await pause_or_resume(connections, group, operation.key, reason)
-            except ActionRefusedError as refused:
-                raise _refused(refused, operator) from None
-            except ClusterError as failure:
-                text = f"It is not known whether the group was changed, look at its state: {failure}"
-                raise OperationError(HTTPStatus.GATEWAY_TIMEOUT, text, outcome="unknown") from None
-
-    def _credentials(self, operator: Operator) -> Credentials | None:
-        """Reads the password of the token's user, so it runs on a thread."""
-        if operator.typed is not None:
-            return operator.typed
-        bound = operator.bound
-        if bound is None:
-            if operator.may_be_anonymous:
-                return None  # a gateway with SASL refuses it
-            text = (
-                "No user of the cluster is bound to the token: type one, or add one to the token in web.tokens_file, "
-                "or run `headgate share-groups` as your own user"
-            )
-            raise OperationError(HTTPStatus.FORBIDDEN, text)
-        try:
-            password = read_secret(bound.password_file).get_secret_value()
-        except UsageError as failure:
-            log.warning("password file of a token cannot be used", caller=operator.caller, error=str(failure))
-            text = "The password of the token's user cannot be read: see the log of headgate web"
+            await connections.to(self.address)
+        except LoginError as refused:
+            raise OperationError(HTTPStatus.FORBIDDEN, _login_text(str(refused), operator)) from None
+        except ClusterError as failure:
+            text = f"The gateway cannot be reached, nothing was changed: {failure}"
             raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, text, outcome="failed") from None
-        if (trouble := exposure(bound.password_file)) is not None:
-            log.warning("password file of a token is open to others", caller=operator.caller, problem=trouble)
-        return Credentials(user=bound.user, password=password, mechanism=bound.mechanism)
 
-    async def _write(self, group: str, principal: str, detail: Mapping[str, object]) -> None:
+
+def credentials_of(operator: Operator) -> Credentials | None:
+    """Reads the password of the token's user, so it runs on a thread."""
+    if operator.typed is not None:
+        return operator.typed
+    bound = operator.bound
+    if bound is None:
+        if operator.may_be_anonymous:
+            return None  # a gateway with SASL refuses it
+        text = (
+            "No user of the cluster is bound to the token: type one, or add one to the token in web.tokens_file, "
+            "or run `headgate share-groups` or `headgate dlq` as your own user"
+        )
+        raise OperationError(HTTPStatus.FORBIDDEN, text)
+    try:
+        password = read_secret(bound.password_file).get_secret_value()
+    except UsageError as failure:
+        log.warning("password file of a token cannot be used", caller=operator.caller, error=str(failure))
+        text = "The password of the token's user cannot be read: see the log of headgate web"
+        raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, text, outcome="failed") from None
+    if (trouble := exposure(bound.password_file)) is not None:
+        log.warning("password file of a token is open to others", caller=operator.caller, problem=trouble)
+    return Credentials(user=bound.user, password=password, mechanism=bound.mechanism)
+
+
+class OperationTrail:
+    """Records operations as events of what they are about, mostly a share group; `audit` writes one."""
+
+    def __init__(self, audit: Audit, clock: Clock) -> None:
+        self._audit = audit
+        self._clock = clock
+
+    async def write(
+        self, group: str, principal: str, detail: Mapping[str, object], *, kind: str = "share_group"
+    ) -> None:
+        """An operation that cannot be recorded is in the log, as every one is."""
         fact = EventHappened(
             at=self._clock.epoch_ms(),
-            subject_kind="share_group",
+            subject_kind=kind,
             subject=group,
             id=uuid4().hex,
             event="operation",
@@ -237,6 +210,54 @@ class ShareGroupOperations:
                 await self._audit(fact)
         except (HeadgateError, TimeoutError) as failure:
             log.warning("operation is not in headgate.events", group=group, by=principal, error=repr(failure))
+
+    @contextlib.asynccontextmanager
+    async def audited(
+        self, subject: str, operator: Operator, detail: dict[str, object], *, kind: str = "share_group"
+    ) -> AsyncIterator[None]:
+        """Record the block as an operation, whatever becomes of it."""
+        outcome, error = "done", None
+        try:
+            yield
+        except OperationError as refused:
+            outcome, error = refused.outcome, str(refused)
+            raise
+        except BaseException:
+            outcome = "unknown"
+            raise
+        finally:
+            of_caller = {"outcome": outcome, "error": error, "caller": operator.caller, "credential": operator.source}
+            # The event is written also where the client of the server is gone.
+            await asyncio.shield(self.write(subject, operator.principal, {**detail, **of_caller}, kind=kind))
+
+
+class ShareGroupOperations:
+    """`audit` writes an event; `port` shows the state afterwards, None if share groups are not read here."""
+
+    def __init__(self, gateway: GatewayAccess, *, audit: Audit, port: SharePort | None, clock: Clock) -> None:
+        self.gateway = gateway
+        self._trail = OperationTrail(audit, clock)
+        self._port = port
+        self._rate = OperationRate(clock)
+
+    async def run(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> dict[str, Any]:
+        """Pause or resume the group, and return its state; `OperationError` if that was not done."""
+        self._rate.take(operator.caller)
+        async with self._trail.audited(group, operator, {"operation": operation.value, "reason": reason}):
+            await self._act(operation, group, reason, operator)
+        return await self._state_after(operation, group, reason)
+
+    async def _act(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> None:
+        dialler = await self.gateway.login(operator)
+        async with Connections(dialler) as connections:
+            await self.gateway.reach(connections, operator)
+            try:
+                await pause_or_resume(connections, group, operation.key, reason)
+            except ActionRefusedError as refused:
+                raise _refused(refused, operator) from None
+            except ClusterError as failure:
+                text = f"It is not known whether the group was changed, look at its state: {failure}"
+                raise OperationError(HTTPStatus.GATEWAY_TIMEOUT, text, outcome="unknown") from None
 
     async def _state_after(self, operation: GroupOperation, group: str, reason: str) -> dict[str, Any]:
         """The state when the change was read, for a few seconds at most; else the change that was requested."""

@@ -34,6 +34,7 @@ from headgate.web.tokens import read_tokens
 if TYPE_CHECKING:
     from headgate.web.api.estate_tables import EstateTables
     from headgate.web.estate_topics import EstateTopics
+    from headgate.web.replay_runs.service import ReplayService
 
 log = structlog.get_logger()
 
@@ -123,6 +124,7 @@ class WebServer:
             gateway = GatewayAccess.of(self._config)
             operations = ShareGroupOperations(gateway, audit=audit.write, port=self._shares, clock=SystemClock())
             statuses = BreakerStatuses(gateway, self._config.upstream, SystemClock())
+        replays = None if tables is None else self._open_replays(tables, audit)
         application = make_application(
             clusters=self._clusters,
             wire=self._wire,
@@ -134,6 +136,7 @@ class WebServer:
             leader=LeaderStatus(self._config, self._clients, SystemClock()),
             operations=operations,
             statuses=statuses,
+            replays=replays,
         )
         server = _UvicornServer(_settings(self._config, application))
         async with contextlib.AsyncExitStack() as stack:
@@ -152,6 +155,8 @@ class WebServer:
                 self._shares.start()
                 stack.push_async_callback(self._shares.close)
             await stack.enter_async_context(live.running())
+            if replays is not None:
+                await stack.enter_async_context(replays.running())
             if topics is not None:
                 topics.start()
                 stack.push_async_callback(topics.close)
@@ -182,6 +187,11 @@ class WebServer:
                 shares=self._shares,
             )
         return EstateTables(config.tables.path, SystemClock(), topics), topics
+
+    def _open_replays(self, tables: "EstateTables", audit: AuditWriter) -> "ReplayService":
+        from headgate.web.replay_runs.service import ReplayService  # noqa: PLC0415 - optional libraries
+
+        return ReplayService.of(self._config, self._clients, tables, audit.write, SystemClock())
 
 
 def _settings(config: Config, application: object) -> uvicorn.Config:

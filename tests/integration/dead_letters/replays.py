@@ -1,10 +1,15 @@
 """Plans over real records, replayed by the real process: what the tests of replays share."""
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import admin as kafka
 
 from headgate.base.clock import SystemClock
 from headgate.dead_letters.model.plans import PlanRecord, ReplayPlan
@@ -14,10 +19,14 @@ from headgate.dead_letters.replay_control import ReplayControl
 from headgate.dead_letters.replay_transactions import ReplayMoment
 from headgate.dead_letters.replayer import Replayer, ReplayOptions, ReplayResult
 from headgate.kafka.topics import TopicAdmin
+from headgate.tables.definitions import TABLES
+from headgate.tables.writer import TableWriter
 from tests.support.cluster import Cluster
 from tests.support.topics import create_topics
 
 DEADLINE_S = 60.0
+_kafka: Any = kafka
+Kind, Operation = _kafka.ResourceType, _kafka.AclOperation
 
 
 def new_replayer(
@@ -176,3 +185,34 @@ class Scene:
 
     def values(self, topic: str) -> list[bytes | None]:
         return [message.value() for message in self.committed(topic)]
+
+
+def write_plan(root: Path, plan: ReplayPlan, records: list[PlanRecord]) -> None:
+    head = asdict(plan) | {"selection": "{}"}
+    head |= {name: json.dumps(head[name]) for name in ("targets", "reasons", "readers")}
+    rows = [
+        asdict(one)
+        | {"cluster_id": plan.cluster_id, "plan": plan.plan, "source_at": None, "reason": None, "replays": 0}
+        for one in records
+    ]
+    for name, some in (("replay_plan_records", rows), ("replay_plans", [head])):
+        writer = TableWriter(root, TABLES[name])
+        writer.upsert(pa.Table.from_pylist(some, schema=TABLES[name].columns), query=f"plan-{plan.plan}", batch=0)
+        writer.close()
+
+
+def grant(scene: Scene, user: str, kind: Any, name: str, *operations: Any, pattern: str = "LITERAL") -> None:
+    bindings = [
+        _kafka.AclBinding(
+            kind,
+            name,
+            _kafka.ResourcePatternType[pattern],
+            f"User:{user}",
+            "*",
+            one,
+            _kafka.AclPermissionType.ALLOW,
+        )
+        for one in operations
+    ]
+    for created in scene.admin.client.create_acls(bindings).values():
+        created.result(DEADLINE_S)

@@ -2,57 +2,19 @@
 
 import json
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from confluent_kafka import admin as kafka
 
 from headgate.cli.main import main
-from headgate.dead_letters.model.plans import PlanRecord, ReplayPlan
 from headgate.embedded import SecurityProtocol
 from headgate.facts.replays import PROGRESS_TOPIC, TRANSACTIONAL_ID_PREFIX
-from headgate.tables.definitions import TABLES
-from headgate.tables.writer import TableWriter
-from tests.integration.dead_letters.replays import DEADLINE_S, Scene
+from tests.integration.dead_letters.replays import Kind, Operation, Scene, grant, write_plan
 from tests.support.cluster import Cluster
 
 OPERATOR = "bob"
-_kafka: Any = kafka
-_Kind, _Operation = _kafka.ResourceType, _kafka.AclOperation
-
-
-def write_plan(root: Path, plan: ReplayPlan, records: list[PlanRecord]) -> None:
-    head = asdict(plan) | {"selection": "{}"}
-    head |= {name: json.dumps(head[name]) for name in ("targets", "reasons", "readers")}
-    rows = [
-        asdict(one)
-        | {"cluster_id": plan.cluster_id, "plan": plan.plan, "source_at": None, "reason": None, "replays": 0}
-        for one in records
-    ]
-    for name, some in (("replay_plan_records", rows), ("replay_plans", [head])):
-        writer = TableWriter(root, TABLES[name])
-        writer.upsert(pa.Table.from_pylist(some, schema=TABLES[name].columns), query=f"plan-{plan.plan}", batch=0)
-        writer.close()
-
-
-def grant(scene: Scene, kind: Any, name: str, *operations: Any, pattern: str = "LITERAL") -> None:
-    bindings = [
-        _kafka.AclBinding(
-            kind,
-            name,
-            _kafka.ResourcePatternType[pattern],
-            f"User:{OPERATOR}",
-            "*",
-            one,
-            _kafka.AclPermissionType.ALLOW,
-        )
-        for one in operations
-    ]
-    for created in scene.admin.client.create_acls(bindings).values():
-        created.result(DEADLINE_S)
 
 
 class Command:
@@ -91,14 +53,14 @@ def test_an_operator_replays_with_the_rights_of_the_page_and_not_without(
     command = Command(scene, cluster, tmp_path)
     assert command() == 1
     assert "does not exist, or the operator may not describe it" in capsys.readouterr().err
-    grant(scene, _Kind.TOPIC, scene.target, _Operation.WRITE, _Operation.DESCRIBE_CONFIGS)
-    grant(scene, _Kind.TOPIC, PROGRESS_TOPIC, _Operation.READ, _Operation.WRITE)
-    grant(scene, _Kind.TOPIC, scene.source, _Operation.READ)
+    grant(scene, OPERATOR, Kind.TOPIC, scene.target, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
+    grant(scene, OPERATOR, Kind.TOPIC, PROGRESS_TOPIC, Operation.READ, Operation.WRITE)
+    grant(scene, OPERATOR, Kind.TOPIC, scene.source, Operation.READ)
     assert command() == 1
     error = capsys.readouterr().err
     assert f"needs WRITE on transactional ids that begin with {TRANSACTIONAL_ID_PREFIX}" in error
     assert "bob-secret" not in error
-    grant(scene, _Kind.TRANSACTIONAL_ID, TRANSACTIONAL_ID_PREFIX, _Operation.WRITE, pattern="PREFIXED")
+    grant(scene, OPERATOR, Kind.TRANSACTIONAL_ID, TRANSACTIONAL_ID_PREFIX, Operation.WRITE, pattern="PREFIXED")
     assert scene.values(scene.target) == []
     assert command("--json") == 0
     written = json.loads(capsys.readouterr().out)
@@ -113,7 +75,7 @@ def test_an_operator_replays_with_the_rights_of_the_page_and_not_without(
 def test_a_plan_is_refused_that_is_unknown_or_whose_targets_have_changed(
     scene: Scene, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grant(scene, _Kind.TOPIC, scene.target, _Operation.WRITE, _Operation.DESCRIBE_CONFIGS)
+    grant(scene, OPERATOR, Kind.TOPIC, scene.target, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
     command = Command(scene, cluster, tmp_path)
     changes: dict[str, dict[str, Any]] = {
         "was created again": {"targets": {scene.target: uuid.uuid4().hex[:22]}},

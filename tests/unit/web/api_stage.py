@@ -15,6 +15,7 @@ from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.live_sources import LiveSources
 from headgate.web.operations import ShareGroupOperations
+from headgate.web.replay_runs.service import ReplayService
 from headgate.web.share_states import SharePort
 from tests.unit.web.stage import Answer, FakeClock
 
@@ -31,6 +32,7 @@ class ApiStage:
     operations: ShareGroupOperations | None = None
     statuses: BreakerStatuses | None = None
     leader: LeaderStatus | None = None
+    replays: ReplayService | None = None
     app: ASGIApp = field(init=False)
     live: LiveSources = field(init=False)
 
@@ -47,6 +49,7 @@ class ApiStage:
             leader=self.leader,
             operations=self.operations,
             statuses=self.statuses,
+            replays=self.replays,
         )
 
     async def get(self, path: str, *, token: str = "", headers: dict[str, str] | None = None, **query: Any) -> Answer:

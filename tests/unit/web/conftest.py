@@ -16,6 +16,7 @@ from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.operations import GatewayAccess, ShareGroupOperations
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
+from tests.unit.web.replay_stage import replay_service
 from tests.unit.web.share_port import FakeShares
 from tests.unit.web.shop_rows import write_extra
 from tests.unit.web.stage import FakeClock
@@ -43,7 +44,10 @@ def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
     # No cluster is there either, so nothing that needs a leader is enabled.
     config = Config(share_groups=ShareGroupsConfig(enable=False), lags=LagsConfig(enable=False))
     leader = LeaderStatus(config, clients_of(config), clock)
-    return ApiStage(*shop_tables, share_port=shares, operations=operations, statuses=statuses, leader=leader)
+    replays = replay_service(shop_tables[0], gateway, _forget, clock)
+    return ApiStage(
+        *shop_tables, share_port=shares, operations=operations, statuses=statuses, leader=leader, replays=replays
+    )
 
 
 async def _forget(_: EventHappened) -> None:

@@ -263,7 +263,7 @@ async def test_an_operation_that_cannot_be_audited_is_in_the_log(
     async def fail(_: EventHappened) -> None:
         raise ClusterError("no cluster")
 
-    monkeypatch.setattr(scene.stage.operations, "_audit", fail)
+    monkeypatch.setattr(scene.stage.operations._trail, "_audit", fail)
     with structlog.testing.capture_logs() as logged:
         assert (await scene.post("billing/pause")).status == 200
     assert "operation is not in headgate.events" in [line["event"] for line in logged]

@@ -1,0 +1,217 @@
+"""Owns the replay processes of the web server: starts them, passes commands on, and stops them when it ends.
+
+A process has the rights of its operator. It is stopped by closing its pipe, which the kernel does too when the web
+server is killed: it ends after the running transaction, and its plan can be replayed further.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+
+from headgate.base.clock import Clock
+from headgate.web.operations import OperationError
+from headgate.web.replay_runs.job import (
+    MAX_LINE,
+    RESULT_FIELDS,
+    SERVER_ENDED,
+    ReplayCommand,
+    ReplayJob,
+    ReplayKind,
+)
+
+log = structlog.get_logger()
+
+MOST_RUNNING: Final = 4
+_MOST_KEPT: Final = 100
+_END_S: Final = 10.0
+_MODULE: Final = "headgate.web.replay_runs.child"
+# Nothing that a library takes a password or code from; the rest of the environment has secrets of others.
+_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH")
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayRun:
+    """One process, and what it reported last; `state` is STARTING before it did."""
+
+    plan: str
+    group: str
+    kind: ReplayKind
+    rate: float | None
+    timestamps: str
+    by: str
+    at: int  # of the last report
+    state: str = "STARTING"
+    written: int = 0
+    parked: int = 0
+    skipped: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    stopped_by: str | None = None
+    error: str | None = None
+    notes: list[str] = field(default_factory=list)
+    is_running: bool = True
+
+
+class ReplaySupervisor:
+    """Used on the event loop. The last runs are kept in memory; the trail of a replay is in Kafka."""
+
+    def __init__(self, clock: Clock, command: Sequence[str] = (sys.executable, "-m", _MODULE)) -> None:
+        self._clock = clock
+        self._command = tuple(command)
+        self.changes = 0
+        self._runs: OrderedDict[tuple[str, bool], ReplayRun] = OrderedDict()  # by plan, and whether it is a dry run
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_closing = False
+
+    @property
+    def running(self) -> int:
+        return len(self._tasks)
+
+    def runs(self) -> list[ReplayRun]:
+        """The last run of each plan, without dry runs."""
+        return [run for (_, is_dry), run in self._runs.items() if not is_dry]
+
+    def run_of(self, plan: str, *, dry: bool = False) -> ReplayRun | None:
+        return self._runs.get((plan, dry))
+
+    def start(self, job: ReplayJob, group: str) -> ReplayRun:
+        """Start a process for the plan; `OperationError` when there is one, or too many."""
+        if self._is_closing:
+            raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is ending: try again in a moment")
+        if job.plan in self._tasks:
+            raise OperationError(HTTPStatus.CONFLICT, f"Plan {job.plan} is being replayed by this server already")
+        if len(self._tasks) >= MOST_RUNNING:
+            text = f"{MOST_RUNNING} replays run here already: wait for one of them, or stop it"
+            raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        run = ReplayRun(
+            plan=job.plan,
+            group=group,
+            kind=job.kind,
+            rate=job.rate,
+            timestamps=job.timestamps,
+            by=job.by,
+            at=self._clock.epoch_ms(),
+        )
+        key = (job.plan, job.kind is ReplayKind.DRY_RUN)
+        self._runs.pop(key, None)
+        self._runs[key] = run
+        while len(self._runs) > _MOST_KEPT:
+            self._runs.popitem(last=False)
+        self._tasks[job.plan] = asyncio.create_task(self._supervise(job, run))
+        self.changes += 1
+        return run
+
+    async def command(self, plan: str, command: ReplayCommand, why: str = "") -> ReplayRun:
+        """Pass a command on; `OperationError` when no process of this server replays the plan."""
+        process = self._processes.get(plan)
+        run = next((one for one in reversed(self._runs.values()) if one.plan == plan and one.is_running), None)
+        if process is None or process.stdin is None or run is None:
+            text = (
+                f"Plan {plan} is not replayed by this server. A replay that a command runs takes signals: "
+                "kill -USR1 PID pauses it, -USR2 lets it go on, -TERM stops it"
+            )
+            raise OperationError(HTTPStatus.CONFLICT, text)
+        line = f"{command.value} {why}".strip().replace("\n", " ")
+        with contextlib.suppress(ConnectionError):  # it has ended at this moment
+            process.stdin.write(line.encode() + b"\n")
+            await process.stdin.drain()
+        return run
+
+    def is_running(self, plan: str) -> bool:
+        return plan in self._tasks
+
+    async def end(self, plan: str, why: str) -> None:
+        """Stop the process of the plan and wait until it has ended, some seconds at most."""
+        task = self._tasks.get(plan)
+        if task is None:
+            return
+        with contextlib.suppress(OperationError):
+            await self.command(plan, ReplayCommand.STOP, why)
+        await asyncio.wait([task], timeout=_END_S)
+
+    async def close(self) -> None:
+        """Stop all replays after their running transaction, and wait some seconds for that."""
+        self._is_closing = True
+        for plan in list(self._processes):
+            with contextlib.suppress(OperationError):
+                await self.command(plan, ReplayCommand.STOP, SERVER_ENDED)
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks.values(), timeout=_END_S)
+        for task in late:  # the end of its pipe stops the process too
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+            log.warning("replays still end", replays=len(late))
+
+    async def _supervise(self, job: ReplayJob, run: ReplayRun) -> None:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=_environment(os.environ),
+                start_new_session=True,  # Ctrl-C at the terminal is for the web server
+                limit=MAX_LINE,
+            )
+            self._processes[job.plan] = process
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                with contextlib.suppress(ConnectionError):  # it reports nothing then
+                    process.stdin.write(job.encode())
+                    await process.stdin.drain()
+                is_over = False
+                while line := await process.stdout.readline():
+                    is_over = _take_report(run, line) or is_over
+                    self._on_change(run)
+                code = await process.wait()
+                if not is_over:
+                    run.state, run.error = "FAILED", f"the process of the replay ended with code {code}: see the log"
+            finally:
+                process.stdin.close()
+        except (OSError, ValueError) as failure:  # no process could be started, or a line is too long
+            run.state, run.error = "FAILED", f"the process of the replay failed: {failure}"
+        finally:
+            run.is_running = False
+            self._on_change(run)
+            self._processes.pop(job.plan, None)
+            self._tasks.pop(job.plan, None)
+            log.info("replay ended", plan=run.plan, kind=run.kind.value, state=run.state, by=run.by, error=run.error)
+
+    def _on_change(self, run: ReplayRun) -> None:
+        run.at = self._clock.epoch_ms()
+        self.changes += 1
+
+
+def _take_report(run: ReplayRun, line: bytes) -> bool:
+    """Take in one report; whether it is the last one."""
+    report = json.loads(line)
+    match report["event"]:
+        case "note":
+            run.notes.append(report["text"])
+            return False
+        case "failed":
+            run.state, run.error = "FAILED", report["error"]
+            return True
+        case event:
+            for name in RESULT_FIELDS:
+                setattr(run, name, report[name])
+            if event == "ended" and run.kind is ReplayKind.DRY_RUN:
+                run.state = "DONE" if run.stopped_by is None else "PAUSED"
+            elif run.kind is ReplayKind.DRY_RUN:
+                run.state = "RUNNING"
+            return bool(event == "ended")
+
+
+def _environment(of_server: Mapping[str, str]) -> dict[str, str]:
+    return {name: of_server[name] for name in _ENVIRONMENT if name in of_server}
