@@ -242,7 +242,7 @@ def test_a_back_test_has_the_trips_of_each_setting_by_day_and_once_a_day(tables:
     found = {(row["config_hash"], (row["day"] - today) // DAY): row for row in rows if row["trips"]}
     live = found["20/60000/100", -2]
     assert live["is_live"]
-    assert (live["trips"], live["left_out_s"], live["false_trips"]) == (1, 60, 0)
+    assert (live["trips"], live["left_out_s"], live["false_trips"]) == (1, 59, 0)
     assert (live["paused_s"], live["avoided"]) == (61, 8), "twenty records a second: the end of the fifth trips"
     assert ("20/60000/100", -1) not in found, "a tenth is below the live threshold"
     assert found["10/60000/100", -1]["trips"] == 1

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from headgate.share_groups.model.backtest import PausedPeriod
+from headgate.share_groups.model.backtest import CountColumns, GroupHistory, PausedPeriod
+from headgate.share_groups.model.breaker import BreakerRules
 from headgate.share_groups.model.group_configs import MIN_MESSAGES, THRESHOLD_PERCENT
 from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL
 from headgate.share_groups.model.recorded_history import (
@@ -28,29 +30,39 @@ def periods(*events: RecordedEvent) -> list[tuple[int, int]]:
 
 def test_a_pause_lasts_from_the_trip_to_the_resume() -> None:
     assert periods(event(10, "tripped", None), event(40, "resumed"), event(60, "paused"), event(70, "resumed")) == [
-        (10, 40),
-        (60, 70),
+        (11, 40),
+        (61, 70),
     ]
 
 
 def test_an_automatic_resume_does_not_end_the_pause_of_an_operator() -> None:
     both = (event(10, "tripped", None), event(20, "paused"), event(40, "resumed", BREAKER_PRINCIPAL))
-    assert periods(*both) == [(10, END)]
-    assert periods(*both, event(50, "resumed")) == [(10, 50)]
+    assert periods(*both) == [(11, END)]
+    assert periods(*both, event(50, "resumed")) == [(11, 50)]
 
 
 def test_the_resume_of_an_operator_ends_both_pauses() -> None:
-    assert periods(event(10, "tripped", None), event(20, "paused"), event(40, "resumed")) == [(10, 40)]
+    assert periods(event(10, "tripped", None), event(20, "paused"), event(40, "resumed")) == [(11, 40)]
 
 
 def test_the_order_of_the_events_is_that_of_their_times() -> None:
-    assert periods(event(40, "resumed"), event(10, "tripped", None)) == [(10, 40)]
+    assert periods(event(40, "resumed"), event(10, "tripped", None)) == [(11, 40)]
 
 
-def test_a_pause_takes_a_second_at_least_and_a_resume_alone_is_none() -> None:
-    assert paused_periods([event(10, "paused"), event(10, "resumed")], end=END) == [PausedPeriod(begin=10, end=11)]
+def test_a_pause_within_a_second_leaves_nothing_out_and_a_resume_alone_is_none() -> None:
+    assert paused_periods([event(10, "paused"), event(10, "resumed")], end=END) == [PausedPeriod(begin=11, end=11)]
     assert periods(event(10, "resumed"), event(20, "config_changed")) == []
     assert periods(event(END, "tripped")) == []
+
+
+@pytest.mark.parametrize("resumed_at", [10, 11, 40])
+def test_counts_that_were_written_in_the_second_of_their_trip_trip_in_the_back_test(resumed_at: int) -> None:
+    paused = paused_periods([event(10, "tripped", None), event(resumed_at, "resumed")], end=END)
+    once = np.array([10], dtype=np.int64)
+    counts = CountColumns(second=once, member=0 * once, delivered=2 * once, dlq_written=2 * once)
+    history = GroupHistory(counts, begin=0, end=END, paused=paused)
+    trips = history.simulate(BreakerRules(threshold_percent=50, window_ms=10_000, min_messages=20), 300)
+    assert [(trip.second, trip.second + 1 + trip.paused_s) for trip in trips] == [(10, max(resumed_at, 11))]
 
 
 def test_settings_are_those_of_the_last_changes() -> None:

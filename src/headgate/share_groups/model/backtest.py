@@ -68,7 +68,10 @@ _NO_LETTERS: Final = LetterColumns(at=np.zeros(0, dtype=np.int64), key=np.zeros(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausedPeriod:
-    """The group was really paused from the second `begin` up to, and not including, `end`."""
+    """The group was really paused from the second `begin` up to, and not including, `end`.
+
+    Where both are the same nothing is left out, and the windows begin anew.
+    """
 
     begin: int
     end: int

@@ -33,7 +33,9 @@ def recorded_event(at: int, event: str, by: str | None, detail: str) -> Recorded
 def paused_periods(events: Iterable[RecordedEvent], *, end: int) -> list[PausedPeriod]:
     """The seconds in which the group was paused, by its breaker or an operator; a pause without an end lasts to `end`.
 
-    An operator's resume ends every pause, an automatic one only that of the breaker.
+    A pause begins with the second after its event: the counts that trip a breaker may have been written in the very
+    second of the trip, because the leader's seconds begin at other moments. An operator's resume ends every pause, an
+    automatic one only that of the breaker.
     """
     found: list[PausedPeriod] = []
     reasons: set[str] = set()
@@ -41,12 +43,12 @@ def paused_periods(events: Iterable[RecordedEvent], *, end: int) -> list[PausedP
     for one in sorted(events, key=lambda event: event.at):
         second = one.at // 1000
         if one.event in {"tripped", "paused"}:
-            begin = begin if reasons else second
+            begin = begin if reasons else second + 1
             reasons.add(one.event)
         elif one.event == "resumed" and reasons:
             reasons -= {"tripped"} if one.by == BREAKER_PRINCIPAL else {"tripped", "paused"}
             if not reasons:
-                found.append(PausedPeriod(begin=begin, end=max(second, begin + 1)))
+                found.append(PausedPeriod(begin=begin, end=max(second, begin)))
     if reasons and begin < end:
         found.append(PausedPeriod(begin=begin, end=end))
     return found
