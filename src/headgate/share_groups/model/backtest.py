@@ -122,7 +122,7 @@ class GroupHistory:
         self._delivered = self._summed(self._member_delivered)
         self._written = self._summed(self._member_written)
         self._letter_at, self._letter_keys = self._counted_letters(counts, letters)
-        self._rolling: dict[int, tuple[Numbers, Numbers]] = {}
+        self._rolling: dict[int, tuple[Numbers, Numbers, Numbers]] = {}
 
     @property
     def dead_letters(self) -> int:
@@ -168,16 +168,20 @@ class GroupHistory:
 
     def _hits(self, rules: BreakerRules) -> Numbers:
         """The seconds whose whole windows would trip."""
-        delivered, written = self._windows(rules.width_s)
-        return np.flatnonzero(_trips(rules, delivered, written))
+        seconds, delivered, written = self._windows(rules.width_s)
+        return seconds[_trips(rules, delivered, written)]
 
-    def _windows(self, width: int) -> tuple[Numbers, Numbers]:
+    def _windows(self, width: int) -> tuple[Numbers, Numbers, Numbers]:
+        """The seconds whose whole windows have a dead letter, and their counts.
+
+        No other window trips, because a threshold is at least 1 %. In most weeks they are few.
+        """
         if width not in self._rolling:
             before = np.maximum(np.arange(self.end - self.begin) - width + 1, 0)
-            self._rolling[width] = (
-                self._delivered[1:] - self._delivered[before],
-                self._written[1:] - self._written[before],
-            )
+            written = self._written[1:] - self._written[before]
+            seconds = np.flatnonzero(written)
+            delivered = self._delivered[seconds + 1] - self._delivered[before[seconds]]
+            self._rolling[width] = seconds, delivered, written[seconds]
         return self._rolling[width]
 
     def _trip(self, rules: BreakerRules, start: int, at: int, resume_at: int) -> SimulatedTrip:
