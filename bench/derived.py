@@ -126,7 +126,7 @@ def append(root: Path, name: str, sql: str, **values: int) -> None:
     table = table_named(name)
     writer = TableWriter(root, table)
     writer.create()
-    write_deltalake(writer.folder, rows.select(table.columns.names).cast(table.stored_schema), mode="append")
+    write_deltalake(str(writer.folder), rows.select(table.columns.names).cast(table.stored_schema), mode="append")
     writer.close()
 
 

@@ -207,7 +207,7 @@ def duckdb_floor(place: Path) -> dict[str, float]:
     stored = StoredTable(place / "tables", table_named("activity_intervals"))
     stored.checked()
     files = file_paths(stored.files())
-    with connect_duckdb(1024) as duckdb, tempfile.TemporaryDirectory() as name:
+    with connect_duckdb(memory_mb=1024) as duckdb, tempfile.TemporaryDirectory() as name:
         began = time.perf_counter()
         target = str(Path(name) / "copy.parquet")
         duckdb.sql(f"SELECT * FROM {FILES}", params=[files]).write_parquet(target)

@@ -85,7 +85,7 @@ def old_tree(revision: str) -> Iterator[Tree]:
 def table_hashes(tables: Path) -> dict[str, tuple[int, int]]:
     """The distinct rows of each appended table, and the sum of their hashes; every run adds topologies of its own."""
     found = {}
-    with connect_duckdb(1024) as duckdb:
+    with connect_duckdb(memory_mb=1024) as duckdb:
         for name, table in TABLES.items():
             stored = StoredTable(tables, table)
             if not table.appended or stored.newest() is None:

@@ -1,5 +1,6 @@
 """One Spark session and one Kafka for all tests of the pipeline; each test has topics and folders of its own."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.pipeline.session import end_session, start_session
+from headgate.pipeline.session import all_jars, end_session, start_session
+from headgate.pipeline.spark_storage import LOG_STORE
 from tests.pipeline.estate import Estate
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.file_order import put_first
@@ -47,7 +49,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = start_session(SETTINGS)
+    # The jars for an object store, which one test has: a session gets them when it starts, the store's address later.
+    jars = ",".join(map(str, all_jars(os.environ, on_store=True)))
+    session = start_session({**SETTINGS, "spark.jars": jars, "spark.delta.logStore.s3a.impl": LOG_STORE})
     yield session
     end_session(session)
 

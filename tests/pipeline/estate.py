@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from headgate.base.clock import SystemClock
+from headgate.base.locations import Location, ObjectLocation
 from headgate.config import Config, load
 from headgate.facts import Ended, Fact
 from headgate.facts.topics import message_limit, topic_specs
@@ -44,6 +45,11 @@ class Estate:
     boots: int = 0
     health: PipelineHealth = field(default_factory=PipelineHealth)  # as the last run left it
     upstream: dict[str, Any] = field(default_factory=dict)  # instead of the plaintext listener
+    place: ObjectLocation | None = None  # of tables and checkpoints; without it they are in the folder
+
+    @property
+    def root(self) -> Location:
+        return self.folder if self.place is None else self.place
 
     @property
     def config(self) -> Config:
@@ -51,8 +57,9 @@ class Estate:
             "upstream.bootstrap": [self.settings["bootstrap.servers"]],
             "upstream.service_mechanism": "none",
             "facts.prefix": self.prefix,
-            "tables.path": str(self.folder / "tables"),
-            "pipeline.checkpoint": str(self.folder / "checkpoints"),
+            "tables.path": str(self.root / "tables"),
+            "tables.storage": {} if self.place is None else dict(self.place.options),
+            "pipeline.checkpoint": str(self.root / "checkpoints"),
             **{f"upstream.{name}": value for name, value in self.upstream.items()},
         }
         return load(None, {}, overrides)
@@ -175,7 +182,7 @@ class Estate:
     def rows(self, name: str) -> Rows:
         """A table's rows by their keys."""
         table = table_named(name)
-        reader = TableReader(self.folder / "tables")
+        reader = TableReader(self.root / "tables")
         try:
             found = list(reader.stream(table) or ())
         finally:
@@ -187,7 +194,7 @@ class Estate:
 
     def summary(self, name: str) -> Summary:
         """A table at a glance, as it is stored."""
-        reader = TableReader(self.folder / "tables")
+        reader = TableReader(self.root / "tables")
         try:
             found = reader.summary(table_named(name))
         finally:
@@ -197,7 +204,7 @@ class Estate:
 
     def versions(self, names: Sequence[str]) -> Mapping[str, int | None]:
         """The Delta version of each table: it rises with every commit."""
-        reader = TableReader(self.folder / "tables")
+        reader = TableReader(self.root / "tables")
         try:
             found = {name: reader.summary(table_named(name)) for name in names}
         finally:

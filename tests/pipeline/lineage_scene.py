@@ -81,7 +81,8 @@ class LineageScene:
         """As the append query does: copies stay."""
         with self.writers.writer(name) as writer:
             writer.create()
-            write_deltalake(writer.folder, self._arrow(name, rows).cast(table_named(name).stored_schema), mode="append")
+            rows_of_table = self._arrow(name, rows).cast(table_named(name).stored_schema)
+            write_deltalake(str(writer.folder), rows_of_table, mode="append")
 
     def upsert(self, name: str, rows: Sequence[Row]) -> None:
         with self.writers.writer(name) as writer:

@@ -1,6 +1,5 @@
 """What goes wrong is a row in pipeline_runs, and the rest goes on."""
 
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,10 +18,11 @@ from headgate.pipeline.derived import derived_runner
 from headgate.pipeline.derived.derivation import Derivation, DerivedRun
 from headgate.pipeline.exact_rows import decoded_facts
 from headgate.pipeline.fact_rows import SCHEMA, ReadSettings
+from headgate.pipeline.pipeline_lock import only_pipeline
 from headgate.pipeline.queries import FACTS
-from headgate.pipeline.runner import only_pipeline
 from headgate.pipeline.topology_builds import add_validity, without_validity
 from headgate.tables.definitions import table_named
+from headgate.tables.files import remove_folder
 from tests.pipeline.estate import Estate
 from tests.pipeline.histories import POOL, described
 from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
@@ -31,7 +31,7 @@ from tests.pipeline.test_facts_query import assert_tables_are_right, cluster_of
 def test_a_lost_checkpoint_is_reported_and_everything_is_read_again(estate: Estate) -> None:
     estate.write(described("g", POOL[0], at=1), described("g", POOL[1], at=2))
     assert estate.run()
-    shutil.rmtree(estate.config.pipeline.checkpoint)
+    remove_folder(estate.config.pipeline.checkpoint)
     estate.write(described("g", POOL[2], at=3))
     assert estate.run()
     ((table, problem),) = estate.problems()

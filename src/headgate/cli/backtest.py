@@ -7,10 +7,10 @@ nor a running gateway, and has the records of today. `breaker_backtest` has whol
 import argparse
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import UsageError
+from headgate.base.locations import Location
 from headgate.cli.cluster_calls import tell
 from headgate.cli.columns import json_text, table, widest
 from headgate.cli.escaping import escaped
@@ -23,7 +23,7 @@ _SHOWN: Final = 10
 _HEADING: Final = ("", "THRESHOLD", "WINDOW", "MIN-MESSAGES", "TRIPS", "PAUSED", "AVOIDED", "FALSE-TRIPS")
 
 
-def run(args: argparse.Namespace, root: Path) -> int:
+def run(args: argparse.Namespace, root: Location) -> int:
     if not 1 <= args.days <= MAX_DAYS:
         raise UsageError(f"--days must be from 1 to {MAX_DAYS}")
     [group] = args.group

@@ -137,7 +137,9 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
                 if not stopped.event.is_set():
                     print(line, flush=True)
                 if any(isinstance(part, Sample) for part in parts) and not stopped.event.is_set():
-                    print(_hint(config, parts, has_web=web is not None), file=sys.stderr, flush=True)
+                    print(
+                        _hint(config, parts, spec.data_dir.parent, has_web=web is not None), file=sys.stderr, flush=True
+                    )
                 await stopped.event.wait()
         except StartGivenUpError:
             return stopped.exit_code
@@ -148,7 +150,7 @@ async def _run(config: Config, spec: ClusterSpec, parts: Sequence[Sample | DevPi
     return stopped.exit_code
 
 
-def _hint(config: Config, parts: Sequence[Sample | DevPipeline], *, has_web: bool) -> str:
+def _hint(config: Config, parts: Sequence[Sample | DevPipeline], data_dir: Path, *, has_web: bool) -> str:
     """Commands to try, in a form that works in another terminal in the same folder."""
     headgate = program()
     server = f"--bootstrap-server {config.gateway.listen}"
@@ -164,7 +166,7 @@ def _hint(config: Config, parts: Sequence[Sample | DevPipeline], *, has_web: boo
         ("headgate: sample applications are running. Try, in another terminal in this folder:", *commands)
     )
     if config.share_groups.enable:
-        down = shlex.quote(str(config.tables.path.parent / BILLING_SWITCH))
+        down = shlex.quote(str(data_dir / BILLING_SWITCH))
         breaker = f"{headgate} share-groups {server} --describe --group {BILLING} --circuit-breaker"
         hint += "\n  ".join(("\nheadgate: to see the circuit breaker pause a group:", f"touch {down}", breaker))
     return hint

@@ -117,7 +117,7 @@ def _make(config: Config, asked: PlanRequested) -> ReplayPlan:
     plan = new_plan_id(asked.at, secrets.token_bytes(2))
     request = plan_request_of(asked, plan=plan, at=asked.at, cluster_id=cluster_id)
     tell("starting Spark")
-    session = start_session(config.pipeline.spark)
+    session = start_session(config.pipeline.spark, (config.tables.path, config.pipeline.checkpoint))
     try:
         return PlanMaker(config, session, admin, tell).make(request)
     finally:

@@ -4,10 +4,10 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import UsageError
+from headgate.base.locations import Location
 from headgate.cli import lineage_text
 from headgate.cli.escaping import escaped
 from headgate.cli.lineage import MAX_LIMIT
@@ -21,7 +21,7 @@ _MAX_HOURS: Final = 24 * 366
 _MAX_DAYS: Final = 36_600
 
 
-def run(args: argparse.Namespace, root: Path) -> int:
+def run(args: argparse.Namespace, root: Location) -> int:
     _check_range("--limit", args.limit, MAX_LIMIT)
     as_of_ms = None if args.as_of in {None, "now"} else parse_time("--as-of", args.as_of, "now or ")
     estate = Estate(root, as_of_ms=as_of_ms, cluster=args.cluster)

@@ -69,6 +69,11 @@ class _Signals:
         self._has_session = False
         self._install()
 
+    def on_lock_lost(self) -> None:
+        """Another process may write the tables now."""
+        self.exit_code = 1
+        self.stop.set()
+
     def on_session(self) -> None:
         self._has_session = True
         self._install()
@@ -96,18 +101,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, config: Config, signals: _Signals) -> bool:
     # Spark takes a second to import, and no other command needs it.
+    from headgate.pipeline.pipeline_lock import only_pipeline  # noqa: PLC0415
     from headgate.pipeline.queries import QUERIES  # noqa: PLC0415
     from headgate.pipeline.rebuild import check_rebuildable, new_rebuild  # noqa: PLC0415
-    from headgate.pipeline.run_log import PipelineHealth  # noqa: PLC0415
-    from headgate.pipeline.runner import PipelineRunner, only_pipeline  # noqa: PLC0415
+    from headgate.pipeline.run_log import PipelineHealth, print_message  # noqa: PLC0415
+    from headgate.pipeline.runner import PipelineRunner  # noqa: PLC0415
     from headgate.pipeline.session import end_session, start_session  # noqa: PLC0415
 
     is_rebuild = args.action == "rebuild"
     if is_rebuild:
         check_rebuildable(args.table)
     health = PipelineHealth(query.name for query in QUERIES)
-    with only_pipeline(config), status_pages(None if is_rebuild else args.status, health):
-        session = start_session(config.pipeline.spark)
+
+    def on_lost(what: str) -> None:
+        print_message(f"{what}: this pipeline stops")
+        signals.on_lock_lost()
+
+    with only_pipeline(config, on_lost), status_pages(None if is_rebuild else args.status, health):
+        session = start_session(config.pipeline.spark, (config.tables.path, config.pipeline.checkpoint))
         signals.on_session()
         try:
             if is_rebuild:

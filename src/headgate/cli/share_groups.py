@@ -14,7 +14,7 @@ from headgate.base.errors import ClusterError, PlatformError, UsageError
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome, add_arguments, check_timeout, dialler_of, show
 from headgate.cli.escaping import escaped
-from headgate.cli.table_places import root_of
+from headgate.cli.table_places import root_of, table_location
 from headgate.kafka.connections import Connections, Dialler
 from headgate.share_groups.admin import DescribedBreaker, breaker_status, dlq_topology, pause_or_resume
 from headgate.share_groups.model.group_configs import MAX_REASON_CHARACTERS, PAUSE, RESUME
@@ -48,7 +48,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
         "--days", type=int, default=7, metavar="N", help="with --backtest: the last N days (default: 7)"
     )
     places = parser.add_mutually_exclusive_group()
-    places.add_argument("--path", type=Path, metavar="DIR", help="with --backtest: the folder of the tables")
+    places.add_argument("--path", type=table_location, metavar="DIR", help="with --backtest: where the tables are")
     places.add_argument("--config", type=Path, metavar="FILE", help="with --backtest: the configuration file")
     add_arguments(parser)
     parser.set_defaults(run=run)

@@ -5,10 +5,10 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
 from headgate.base.errors import HeadgateError, UsageError
+from headgate.base.locations import Location
 from headgate.cli.escaping import escaped
 from headgate.cli.row_text import cell_text, parse_time, print_error, print_rows
 from headgate.cli.tables import DEFAULT_ROWS
@@ -21,7 +21,7 @@ _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=|<|>)(.*)", re.DOTALL)
 _HIGHEST = 2**63 - 1
 
 
-def list_tables(args: argparse.Namespace, root: Path) -> int:
+def list_tables(args: argparse.Namespace, root: Location) -> int:
     """List all tables; returns 1 when one cannot be read, and 0 also when there are none."""
     reader = TableReader(root)
 
@@ -36,7 +36,7 @@ def list_tables(args: argparse.Namespace, root: Path) -> int:
     return code
 
 
-def show_rows(args: argparse.Namespace, root: Path) -> int:
+def show_rows(args: argparse.Namespace, root: Location) -> int:
     """Show the matching rows; returns 1 when there is no table, and 0 also when no row matches."""
     table = table_named(args.name)
     if args.limit is not None and not 0 <= args.limit < _HIGHEST:
@@ -65,7 +65,7 @@ def show_rows(args: argparse.Namespace, root: Path) -> int:
     return 0
 
 
-def optimize_tables(args: argparse.Namespace, root: Path) -> int:
+def optimize_tables(args: argparse.Namespace, root: Location) -> int:
     """Optimize all tables; returns 1 when one could not be optimized."""
 
     def optimize(table: Table) -> dict[str, Any] | None:

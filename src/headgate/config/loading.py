@@ -15,6 +15,7 @@ from headgate.config.environment import Setting, settings
 from headgate.config.model import Config
 from headgate.config.problems import ConfigError, Problem, path_text
 from headgate.config.sections import Loc, build_config
+from headgate.config.storage import with_storage
 
 MAX_FILE_BYTES = 1024 * 1024
 Tree = dict[str, object]
@@ -62,6 +63,7 @@ def _load(
         broken.add(path_text(place))
         source = f" (from {sources[place]})" if place in sources else ""
         problems.append(Problem(path_text(fault.loc), fault.sentence(in_file=not source) + source))
+    config = with_storage(config, env)
     for violation in (*rules.violations(config), *files.violations(config)):
         if not any(_is_under(path, place) for path in violation.paths for place in broken):
             problems.append(Problem(violation.paths[0], violation.text))

@@ -11,6 +11,7 @@ The shape, for users of `config = load(...)`:
     config.upstream.bootstrap             tuple[Address, ...]
     config.topologies.store               Store(scheme, target)
     config.topologies.groups              GroupPatterns, with .matches(name)
+    config.tables.path                    Path, or ObjectLocation for s3://..., which carries the store's options
     config.connect["prod"].status_topic   Mapping[str, ConnectConfig], in the file's order
 
 Times in `*_ms` keys are whole milliseconds, sizes in `*_bytes` keys are bytes, and an absent file is None.
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from headgate.base.ids import NodeId
+from headgate.base.locations import Location, parse_location
 from headgate.config import values
 from headgate.config.addresses import Address, parse_address, parse_host, parse_nodes
 from headgate.config.keys import ConfigText, ListOf, WholeNumber, WordOr
@@ -32,7 +34,7 @@ HOUR_MS = 3_600_000
 INT32_MAX = 2**31 - 1
 
 AnAddress = Annotated[Address, parse_address]
-APath = Annotated[Path, values.parse_path]
+ALocation = Annotated[Location, parse_location]
 AFile = Annotated[Path | None, values.parse_path]
 ATopic = Annotated[str, ConfigText(values.topic_name)]
 Groups = Annotated[GroupPatterns, values.parse_group_patterns]
@@ -168,16 +170,17 @@ class ConnectConfig(ConfigSection):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesConfig(ConfigSection):
-    """`[tables]`: the folder of the Delta tables."""
+    """`[tables]`: where the Delta tables are. `storage` holds credentials of an object store, so it is not shown."""
 
-    path: APath = Path(".headgate/tables")
+    path: ALocation = Path(".headgate/tables")
+    storage: Annotated[Mapping[str, str], values.parse_storage] = field(default=FrozenMap({}), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig(ConfigSection):
     """`[pipeline]`: the Spark jobs. `spark` may hold credentials of an object store, so it is not shown."""
 
-    checkpoint: APath = Path(".headgate/checkpoints")
+    checkpoint: ALocation = Path(".headgate/checkpoints")
     trigger_ms: Annotated[int, WholeNumber(100, HOUR_MS)] = 2_000
     spark: Annotated[Mapping[str, str], values.flat_settings] = field(default=FrozenMap({}), repr=False)
     openlineage: AFile = None

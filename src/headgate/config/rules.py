@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from headgate.base.ids import ApiKey
+from headgate.base.locations import ObjectLocation
 from headgate.config.addresses import MAX_PORT, Address, is_loopback, is_wildcard, may_collide
 from headgate.config.environment import variable_name
 from headgate.config.model import Config
@@ -260,6 +261,26 @@ def _parking_is_an_ordinary_topic(config: Config) -> Iterator[Violation]:
             )
 
 
+def _storage_is_used(config: Config) -> Iterator[Violation]:
+    places = (config.tables.path, config.pipeline.checkpoint)
+    options = {name: value for place in places if isinstance(place, ObjectLocation) for name, value in place.options}
+    if config.tables.storage and not any(isinstance(place, ObjectLocation) for place in places):
+        yield Violation(
+            ("tables.storage", "tables.path", "pipeline.checkpoint"),
+            "is used only with an object store: set tables.path to s3://BUCKET/PREFIX, or remove this",
+        )
+    if options.get("AWS_ENDPOINT_URL", "").startswith("http://") and options.get("AWS_ALLOW_HTTP") != "true":
+        yield Violation(
+            ("tables.storage", "tables.path", "pipeline.checkpoint"),
+            "AWS_ENDPOINT_URL is http, so that data would be sent unencrypted: use https, or set AWS_ALLOW_HTTP = true",
+        )
+    if ("AWS_ACCESS_KEY_ID" in options) != ("AWS_SECRET_ACCESS_KEY" in options):
+        yield Violation(
+            ("tables.storage", "tables.path", "pipeline.checkpoint"),
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY come together: set both, or none for the role of the machine",
+        )
+
+
 _RULES: tuple[Rule, ...] = (
     _clients_can_connect,
     _node_ports_exist,
@@ -276,4 +297,5 @@ _RULES: tuple[Rule, ...] = (
     _connect_clusters_are_distinct,
     _web_has_tokens,
     _parking_is_an_ordinary_topic,
+    _storage_is_used,
 )

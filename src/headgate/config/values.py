@@ -183,6 +183,38 @@ def topic_prefix(longest_rest: int) -> Callable[[str], str]:
     return check
 
 
+# The options of an object store that both the tables' libraries and Spark are given, by the names of AWS's variables.
+STORAGE_OPTIONS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_ALLOW_HTTP",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+)
+
+
+def parse_storage(value: object) -> Mapping[str, str]:
+    """`[tables] storage`. No error shows a value, because one may be a secret."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ValueError('must be a table such as { AWS_REGION = "eu-central-1" }')
+    unknown = sorted(set(value) - set(STORAGE_OPTIONS))
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: unknown; known options are {', '.join(STORAGE_OPTIONS)}")
+    options: dict[str, str] = {}
+    for name, option in value.items():
+        if name == "AWS_ALLOW_HTTP":
+            words = str(option).lower()
+            if not isinstance(option, str | bool) or words not in {"true", "false"}:
+                raise ValueError(f"{name} must be true or false")
+            options[name] = words
+        elif not isinstance(option, str) or not option or not option.isascii() or not option.isprintable():
+            raise ValueError(f"{name} must be a text of printable ASCII characters")
+        else:
+            options[name] = option
+    return FrozenMap(options)
+
+
 def flat_settings(value: object) -> Mapping[str, str]:
     """Spark settings as text, `{"spark.a.b": "1"}`, whether TOML read the dots as tables or not."""
     flat: dict[str, str] = {}

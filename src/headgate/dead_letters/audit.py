@@ -5,11 +5,11 @@ and any number of processes may do so at a time: a row depends on nothing but it
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from headgate.base.locations import Location
 from headgate.dead_letters.progress_topic import has_progress_topic, read_progress
 from headgate.facts.replays import PROGRESS_TOPIC, ReplayProgressed, decode_progress
 from headgate.kafka.topics import TopicAdmin
@@ -20,7 +20,7 @@ _TABLE: Final = TABLES["replay_audit"]
 _ROWS_AT_ONCE: Final = 50_000
 
 
-def refresh_audit(root: Path, settings: Mapping[str, Any], admin: TopicAdmin, cluster_id: str) -> int:
+def refresh_audit(root: Location, settings: Mapping[str, Any], admin: TopicAdmin, cluster_id: str) -> int:
     """Add what the table lacks, and return the number of rows; `ClusterError` when the topic cannot be read."""
     if not has_progress_topic(admin):
         return 0

@@ -5,10 +5,10 @@ Read from the tables, without Spark. Withdrawn letters do not count.
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import UsageError
+from headgate.base.locations import Location
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import Condition, TableReader
 
@@ -25,7 +25,7 @@ _LETTER_COLUMNS: Final = (
 class TriageTables:
     """The tables of dead letters in the folder `root`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Location) -> None:
         self._reader = TableReader(root)
 
     def close(self) -> None:

@@ -8,10 +8,10 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.errors import HeadgateError, UsageError
+from headgate.base.locations import Location
 from headgate.lineage.estate_map import MapRow, MapUse
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import VERSION_KEY, table_named
@@ -32,7 +32,7 @@ class NotInEstateError(HeadgateError):
 class NoTableError(NotInEstateError):
     """A table does not exist yet."""
 
-    def __init__(self, name: str, root: Path) -> None:
+    def __init__(self, name: str, root: Location) -> None:
         super().__init__(f"there is no table {name} in {str(root)!r} yet; `headgate pipeline run` creates it")
         self.table = name
 
@@ -56,7 +56,7 @@ class Estate:
 
     def __init__(
         self,
-        root: Path,
+        root: Location,
         *,
         as_of_ms: int | None = None,
         cluster: str | None = None,

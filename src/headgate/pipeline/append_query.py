@@ -38,6 +38,7 @@ from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, m
 from headgate.pipeline.fact_rows import REJECTED, ReadSettings, read_facts
 from headgate.pipeline.session import set_compiling
 from headgate.pipeline.source_topics import batch_sizes, max_batch_size
+from headgate.pipeline.spark_storage import spark_address
 from headgate.tables.storage import TableError
 
 _REJECTED_FACTS = "rejected_facts"
@@ -192,7 +193,7 @@ class AppendBatches(Batches):
             if writer.has_batch(query, batch):
                 return False
             options = {"txnAppId": query, "txnVersion": str(batch)}
-            rows.write.format("delta").mode("append").options(**options).save(str(writer.folder))
+            rows.write.format("delta").mode("append").options(**options).save(spark_address(writer.folder))
             optimize_if_due(writer)
             return True
 

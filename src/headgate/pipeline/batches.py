@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 from typing import Literal
 
@@ -20,10 +19,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.base.errors import HeadgateError, PlatformError
+from headgate.base.locations import Location
 from headgate.pipeline.builds import Build
 from headgate.pipeline.fact_rows import ReadSettings
 from headgate.pipeline.source_topics import LostRecords
 from headgate.tables.definitions import table_named
+from headgate.tables.files import names_in, read_file, write_file
 from headgate.tables.table import CLUSTER_ID, id_columns
 from headgate.tables.writer import TableWriter
 
@@ -108,12 +109,12 @@ class TopicIds:
 
 
 class TableWriters:
-    """The one writer of each table in the folder `root`, for all queries of this process.
+    """The one writer of each table at `root`, for all queries of this process.
 
     Two queries may have rows for one table, and two writers of one table lose commits to each other.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Location) -> None:
         self._root = root
         self._lock = Lock()
         self._writers: dict[str, tuple[Lock, TableWriter]] = {}
@@ -161,9 +162,9 @@ class BatchInterruptedError(HeadgateError):
 class Folders:
     """The folders of a query: the tables, its checkpoint, and the notes about disabled tables."""
 
-    tables: Path
-    checkpoint: Path
-    disabled: Path
+    tables: Location
+    checkpoint: Location
+    disabled: Location
 
 
 @dataclass(slots=True)
@@ -213,6 +214,7 @@ class Batches(ABC):
         self.running: int | None = None
         self.closing = False
         self.failure: Exception | None = None
+        self._disabled: set[str] = set()
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         if self.closing:
@@ -221,6 +223,7 @@ class Batches(ABC):
         result = BatchResult(batch)
         self._context.ids.forget()
         try:
+            self._disabled = set(names_in(self._context.folders.disabled))
             result.lost = self._context.check_source(batch)
             self._write(records, result)
             self._context.on_moment("end", "")
@@ -242,7 +245,7 @@ class Batches(ABC):
         """Write all tables of this batch."""
 
     def _is_disabled(self, table: str) -> bool:
-        return (self._context.folders.disabled / table).exists()
+        return table in self._disabled
 
     def _write_or_disable(self, table: str, write: Callable[[], object], result: BatchResult) -> None:
         """Write a table; a problem of this table alone disables it."""
@@ -252,20 +255,20 @@ class Batches(ABC):
         except PlatformError:
             raise
         except (HeadgateError, AnalysisException, PythonException) as problem:
+            self._disabled.add(table)
             result.problems[table] = disable(self._context.folders.disabled / table, _problem_text(problem), table)
         self._context.on_moment("after", table)
 
     def _query_id(self) -> str:
         """The query and its checkpoint's id: after a checkpoint is lost, batches count from 0 under another id."""
-        metadata = json.loads((self._context.folders.checkpoint / "metadata").read_text(encoding="utf-8"))
+        metadata = json.loads(read_file(self._context.folders.checkpoint / "metadata"))
         return f"{self.name}-{metadata['id']}"
 
 
-def disable(note: Path, problem: str, table: str) -> str:
+def disable(note: Location, problem: str, table: str) -> str:
     """Note that the table misses rows from now on; the text says how to enable it."""
     text = f"{problem}. The table {table} is disabled until `headgate pipeline rebuild {table}` has run"
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(text, encoding="utf-8")
+    write_file(note, text)
     return text
 
 

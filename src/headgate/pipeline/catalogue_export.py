@@ -24,10 +24,12 @@ from openlineage.client.generated.lineage import LineageDatasetEntry, LineageDat
 from headgate import __version__
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, UsageError
+from headgate.base.locations import Location
 from headgate.config.model import Config
 from headgate.lineage.estate import Estate, NoTableError
 from headgate.lineage.jobs import EstateJob, estate_jobs
 from headgate.tables.definitions import table_named
+from headgate.tables.files import read_file, write_file
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableStamp
 
@@ -80,8 +82,7 @@ class CatalogueExport:
                 self._sent[_key(job)] = marks[_key(job)]
         finally:
             self._sent = {key: mark for key, mark in self._sent.items() if key in marks}
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(json.dumps(self._sent), encoding="utf-8")
+            write_file(self._file, json.dumps(self._sent))
         self._done = state
         return len(changed)
 
@@ -169,10 +170,10 @@ def _read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
-def _read_sent(file: Path) -> dict[str, str]:
+def _read_sent(file: Location) -> dict[str, str]:
     """What was sent before; everything is sent again if that is not known."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(read_file(file))
     except (OSError, ValueError):
         return {}
     return {str(key): str(mark) for key, mark in found.items()} if isinstance(found, dict) else {}

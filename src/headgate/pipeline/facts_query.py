@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.base.errors import HeadgateError
+from headgate.base.locations import Location
 from headgate.pipeline.batches import (
     BatchContext,
     Batches,
@@ -87,7 +87,7 @@ class FactsBatches(Batches):
     def __init__(self, name: str, context: BatchContext, *, max_part_bytes: int = MAX_PART_BYTES) -> None:
         super().__init__(name, context)
         self._max_part_bytes = max_part_bytes
-        self._duckdb = connect_duckdb()
+        self._duckdb = connect_duckdb(context.folders.tables)
         self._earlier = EarlierVersions(context.folders.tables, self._duckdb)
         self._earlier_tasks = EarlierTasks(context.folders.tables, self._duckdb)
 
@@ -186,7 +186,7 @@ class EarlierVersions:
     attempt wrote or ended have that offset or a later one, so they are read as they were before it.
     """
 
-    def __init__(self, root: Path, duckdb: DuckDBPyConnection) -> None:
+    def __init__(self, root: Location, duckdb: DuckDBPyConnection) -> None:
         self._applications = StoredTable(root, table_named("applications"))
         self._versions = StoredTable(root, table_named("topology_versions"))
         self._duckdb = duckdb

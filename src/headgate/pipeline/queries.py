@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.base.errors import ClusterError, HeadgateError
+from headgate.base.locations import Location
 from headgate.config.files import read_secret
 from headgate.config.model import Config, UpstreamConfig
 from headgate.facts.codec import FORMS
@@ -27,6 +27,8 @@ from headgate.pipeline.batches import BatchContext, Batches, BatchProgress, disk
 from headgate.pipeline.builds import BUILDS, Build
 from headgate.pipeline.fact_rows import REJECTED
 from headgate.pipeline.facts_query import FactsBatches
+from headgate.pipeline.spark_storage import make_folder, spark_address
+from headgate.tables.files import has_file
 
 _BATCH_ENDS_WITHIN_S = 10.0
 _POLL_S = 0.1
@@ -155,7 +157,7 @@ class QueryObserver(Protocol):
 def run_query(
     session: SparkSession,
     batches: Batches,
-    checkpoint: Path,
+    checkpoint: Location,
     options: Mapping[str, str],
     *,
     trigger_ms: int | None,
@@ -167,12 +169,12 @@ def run_query(
     Returns True when it read everything, False when `stop` came first; raises the error that ended it otherwise. A
     running batch may take ten seconds more to end: a query is stopped between batches, so that none is half-written.
     """
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(checkpoint.parent)
     # A scheduler pool of its own: Spark's threads inherit it from this one.
     session.sparkContext.setLocalProperty("spark.scheduler.pool", batches.name)
     records = session.readStream.format("kafka").options(**options).load()
     writer = records.writeStream.queryName(batches.name).foreachBatch(batches)
-    writer = writer.option("checkpointLocation", str(checkpoint))
+    writer = writer.option("checkpointLocation", spark_address(checkpoint))
     trigger: dict[str, Any] = (
         {"availableNow": True} if trigger_ms is None else {"processingTime": f"{trigger_ms} milliseconds"}
     )
@@ -221,7 +223,7 @@ def _lag(source: Any) -> int | None:
     return max(0, sum(sum(partitions.values()) for partitions in latest.values()) - read)
 
 
-def _stop_between_batches(query: StreamingQuery, batches: Batches, checkpoint: Path) -> None:
+def _stop_between_batches(query: StreamingQuery, batches: Batches, checkpoint: Location) -> None:
     """Let the running batch and its checkpoint end, then stop; the next batch refuses to begin.
 
     `ClusterError` when the batch still runs after Spark's own timeout.
@@ -230,7 +232,7 @@ def _stop_between_batches(query: StreamingQuery, batches: Batches, checkpoint: P
     until = time.monotonic() + _BATCH_ENDS_WITHIN_S
     running = batches.running
     while running is not None and query.isActive and time.monotonic() < until:
-        if (checkpoint / "commits" / str(running)).exists():
+        if has_file(checkpoint / "commits" / str(running)):
             break
         time.sleep(_POLL_S)
     try:

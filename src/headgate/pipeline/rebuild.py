@@ -5,7 +5,6 @@ table. Rows whose facts the topics no longer retain cannot be made again: they s
 too, because a past id can no longer be asked for.
 """
 
-import shutil
 from collections.abc import Iterable
 from threading import Event
 
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError, UsageError
+from headgate.base.locations import ObjectLocation
 from headgate.config.model import Config
 from headgate.kafka.topics import TopicAdmin, client_settings, list_topics
 from headgate.pipeline.batches import BatchContext, Batches, BatchProgress, Folders, TableWriters, TopicIds
@@ -28,6 +28,7 @@ from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog
 from headgate.pipeline.runner import disabled_folder, read_settings
 from headgate.pipeline.source_topics import SourceTopics
+from headgate.tables.files import remove_file, remove_folder
 from headgate.tables.storage import FILES, StoredTable, TableError, connect_duckdb, quoted
 from headgate.tables.table import Table, id_columns
 
@@ -90,6 +91,8 @@ class Rebuild:
         self._stop = stop
         self._build = build
         self._folder = config.pipeline.checkpoint / f"rebuild-{build.table.name}"
+        places = (self._folder, config.tables.path)
+        self._store = next((one for one in places if isinstance(one, ObjectLocation)), None)
         self._writers = TableWriters(config.tables.path)
         self._log = RunLog(self._writers, clock, PipelineHealth())
 
@@ -101,7 +104,7 @@ class Rebuild:
         listing = list_topics(client_settings(self._config.upstream))
         run = self._log.begin(listing.cluster, f"rebuild {self._build.table.name}")
         try:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
             queries = [query for query in QUERIES if self._build.table.name in query.builds()]
             completed = all(self._make_rows(query, run, listing.cluster) for query in queries)
             if completed:
@@ -110,7 +113,7 @@ class Rebuild:
             self._log.end(run, "failed", str(failure))
             raise
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
         self._log.end(run, "done" if completed else "stopped")
         return completed
 
@@ -156,13 +159,13 @@ class Rebuild:
             text = f"{other}. Its rows that the topics no longer retain are lost"
             self._log.add_problem(run, table.name, text, table=table.name)
             stored = []
-        with self._writers.writer(table.name) as writer, connect_duckdb() as duckdb:
+        with self._writers.writer(table.name) as writer, connect_duckdb(self._store) as duckdb:
             rows = _all_rows(duckdb, table, made, stored)
             if table.appended:
                 writer.replace_with(rows)
             else:
                 writer.replace_all(rows.read_all().cast(table.columns))
-        (disabled_folder(self._config) / table.name).unlink(missing_ok=True)
+        remove_file(disabled_folder(self._config) / table.name)
 
 
 class _RebuildObserver:

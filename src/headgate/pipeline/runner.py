@@ -5,19 +5,17 @@ on, and the end of one query does not end another. A query that fails is started
 its checkpoint.
 """
 
-import fcntl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from headgate.base.clock import Clock
-from headgate.base.errors import ClusterError, HeadgateError, PlatformError, UsageError
+from headgate.base.errors import ClusterError, HeadgateError, PlatformError
+from headgate.base.locations import Location
 from headgate.config.model import Config
 from headgate.facts.topics import message_limit
 from headgate.kafka.topics import TopicAdmin, TopicListing, client_settings, list_topics
@@ -41,6 +39,7 @@ from headgate.pipeline.queries import QUERIES, Query, read_options, run_query
 from headgate.pipeline.run_log import PipelineHealth, PipelineRun, RunLog, print_message
 from headgate.pipeline.source_topics import OffsetsReusedError, SourceTopics, created_again_text
 from headgate.tables.definitions import TABLES
+from headgate.tables.files import has_file, read_file
 from headgate.tables.storage import StoredTable, TableError
 
 if TYPE_CHECKING:
@@ -51,20 +50,7 @@ _LOOK_FOR_TOPICS_S = 5.0
 _CANCEL_AGAIN_S = 0.5
 
 
-@contextmanager
-def only_pipeline(config: Config) -> Iterator[None]:
-    """Hold the lock of the checkpoint folder: one process at a time writes the tables."""
-    folder = config.pipeline.checkpoint
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another pipeline uses {folder}: stop it first") from None
-        yield
-
-
-def disabled_folder(config: Config) -> Path:
+def disabled_folder(config: Config) -> Location:
     """The folder of the notes about disabled tables."""
     return config.pipeline.checkpoint / "aside"
 
@@ -255,11 +241,11 @@ class _SupervisedQuery:
                     run, topic, f"the topic {topic} does not exist yet: a gateway creates it when it starts"
                 )
         checkpoint = self._folders.checkpoint
-        if not (checkpoint / "metadata").exists() and self._has_tables():
+        if not has_file(checkpoint / "metadata") and self._has_tables():
             text = f"the checkpoint {checkpoint} is missing: all records that the topics retain are read again"
             log.add_problem(run, _checkpoint_subject(self._query), text)
         notes = {name: self._folders.disabled / name for name in self._query.builds()}
-        disabled = {name: note.read_text(encoding="utf-8") for name, note in notes.items() if note.exists()}
+        disabled = {name: read_file(note) for name, note in notes.items() if has_file(note)}
         for name, text in disabled.items():
             log.add_problem(run, _table_subject(name), text, table=name)
         return not disabled
@@ -320,7 +306,7 @@ def _table_subject(name: str) -> str:
     return f"table {name}"
 
 
-def _table_exists(root: Path, name: str) -> bool:
+def _table_exists(root: Location, name: str) -> bool:
     try:
         return StoredTable(root, TABLES[name]).newest() is not None
     except TableError:

@@ -5,8 +5,9 @@ jars are those of `HEADGATE_JARS` or of the source checkout unless `spark.jars` 
 """
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headgate.base.errors import PlatformError
+from headgate.base.locations import Location
+from headgate.pipeline.spark_storage import storage_settings, uses_object_store
 
 JARS_VARIABLE = "HEADGATE_JARS"
 _CHECKOUT = Path(__file__).resolve().parents[3]
@@ -55,14 +58,36 @@ _ALWAYS: Mapping[str, str] = {
     "spark.sql.streaming.stopTimeout": "10s",
 }
 _JVM_ENDS_WITHIN_S = 20.0
+_LOG_STORE_JAR = "headgate-s3.jar"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit: the port of its JVM
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
 
 
-def jars_folder(environment: Mapping[str, str], *, checkout: Path = _CHECKOUT) -> Path:
-    """The folder of Spark's jars: `spark/` in the folder `HEADGATE_JARS`, or in `java/lib` of a source checkout."""
+def jars_folder(environment: Mapping[str, str], *, checkout: Path = _CHECKOUT, part: str = "spark") -> Path:
+    """The folder of Spark's jars: `spark/` in the folder `HEADGATE_JARS`, or in `java/lib` of a source checkout.
+
+    The `part` for an object store is `s3/`.
+    """
     named = environment.get(JARS_VARIABLE)
-    return (Path(named) if named else checkout / "java" / "lib") / "spark"
+    return (Path(named) if named else checkout / "java" / "lib") / part
+
+
+def all_jars(environment: Mapping[str, str], *, checkout: Path = _CHECKOUT, on_store: bool = False) -> list[Path]:
+    """The jars of a session; `PlatformError` when they are missing. `on_store`: with those for an object store."""
+    found: list[Path] = []
+    for part in ("spark", "s3") if on_store else ("spark",):
+        folder = jars_folder(environment, checkout=checkout, part=part)
+        jars = sorted(folder.glob("*.jar"))
+        if not jars:
+            raise PlatformError(_missing_jars(folder, checkout))
+        found += jars
+    if on_store:
+        own = jars_folder(environment, checkout=checkout, part=_LOG_STORE_JAR)
+        if not own.exists():
+            raise PlatformError(_missing_jars(own.parent, checkout))
+        found.append(own)
+    return found
 
 
 def spark_settings(
@@ -71,21 +96,21 @@ def spark_settings(
     environment: Mapping[str, str] = os.environ,
     checkout: Path = _CHECKOUT,
     submitted: bool = False,
+    locations: Sequence[Location] = (),
 ) -> dict[str, str]:
     """All `spark.*` settings; `PlatformError` when jars are needed and missing.
 
-    `submitted`: spark-submit started the JVM, and its own settings of machines and jars apply.
+    `submitted`: spark-submit started the JVM, and its own settings of machines and jars apply. `locations` are those of
+    tables and checkpoints.
     """
+    storage = storage_settings(locations, configured)
     if submitted:
-        return {**_ALWAYS, **configured}
+        return {**_ALWAYS, **storage, **configured}
     settings = {**_LOCAL, **_ALWAYS} if _is_local(configured) else dict(_ALWAYS)
-    settings |= configured
+    settings |= storage | dict(configured)
     if "spark.jars" not in configured:
-        jars = jars_folder(environment, checkout=checkout)
-        found = sorted(jars.glob("*.jar"))
-        if not found:
-            raise PlatformError(_missing_jars(jars, checkout))
-        settings["spark.jars"] = ",".join(map(str, found))
+        jars = all_jars(environment, checkout=checkout, on_store=uses_object_store(locations))
+        settings["spark.jars"] = ",".join(map(str, jars))
     if _is_local(settings):
         own = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         settings[_JAVA_OPTIONS] = f"{own} {configured.get(_JAVA_OPTIONS, '')}".rstrip()
@@ -104,15 +129,17 @@ def _is_local(settings: Mapping[str, str]) -> bool:
     return settings.get("spark.master", "local").startswith("local")
 
 
-def start_session(configured: Mapping[str, str]) -> SparkSession:
-    """The session of this process; a second call returns the same one."""
+def start_session(configured: Mapping[str, str], locations: Sequence[Location] = ()) -> SparkSession:
+    """The session of this process for tables at these locations; a second call returns the same one."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     submitted = _SUBMITTED in os.environ
-    settings = spark_settings(configured, submitted=submitted)
+    settings = spark_settings(configured, submitted=submitted, locations=locations)
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
         conf = SparkConf().setAll(list(settings.items()))
+        # The settings with which a JVM starts are its arguments, which all users of the machine can see.
+        public = SparkConf().setAll([one for one in settings.items() if not _SECRET.search(one[0])])
         # The JVM ignores signals to the process group, so that it lives until the running batch has ended.
-        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(public, {"start_new_session": True})  # type: ignore[no-untyped-call]
         try:
             SparkContext(conf=conf, gateway=gateway)
         except BaseException:

@@ -14,16 +14,16 @@ Records that were deleted before they were read (retention, DeleteRecords) are r
 """
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import ClusterError
+from headgate.base.locations import Location
 from headgate.kafka.topics import id_text
 from headgate.pipeline.fact_rows import GENERATION_OFFSETS
+from headgate.tables.files import has_file, names_in, read_file, remove_folder, write_file
 
 _EARLIEST: Final = -2  # in Spark's offsets
 Offsets = Mapping[str, Mapping[str, int]]  # of the next record, by topic and partition: as Spark writes them
@@ -73,7 +73,7 @@ class _Known:
 class SourceTopics:
     """The topics of one query; used on the thread of the query."""
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: Location) -> None:
         self._checkpoint = checkpoint
         self._file = checkpoint.with_name(f"{checkpoint.name}.topics.json")
         self._known = _read(self._file)
@@ -161,7 +161,7 @@ class SourceTopics:
         )
 
     def _keep(self, known: _Known) -> None:
-        if known == self._known and self._file.exists():
+        if known == self._known and has_file(self._file):
             return
         content = {
             "ids": dict(known.ids),
@@ -170,24 +170,24 @@ class SourceTopics:
             "start": known.start,
             "retired": known.retired,
         }
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._file)
+        write_file(self._file, json.dumps(content))
         self._known = known
 
     def _move_checkpoint_away(self) -> None:
-        """In one step, so that no kill leaves a part of it; then it is removed."""
+        """In one step, so that no kill leaves a part of it; then it is removed.
+
+        An object store has no such step: there the id goes last, and while it is there, this is done again.
+        """
+        if not isinstance(self._checkpoint, Path):
+            remove_folder(self._checkpoint, last="metadata")
+            return
         retired = self._checkpoint.with_name(f"{self._checkpoint.name}.retired")
-        shutil.rmtree(retired, ignore_errors=True)
+        remove_folder(retired)
         self._checkpoint.rename(retired)
-        shutil.rmtree(retired, ignore_errors=True)
+        remove_folder(retired)
 
 
-def batch_sizes(checkpoint: Path, batch: int) -> dict[str, int]:
+def batch_sizes(checkpoint: Location, batch: int) -> dict[str, int]:
     """The number of offsets of a batch by topic, without topics of which the batch reads a partition from its start."""
     begin, end = _offsets(checkpoint, batch - 1), _offsets(checkpoint, batch)
     return {
@@ -197,7 +197,7 @@ def batch_sizes(checkpoint: Path, batch: int) -> dict[str, int]:
     }
 
 
-def max_batch_size(checkpoint: Path, batch: int) -> int | None:
+def max_batch_size(checkpoint: Location, batch: int) -> int | None:
     """The number of offsets of a batch at most: from 0 where it reads a partition from its start; None: not known."""
     begin, end = _offsets(checkpoint, batch - 1), _offsets(checkpoint, batch)
     if not end:
@@ -214,9 +214,9 @@ def created_again_text(topic: str) -> str:
     )
 
 
-def _read(file: Path) -> _Known:
+def _read(file: Location) -> _Known:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_file(file))
         # Earlier versions wrote ids in librdkafka's form, and these topics were not created again.
         ids = {topic: id_text(one) for topic, one in content.pop("ids", {}).items()}
         past = {topic: [id_text(one) for one in ids] for topic, ids in content.pop("past", {}).items()}
@@ -227,24 +227,23 @@ def _read(file: Path) -> _Known:
         raise ClusterError(f"{file} is damaged: remove it, and the ids that topics have now are taken over") from None
 
 
-def _checkpoint_id(checkpoint: Path) -> str | None:
+def _checkpoint_id(checkpoint: Location) -> str | None:
     try:
-        return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
+        return str(json.loads(read_file(checkpoint / "metadata"))["id"])
     except (OSError, ValueError, KeyError):
         return None
 
 
-def _committed_offsets(checkpoint: Path) -> Offsets:
+def _committed_offsets(checkpoint: Location) -> Offsets:
     """The offsets after the last completed batch; none when there is none."""
-    commits = checkpoint / "commits"
-    numbers = [int(one.name) for one in commits.iterdir() if one.name.isdecimal()] if commits.exists() else []
+    numbers = [int(name) for name in names_in(checkpoint / "commits") if name.isdecimal()]
     return _offsets(checkpoint, max(numbers)) if numbers else {}
 
 
-def _offsets(checkpoint: Path, batch: int) -> Offsets:
+def _offsets(checkpoint: Location, batch: int) -> Offsets:
     """The end offsets of a batch: the last line of Spark's file."""
     try:
-        lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+        lines = read_file(checkpoint / "offsets" / str(batch)).splitlines()
         found = json.loads(lines[-1])
     except (OSError, ValueError, IndexError):
         return {}

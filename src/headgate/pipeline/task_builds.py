@@ -7,7 +7,6 @@ the same group, and a gateway that starts writes what it sees. Lags are those of
 
 import json
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 from duckdb import DuckDBPyConnection
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from headgate.base.errors import HeadgateError
+from headgate.base.locations import Location
 from headgate.facts import MemberTasksEnded, MemberTasksObserved
 from headgate.facts.codec import spark_schema
 from headgate.tables.definitions import table_named
@@ -73,7 +73,7 @@ class EarlierTasks:
     Invariant: the result depends on the batch's first offset, not on how often the batch was tried.
     """
 
-    def __init__(self, root: Path, duckdb: DuckDBPyConnection) -> None:
+    def __init__(self, root: Location, duckdb: DuckDBPyConnection) -> None:
         self._stored = StoredTable(root, table_named(_TABLE))
         self._duckdb = duckdb
 

@@ -6,14 +6,15 @@ definition, and values are bound, never written into SQL. Memory is bounded, how
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, assert_never, get_args
 
 import duckdb
 import pyarrow as pa
 
 from headgate.base.errors import PlatformError, UsageError
+from headgate.base.locations import Location, ObjectLocation
 from headgate.tables.storage import (
     FILES,
     MEMORY_MB,
@@ -22,6 +23,7 @@ from headgate.tables.storage import (
     TableStamp,
     connect_duckdb,
     file_paths,
+    query_error_text,
     quoted,
     translate_errors,
 )
@@ -99,13 +101,13 @@ class _FileGoneError(PlatformError):
 
 
 class TableReader:
-    """Reads the tables in the folder `root`. Thread-safe."""
+    """Reads the tables in the folder `root`, or on an object store. Thread-safe."""
 
-    def __init__(self, root: Path, *, memory_mb: int = MEMORY_MB) -> None:
+    def __init__(self, root: Location, *, memory_mb: int = MEMORY_MB) -> None:
         self._root = root
-        self._duckdb = connect_duckdb(memory_mb)
+        self._duckdb = connect_duckdb(root, memory_mb=memory_mb)
         self._lock = threading.Lock()
-        self._stored: dict[str, StoredTable] = {}
+        self._stored: dict[str, tuple[threading.Lock, StoredTable]] = {}
 
     def rows(
         self,
@@ -151,19 +153,21 @@ class TableReader:
 
     def stamp(self, table: Table) -> TableStamp | None:
         """Identifies the newest version, also among those of a table that was made anew; None without a table."""
-        with self._lock:
-            return self._table(table).stamp()
+        with self._locked(table) as stored:
+            return stored.stamp()
 
     def summary(self, table: Table) -> Summary | None:
         """None when there is no table; works for a table of another schema version too."""
-        with self._lock:
-            stored = self._table(table)
+        with self._locked(table) as stored:
             delta = stored.newest()
             if delta is None:
                 return None
             files = stored.files()
-            with translate_errors(stored.folder):
-                updated = delta.history(1)[0]["timestamp"]
+            if isinstance(stored.folder, ObjectLocation):
+                _, _, updated = stored.stamp() or (0, 0, 0)  # when the commit was stored: no further request
+            else:
+                with translate_errors(stored.folder):
+                    updated = delta.history(1)[0]["timestamp"]
             return Summary(
                 version=delta.version(),
                 rows=sum(file.rows for file in files),
@@ -174,20 +178,24 @@ class TableReader:
     def close(self) -> None:
         self._duckdb.close()
 
-    def _table(self, table: Table) -> StoredTable:
-        if table.name not in self._stored:
-            self._stored[table.name] = StoredTable(self._root, table)
-        return self._stored[table.name]
+    @contextmanager
+    def _locked(self, table: Table) -> Iterator[StoredTable]:
+        """The table for the duration of the block; others are not waited for, because a store may take its time."""
+        with self._lock:
+            if table.name not in self._stored:
+                self._stored[table.name] = threading.Lock(), StoredTable(self._root, table)
+            lock, stored = self._stored[table.name]
+        with lock:
+            yield stored
 
     def _version(self, table: Table) -> tuple[int | None, tuple[DataFile, ...]]:
-        with self._lock:
-            stored = self._table(table)
+        with self._locked(table) as stored:
             delta = stored.checked()
             return (None, ()) if delta is None else (delta.version(), stored.files())
 
     def _forget(self, table: Table) -> None:
-        with self._lock:
-            self._table(table).forget()
+        with self._locked(table) as stored:
+            stored.forget()
 
     def _batches(self, table: Table, query: _Query, files: tuple[DataFile, ...]) -> Iterator[pa.RecordBatch]:
         matching = [file for file in files if query.bucket is None or file.bucket == query.bucket]
@@ -198,7 +206,7 @@ class TableReader:
             try:
                 yield from cursor.sql(query.sql, params=parameters).to_arrow_reader(_AT_ONCE)
             except (duckdb.Error, OSError, pa.ArrowException) as failure:  # the last two once rows are under way
-                words = str(failure).partition("\n")[0]
+                words = query_error_text(failure).partition("\n")[0]
                 if words.startswith("IO Error"):
                     raise _FileGoneError(f"{table.name}: its files cannot be read: {words}") from None
                 raise PlatformError(f"{table.name}: the query failed: {words}") from None

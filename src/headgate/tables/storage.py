@@ -1,15 +1,17 @@
-"""A table on the disk: the files of its newest version, and DuckDB to query them.
+"""A table in its folder or on an object store: the files of its newest version, and DuckDB to query them.
 
 A version is a list of files that never change, so a reader of these files reads whole batches. Nothing is cached that
 the folder does not confirm: a table that was replaced by another is noticed, and an absent one is None.
 """
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +19,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headgate.base.errors import HeadgateError, PlatformError, UsageError
+from headgate.base.locations import Location, ObjectLocation
+from headgate.tables.object_store import delta_options, has_object, names_beneath, objects_beneath, without_secrets
 from headgate.tables.table import BUCKET, Table, stored_version
 
 # The files of a table in DuckDB's SQL, as a parameter.
@@ -26,8 +30,9 @@ MEMORY_MB = 256
 _THREADS = 1
 # delta-rs parses a path as a URL, and DuckDB as a pattern.
 _ODD = frozenset("%*?#[]\\")
-_LOG = "_delta_log"
-TableStamp = tuple[int, int, int]  # the version, and the inode and the time of the file of its commit
+LOG = "_delta_log"
+# The version, and what tells the file of its commit from another: its inode, or a hash of its ETag, and its time.
+TableStamp = tuple[int, int, int]
 
 
 class TableError(HeadgateError):
@@ -48,9 +53,15 @@ class DataFile:
     bucket: int | None
 
 
-def connect_duckdb(memory_mb: int = MEMORY_MB) -> duckdb.DuckDBPyConnection:
-    """DuckDB in memory, without network access; data that exceeds the memory is spilled to temporary files."""
-    return duckdb.connect(
+def connect_duckdb(
+    root: Location | None = None, *, memory_mb: int = MEMORY_MB, kept_bytes: int | None = None
+) -> duckdb.DuckDBPyConnection:
+    """DuckDB in memory; data that exceeds the memory is spilled to temporary files.
+
+    It has no network access of its own. It reads the files of tables at `root`, of which at most `kept_bytes` are kept
+    in memory when they come from an object store.
+    """
+    connection = duckdb.connect(
         config={
             "memory_limit": f"{memory_mb}MB",
             "threads": _THREADS,
@@ -60,6 +71,16 @@ def connect_duckdb(memory_mb: int = MEMORY_MB) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": False,
         }
     )
+    if isinstance(root, ObjectLocation):
+        from headgate.tables.object_reading import KEPT_BYTES, DuckDBObjects  # noqa: PLC0415 - only where needed
+
+        connection.register_filesystem(DuckDBObjects(root.options, kept_bytes=kept_bytes or KEPT_BYTES))
+    return connection
+
+
+def storage_options(location: Location) -> dict[str, str] | None:
+    """What deltalake needs to open a table there."""
+    return delta_options(location) if isinstance(location, ObjectLocation) else None
 
 
 def file_paths(files: Iterable[DataFile]) -> list[str]:
@@ -74,13 +95,20 @@ def quoted(column: str) -> str:
 class StoredTable:
     """One table in its folder, reopened only when it has changed. Not thread-safe."""
 
-    def __init__(self, root: Path, table: Table) -> None:
-        folder = root.absolute()
-        odd = sorted(_ODD & set(str(folder)))
-        if odd:
-            raise UsageError(f"tables.path: {folder}: a folder for tables cannot have {' '.join(odd)} in its path")
+    def __init__(self, root: Location, table: Table) -> None:
         self.table = table
-        self.folder = folder / table.name
+        self.folder: Location
+        self._log: _CommitLog
+        if isinstance(root, ObjectLocation):
+            self.folder = root / table.name
+            self._log = _ObjectLog(self.folder)
+        else:
+            folder = root.absolute()
+            odd = sorted(_ODD & set(str(folder)))
+            if odd:
+                raise UsageError(f"tables.path: {folder}: a folder for tables cannot have {' '.join(odd)} in its path")
+            self.folder = folder / table.name
+            self._log = _FileLog(self.folder)
         self._delta: DeltaTable | None = None
         self._mark: TableStamp | None = None
         self._files: tuple[DataFile, ...] | None = None
@@ -88,15 +116,18 @@ class StoredTable:
     def newest(self) -> DeltaTable | None:
         """The newest version, with any schema; None when there is no table."""
         with translate_errors(self.folder):
-            if self._delta is None or self._mark is None or self._mark_of(self._delta.version()) != self._mark:
-                self.forget()
-                if not self._is_there():
-                    return None
-                self._delta = DeltaTable(str(self.folder))
-            elif self._commit(self._delta.version() + 1).exists():
-                self._delta.update_incremental()
-            else:
-                return self._delta
+            if self._delta is not None and self._mark is not None:
+                mark, has_next = self._log.look(self._delta.version())
+                if mark == self._mark and not has_next:
+                    return self._delta
+                if mark == self._mark:
+                    self._delta.update_incremental()
+                    self.refresh()
+                    return self._delta
+            self.forget()
+            if not self._log.is_there():
+                return None
+            self._delta = DeltaTable(str(self.folder), storage_options=storage_options(self.folder))
             self.refresh()
             return self._delta
 
@@ -138,7 +169,7 @@ class StoredTable:
             if f"partition.{BUCKET}" in actions.column_names:
                 buckets = actions[f"partition.{BUCKET}"].to_pylist()
             self._files = tuple(
-                DataFile(path=str(self.folder / path), rows=rows, bytes=size, bucket=bucket)
+                DataFile(path=f"{self.folder}/{path}", rows=rows, bytes=size, bucket=bucket)
                 for path, rows, size, bucket in zip(
                     *(actions[name].to_pylist() for name in names), buckets, strict=True
                 )
@@ -148,44 +179,105 @@ class StoredTable:
     def refresh(self) -> None:
         """Forget the files of the previous version, after the opened table has moved to another."""
         self._files = None
-        self._mark = None if self._delta is None else self._mark_of(self._delta.version())
+        self._mark = None if self._delta is None else self._log.look(self._delta.version())[0]
 
     def forget(self) -> None:
         """Open the table anew the next time."""
         self._delta = None
         self.refresh()
 
-    def _commit(self, version: int) -> Path:
-        return self.folder / _LOG / f"{version:020}.json"
 
-    def _mark_of(self, version: int) -> TableStamp | None:
-        """Identifies this commit among those of other tables in the same folder."""
+class _CommitLog(Protocol):
+    """The commits of one table."""
+
+    def look(self, version: int) -> tuple[TableStamp | None, bool]:
+        """What identifies this commit among those of other tables in the same folder, and whether there is a next."""
+
+    def is_there(self) -> bool:
+        """Whether there is a commit; `TableError` when the folder has something else."""
+
+
+def commit_name(version: int) -> str:
+    return f"{version:020}.json"
+
+
+class _FileLog:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def look(self, version: int) -> tuple[TableStamp | None, bool]:
+        log = self._folder / LOG
         try:
-            found = self._commit(version).stat()
+            found = (log / commit_name(version)).stat()
         except FileNotFoundError:
-            return None
-        return version, found.st_ino, found.st_mtime_ns
+            return None, False
+        return (version, found.st_ino, found.st_mtime_ns), (log / commit_name(version + 1)).exists()
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
         """False also for a folder whose writer was killed before its first commit."""
-        if not self.folder.exists():
+        folder = self._folder
+        if not folder.exists():
             return False
-        if not self.folder.is_dir() or (any(self.folder.iterdir()) and not (self.folder / _LOG).is_dir()):
-            raise TableError(f"{self.folder}: not a Delta table: move it away, or configure another folder for tables")
-        return (self.folder / _LOG).is_dir() and any(
-            entry.suffix in {".json", ".parquet"} for entry in (self.folder / _LOG).iterdir()
-        )
+        if not folder.is_dir() or (any(folder.iterdir()) and not (folder / LOG).is_dir()):
+            raise TableError(_not_delta(folder))
+        return (folder / LOG).is_dir() and any(_is_commit(entry.name) for entry in (folder / LOG).iterdir())
+
+
+class _ObjectLog:
+    """One listing for each look, however many commits there are."""
+
+    def __init__(self, folder: ObjectLocation) -> None:
+        self._folder = folder
+
+    def look(self, version: int) -> tuple[TableStamp | None, bool]:
+        own, following = commit_name(version), commit_name(version + 1)
+        mark: TableStamp | None = None
+        for one in objects_beneath(self._folder / LOG, after=own.removesuffix(".json")):
+            name = one.key.rpartition("/")[2]
+            if name == own:
+                etag = int.from_bytes(hashlib.sha256(one.etag.encode()).digest()[:6])
+                mark = (version, etag, one.written_ms)
+            elif name == following:
+                return mark, True
+        return mark, False
+
+    def is_there(self) -> bool:
+        names = names_beneath(self._folder)
+        if (not names and has_object(self._folder)) or (names and LOG not in names):
+            raise TableError(_not_delta(self._folder))
+        return LOG in names and any(map(_is_commit, names_beneath(self._folder / LOG)))
+
+
+def _is_commit(name: str) -> bool:
+    return name.endswith((".json", ".parquet"))
+
+
+def _not_delta(folder: Location) -> str:
+    return f"{folder}: not a Delta table: move it away, or configure another folder for tables"
+
+
+def query_error_text(failure: Exception) -> str:
+    """The text of an error; of one that reading an object raised within DuckDB, without the traceback before it."""
+    text = str(failure)
+    if text.startswith("Traceback"):
+        for line in text.splitlines():
+            name, _, words = line.partition(": ")
+            if name == "FileNotFoundError":
+                return f"IO Error: {words}"
+            if name.endswith(PlatformError.__name__):
+                return words
+    return text
 
 
 @contextmanager
-def translate_errors(folder: Path) -> Iterator[None]:
+def translate_errors(folder: Location) -> Iterator[None]:
     """Turn errors of the libraries and the system into a `PlatformError`; a commit conflict passes."""
     try:
         yield
     except CommitFailedError:
         raise
     except (DeltaError, duckdb.Error, OSError) as failure:
-        words = " ".join(str(failure).split())
+        words = without_secrets(" ".join(query_error_text(failure).split()), folder)
         if "os error 28" in words or "No space left" in words:
             raise PlatformError(
                 f"{folder}: the disk is full: make room; the table is as it was before this batch"

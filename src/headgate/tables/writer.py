@@ -8,7 +8,6 @@ same name is another topic.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -18,6 +17,8 @@ from deltalake.exceptions import CommitFailedError
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import UsageError
+from headgate.base.locations import Location, ObjectLocation
+from headgate.tables.object_store import check_conditional_writes
 from headgate.tables.storage import (
     FILES,
     StoredTable,
@@ -25,6 +26,7 @@ from headgate.tables.storage import (
     connect_duckdb,
     file_paths,
     quoted,
+    storage_options,
     translate_errors,
 )
 from headgate.tables.table import BUCKET, Table, id_columns
@@ -32,6 +34,7 @@ from headgate.tables.table import BUCKET, Table, id_columns
 # Files that no version needs are kept for slow readers.
 RETENTION_HOURS = 1
 _ATTEMPTS = 5
+_KEPT_BYTES = 4 * 1024 * 1024  # a pipeline has a writer for each table
 _GONE = "is_gone"  # marks the keys of rows that are deleted
 
 _CONFIGURATION = {
@@ -70,17 +73,18 @@ class Optimized:
 
 
 class TableWriter:
-    """Writes one table in the folder `root`. Not thread-safe."""
+    """Writes one table in the folder `root`, or on an object store. Not thread-safe."""
 
-    def __init__(self, root: Path, table: Table, clock: Clock | None = None) -> None:
+    def __init__(self, root: Location, table: Table, clock: Clock | None = None) -> None:
         self.table = table
         self._clock = SystemClock() if clock is None else clock
         self._stored = StoredTable(root, table)
         self._was_there = False
-        self._duckdb = connect_duckdb()
+        self._duckdb = connect_duckdb(root, kept_bytes=_KEPT_BYTES)
+        self._options = storage_options(self._stored.folder)
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Location:
         return self._stored.folder
 
     @property
@@ -189,6 +193,8 @@ class TableWriter:
         schema = self.table.stored_schema
         if self.table.buckets:
             raise UsageError(f"{self.table.name} has buckets, so its rows cannot be streamed")
+        if isinstance(self._stored.folder, ObjectLocation):
+            check_conditional_writes(self._stored.folder)
         return self._overwrite(pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches)))
 
     def _overwrite(self, rows: pa.Table | pa.RecordBatchReader) -> Written:
@@ -198,6 +204,7 @@ class TableWriter:
             write_deltalake(
                 str(self._stored.folder),
                 rows,
+                storage_options=self._options,
                 mode="overwrite",
                 schema_mode="overwrite",
                 partition_by=self.table.partition_columns,
@@ -235,6 +242,8 @@ class TableWriter:
 
     def _retry(self, attempt: Callable[[], T]) -> T:
         """Repeat the attempt while commits of another writer conflict."""
+        if isinstance(self._stored.folder, ObjectLocation):
+            check_conditional_writes(self._stored.folder)
         for _ in range(_ATTEMPTS):
             try:
                 return attempt()
@@ -254,6 +263,7 @@ class TableWriter:
             with translate_errors(self._stored.folder):
                 DeltaTable.create(
                     str(self._stored.folder),
+                    storage_options=self._options,
                     schema=self.table.stored_schema,
                     partition_by=self.table.partition_columns,
                     name=self.table.name,
@@ -266,8 +276,11 @@ class TableWriter:
         return delta
 
     def _make_folder(self) -> None:
-        with translate_errors(self._stored.folder):
-            self._stored.folder.mkdir(parents=True, exist_ok=True)
+        folder = self._stored.folder
+        if isinstance(folder, ObjectLocation):
+            return
+        with translate_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def _conformed(self, rows: pa.Table, *, has_copies: bool = False) -> pa.Table:
         """The rows with exactly the table's columns and types, and their buckets; `UsageError` when they do not fit."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -105,7 +106,7 @@ async def open_resources(
     store = make_store(config.topologies.store, make_kafka_store)
     assert store is not None
     stack.push_async_callback(_close, store)
-    folder = config.tables.path.parent / "cache"
+    folder = _cache_folder(config)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     await _configure(store, settings_of(config.topologies, folder=folder, environment=environment))
     await _replay(epochs, store)
@@ -115,6 +116,12 @@ async def open_resources(
         return TopologyResources(calls, epochs.write, write_event=writer.write, write_tasks=writer.write)
     keep_version = partial(_keep_version, store, timeout_s)
     return TopologyResources(calls, epochs.write, store, keep_version, writer.write, writer.write)
+
+
+def _cache_folder(config: Config) -> Path:
+    """Beside the tables if these are in a folder: the cache is of this machine."""
+    tables = config.tables.path
+    return (tables.parent if isinstance(tables, Path) else Path(".headgate")) / "cache"
 
 
 async def _keep_version(store: KafkaStore, timeout_s: float, fact: TopologyDescribed) -> None:

@@ -1,7 +1,8 @@
 """The pipeline by spark-submit on a real standalone master with two workers: the same tables as on one machine.
 
 One rule: both runs read the same facts, each with tables and a checkpoint of its own, and whatever the tables say of
-the facts must be equal, row by row.
+the facts must be equal, row by row. The cluster has its tables in a folder that all its processes share, and then on an
+object store, 20 ms away in each direction, with no shared folder.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,23 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from headgate.base.locations import Location
 from headgate.facts import Ended, Fact
 from headgate.facts.topics import message_limit, topic_specs
 from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, quiet
 from headgate.pipeline.builds import BUILDS
 from headgate.pipeline.queries import QUERIES
-from headgate.pipeline.session import jars_folder
+from headgate.pipeline.session import all_jars
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
 from tests.pipeline.histories import history
 from tests.pipeline.test_append_query import activity, dispositions
 from tests.soak.page import write_section
 from tests.support.cluster import Cluster
+from tests.support.object_stores import ObjectStoreServer, versitygw_server
 from tests.support.ports import port_block
+from tests.support.slow_link import slow_link
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -51,11 +55,30 @@ _DAEMON = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_NO_DAEMONIZE": "1",
 }
+ROUND_TRIP_S = 0.04
+Place = Callable[[Path], AbstractContextManager[tuple[Location, Mapping[str, str]]]]
 Rows = list[tuple[tuple[str, Any], ...]]
 
 
+@contextmanager
+def _shared_folder(folder: Path) -> Iterator[tuple[Location, Mapping[str, str]]]:
+    yield folder, {}
+
+
+@contextmanager
+def _distant_store(folder: Path) -> Iterator[tuple[Location, Mapping[str, str]]]:
+    """A real S3 server behind a slow link: a prefix there, and its options."""
+    with (
+        versitygw_server(folder) as near,
+        slow_link(near.port, round_trip_s=ROUND_TRIP_S) as port,
+    ):
+        far = ObjectStoreServer(endpoint=f"http://127.0.0.1:{port}")
+        yield far.new_location(), far.storage
+
+
 @pytest.mark.timeout(2400)
-def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [_shared_folder, _distant_store], ids=["folder", "store"])
+def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_path: Path, place: Place) -> None:
     settings = cluster.client_config()
     prefix = f"headgate-{uuid.uuid4().hex[:8]}."
     _make_topics(settings, prefix)
@@ -64,16 +87,16 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
     _write_no_fact(settings, prefix)
 
     local = {"spark.master": "local[2]", "spark.driver.memory": "700m"}
-    alone = _config(tmp_path / "alone", settings, prefix, local)
+    alone = _config(tmp_path / "alone", settings, prefix, local, tmp_path / "alone", {})
     began = time.monotonic()
     _run(
         [sys.executable, "-m", "headgate.cli.main", "pipeline", "run", "--once", "--config", alone], tmp_path / "alone"
     )
     alone_s = time.monotonic() - began
 
-    with _standalone(tmp_path) as (master, logs):
-        jars = ",".join(map(str, sorted(jars_folder(os.environ).glob("*.jar"))))
-        together = _config(tmp_path / "together", settings, prefix, {})
+    with place(tmp_path / "together") as (root, storage), _standalone(tmp_path) as (master, logs):
+        jars = ",".join(map(str, all_jars(os.environ, on_store=bool(storage))))
+        together = _config(tmp_path / "together", settings, prefix, {}, root, storage)
         subprocess.run([sys.executable, ROOT / "scripts" / "pipeline-zip", tmp_path / "dist"], check=True)
         flags = {"--master": master, "--jars": jars, "--py-files": str(tmp_path / "dist" / "headgate-pipeline.zip")}
         confs = {
@@ -92,9 +115,11 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
         _run(command, tmp_path / "together", python=_python_without_headgate(tmp_path / "venv"))
         together_s = time.monotonic() - began
         ran = [log for log in logs if _executors(log)]
+        rows = {name: (_rows(tmp_path / "alone", name), _rows(root, name)) for name in BUILDS}
+        is_local = (tmp_path / "together" / "tables").exists()
 
     assert len(ran) == len(logs), "both workers have run an executor"
-    rows = {name: (_rows(tmp_path / "alone", name), _rows(tmp_path / "together", name)) for name in BUILDS}
+    assert is_local != bool(storage), "tables are in the folder or on the store, and nothing of them elsewhere"
     counts = {name: len(one) for name, (one, _) in rows.items()}
     what = (
         f"{FACTS + 2 * LARGE} facts by `headgate pipeline run --once` on one machine and by `spark-submit` on a "
@@ -108,7 +133,7 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
         f"- rows: {', '.join(f'{name} {count:,}' for name, count in counts.items())}",
         f"- tables that differ: {', '.join(differ) or 'none'}",
     ]
-    write_section("Spark cluster", lines)
+    write_section("Spark cluster on an object store" if storage else "Spark cluster", lines)
     assert all(counts.values()), counts
     for name, (one, other) in rows.items():
         assert one == other, name
@@ -190,8 +215,15 @@ def _run(command: Sequence[str | Path], folder: Path, *, python: Path = Path(sys
     assert "Traceback" not in done.stderr, done.stderr[-8000:]
 
 
-def _config(folder: Path, settings: Mapping[str, Any], prefix: str, spark: Mapping[str, str]) -> Path:
-    folder.mkdir()
+def _config(
+    folder: Path,
+    settings: Mapping[str, Any],
+    prefix: str,
+    spark: Mapping[str, str],
+    root: Location,
+    storage: Mapping[str, str],
+) -> Path:
+    folder.mkdir(exist_ok=True)
     file = folder / "headgate.toml"
     named = ", ".join(f'"{name}" = "{value}"' for name, value in spark.items())
     file.write_text(
@@ -202,9 +234,10 @@ service_mechanism = "none"
 [facts]
 prefix = "{prefix}"
 [tables]
-path = "{folder / "tables"}"
+path = "{root / "tables"}"
+storage = {{ {", ".join(f'{name} = "{value}"' for name, value in storage.items())} }}
 [pipeline]
-checkpoint = "{folder / "checkpoints"}"
+checkpoint = "{root / "checkpoints"}"
 spark = {{ {named} }}
 """,
         encoding="utf-8",
@@ -239,10 +272,10 @@ def _write_no_fact(settings: Mapping[str, Any], prefix: str) -> None:
     assert producer.flush(30) == 0
 
 
-def _rows(folder: Path, name: str) -> Rows:
+def _rows(root: Location, name: str) -> Rows:
     """All rows of a table in the order of its key, without those about the pipeline itself: it describes each run."""
     table = table_named(name)
-    reader = TableReader(folder / "tables")
+    reader = TableReader(root / "tables")
     try:
         found = list(reader.stream(table) or ())
     finally:

@@ -23,6 +23,7 @@ from headgate.pipeline.derived.source_tables import SourceTables, changed_files,
 from headgate.pipeline.derived.trip_causes import TRIPPED
 from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.tables.definitions import TABLES, table_named
+from headgate.tables.files import read_file, remove_file
 from headgate.tables.reader import TableReader
 from headgate.tables.writer import TableWriter
 
@@ -243,7 +244,7 @@ def test_a_rebuild_replaces_a_table_of_another_schema(scene: Scene) -> None:
     (scene.root / RESULTS[1] / "_delta_log").mkdir(parents=True)
     with scene.writers.writer(SOURCE) as writer:
         commit = writer.folder / "_delta_log" / f"{0:020}.json"
-        (scene.root / RESULTS[1] / "_delta_log" / commit.name).write_bytes(commit.read_bytes())
+        (scene.root / RESULTS[1] / "_delta_log" / commit.name).write_text(read_file(commit))
     assert not scene.run(), "its columns are those of another table"
     scene.tables.make_anew(scene.derivation)
     assert scene.topics() == {name: ["a"] for name in RESULTS}
@@ -279,7 +280,7 @@ def test_changed_files_are_those_that_came_and_went(scene: Scene) -> None:
     assert found is not None
     assert set(found) & {file.path for file in second.files}
     assert changed_files(second, second.version) == []
-    (second.folder / "_delta_log" / f"{second.version:020}.json").rename(scene.root / "moved")
+    remove_file(second.folder / "_delta_log" / f"{second.version:020}.json")
     assert changed_files(second, first.version) is None
 
 

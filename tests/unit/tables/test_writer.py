@@ -1,7 +1,6 @@
 """The writer: each batch once, nothing for nothing, and errors that say what to do."""
 
 import resource
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -13,6 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headgate.base.errors import PlatformError, UsageError
+from headgate.base.locations import Location
+from headgate.tables.files import names_in, remove_folder
 from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableError
 from headgate.tables.table import Table, text, time, whole
@@ -22,48 +23,48 @@ from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
 both = pytest.mark.parametrize("table", [THINGS, SORTED_THINGS], ids=["flat", "buckets"])
 
 
-def stored(root: Path, table: Table = THINGS) -> list[Row]:
+def stored(root: Location, table: Table = THINGS) -> list[Row]:
     return list(TableReader(root).rows(table).rows)
 
 
 @both
-def test_a_batch_is_written_once(tmp_path: Path, table: Table) -> None:
-    TableWriter(tmp_path, table).upsert(batch([thing("a", size=1)]), query="q", batch=3)
-    again = TableWriter(tmp_path, table).upsert(batch([thing("a", size=2)]), query="q", batch=3)
+def test_a_batch_is_written_once(place: Location, table: Table) -> None:
+    TableWriter(place, table).upsert(batch([thing("a", size=1)]), query="q", batch=3)
+    again = TableWriter(place, table).upsert(batch([thing("a", size=2)]), query="q", batch=3)
     assert again == Written(rows=0, version=1, repeated=True)
-    assert TableWriter(tmp_path, table).upsert(batch([thing("b")]), query="q", batch=2).repeated
-    assert stored(tmp_path, table) == [thing("a", size=1)]
+    assert TableWriter(place, table).upsert(batch([thing("b")]), query="q", batch=2).repeated
+    assert stored(place, table) == [thing("a", size=1)]
 
 
-def test_rows_are_appended_once_for_their_transactions_and_copies_stay(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, THINGS)
+def test_rows_are_appended_once_for_their_transactions_and_copies_stay(place: Location) -> None:
+    writer = TableWriter(place, THINGS)
     rows = batch([thing("a", size=1), thing("a", size=1)])
     assert writer.append(rows, transactions={"q": 3, "r": 3}) == Written(rows=2, version=1)
-    again = TableWriter(tmp_path, THINGS).append(rows, transactions={"q": 3, "r": 2})
+    again = TableWriter(place, THINGS).append(rows, transactions={"q": 3, "r": 2})
     assert again == Written(rows=0, version=1, repeated=True)
     assert writer.append(batch([]), transactions={"q": 4, "r": 4}) == Written(rows=0, version=1), "no rows, no commit"
     assert writer.append(rows, transactions={"q": 4, "r": 3}).rows == 2, "one of them is new"
-    assert TableReader(tmp_path).summary(THINGS).rows == 4  # type: ignore[union-attr]
+    assert TableReader(place).summary(THINGS).rows == 4  # type: ignore[union-attr]
 
 
-def test_a_writer_knows_the_batches_of_each_query(tmp_path: Path) -> None:
-    assert not TableWriter(tmp_path, THINGS).has_batch("q", 0)
-    TableWriter(tmp_path, THINGS).upsert(batch([thing("a")]), query="q", batch=3)
-    writer = TableWriter(tmp_path, THINGS)
+def test_a_writer_knows_the_batches_of_each_query(place: Location) -> None:
+    assert not TableWriter(place, THINGS).has_batch("q", 0)
+    TableWriter(place, THINGS).upsert(batch([thing("a")]), query="q", batch=3)
+    writer = TableWriter(place, THINGS)
     assert [writer.has_batch("q", number) for number in (2, 3, 4)] == [True, True, False]
     assert not writer.has_batch("other", 3)
 
 
 @both
-def test_parts_of_a_batch_make_it_known_with_the_last(tmp_path: Path, table: Table) -> None:
-    writer = TableWriter(tmp_path, table)
+def test_parts_of_a_batch_make_it_known_with_the_last(place: Location, table: Table) -> None:
+    writer = TableWriter(place, table)
     first, last = batch([thing("a")]), batch([thing("b")])
     writer.upsert(first, query="q", batch=0, last=False)
-    assert not TableWriter(tmp_path, table).upsert(first, query="q", batch=0, last=False).repeated
+    assert not TableWriter(place, table).upsert(first, query="q", batch=0, last=False).repeated
     assert writer.upsert(last, query="q", batch=0).rows == 1
     for part, is_last in ((batch([thing("a", size=9)]), False), (last, True)):
         assert writer.upsert(part, query="q", batch=0, last=is_last).repeated
-    assert stored(tmp_path, table) == [thing("a"), thing("b")]
+    assert stored(place, table) == [thing("a"), thing("b")]
 
 
 def test_a_row_that_has_ended_keeps_the_id_of_its_topic(tmp_path: Path) -> None:
@@ -112,16 +113,16 @@ def test_another_query_has_batches_of_its_own(tmp_path: Path) -> None:
 
 
 @both
-def test_only_rows_that_change_are_written(tmp_path: Path, table: Table) -> None:
-    writer = TableWriter(tmp_path, table)
+def test_only_rows_that_change_are_written(place: Location, table: Table) -> None:
+    writer = TableWriter(place, table)
     rows = [thing(str(number)) for number in range(50)]
     writer.upsert(batch(rows), query="q", batch=0)
     assert writer.upsert(batch([*rows[:49], thing("49", size=None)]), query="q", batch=1).rows == 1
 
 
-def test_an_empty_batch_makes_the_table(tmp_path: Path) -> None:
-    TableWriter(tmp_path, THINGS).upsert(batch([]), query="q", batch=0)
-    found = TableReader(tmp_path).rows(THINGS)
+def test_an_empty_batch_makes_the_table(place: Location) -> None:
+    TableWriter(place, THINGS).upsert(batch([]), query="q", batch=0)
+    found = TableReader(place).rows(THINGS)
     assert (found.present, found.rows) == (True, ())
 
 
@@ -151,14 +152,14 @@ def test_a_table_that_only_grows_has_numbers_of_rows_and_statistics_of_times_alo
     assert {name for name in actions.column_names if name.startswith(("min.", "max."))} == {"min.at", "max.at"}
 
 
-def test_hostile_names_stay_as_they_are(tmp_path: Path) -> None:
+def test_hostile_names_stay_as_they_are(place: Location) -> None:
     names = ["", " ", "it's", '"', "\\", "%41", "a\0b", "\n", "\N{SNOWMAN}\U0001f600", "null", "x" * 32_768, "'; --"]
     rows = [thing(name) for name in names]
     for table in (THINGS, SORTED_THINGS):
-        writer = TableWriter(tmp_path, table)
+        writer = TableWriter(place, table)
         writer.upsert(batch(rows), query="it's", batch=0)
         assert writer.upsert(batch([thing(name, size=2) for name in names]), query="it's", batch=1).rows == len(names)
-        assert sorted(str(row["name"]) for row in stored(tmp_path, table)) == sorted(names)
+        assert sorted(str(row["name"]) for row in stored(place, table)) == sorted(names)
 
 
 def test_a_key_twice_in_a_batch_is_refused(tmp_path: Path) -> None:
@@ -188,13 +189,13 @@ def test_columns_in_another_order_fit(tmp_path: Path) -> None:
     assert stored(tmp_path) == [thing()]
 
 
-def test_the_error_of_another_schema_version_names_the_command_that_fixes_it(tmp_path: Path) -> None:
-    TableWriter(tmp_path, THINGS).upsert(batch([thing()]), query="q", batch=0)
+def test_the_error_of_another_schema_version_names_the_command_that_fixes_it(place: Location) -> None:
+    TableWriter(place, THINGS).upsert(batch([thing()]), query="q", batch=0)
     newer = replace(THINGS, version=2)
     with pytest.raises(TableError, match=r"version is 1.* needs 2: run `headgate pipeline rebuild things --config"):
-        TableWriter(tmp_path, newer).upsert(batch([thing()]), query="q", batch=1)
+        TableWriter(place, newer).upsert(batch([thing()]), query="q", batch=1)
     with pytest.raises(TableError, match="rebuild things"):
-        TableReader(tmp_path).rows(newer)
+        TableReader(place).rows(newer)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +212,8 @@ def test_the_error_of_other_columns_names_the_command_that_fixes_it(tmp_path: Pa
         TableWriter(tmp_path, other).create()
 
 
-def test_a_rebuild_replaces_rows_and_schema_in_one_commit(tmp_path: Path) -> None:
-    TableWriter(tmp_path, THINGS).upsert(batch([thing("a"), thing("b")]), query="q", batch=4)
+def test_a_rebuild_replaces_rows_and_schema_in_one_commit(place: Location) -> None:
+    TableWriter(place, THINGS).upsert(batch([thing("a"), thing("b")]), query="q", batch=4)
     newer = replace(
         THINGS,
         version=2,
@@ -221,11 +222,11 @@ def test_a_rebuild_replaces_rows_and_schema_in_one_commit(tmp_path: Path) -> Non
         bucket_by=("cluster_id", "name"),
     )
     rows = pa.Table.from_pylist([thing("c") | {"new": "x"}], schema=newer.columns)
-    written = TableWriter(tmp_path, newer).replace_all(rows)
+    written = TableWriter(place, newer).replace_all(rows)
     assert written == Written(rows=1, version=2)
-    assert stored(tmp_path, newer) == [thing("c") | {"new": "x"}]
+    assert stored(place, newer) == [thing("c") | {"new": "x"}]
     # The query goes on where it was.
-    again = TableWriter(tmp_path, newer)
+    again = TableWriter(place, newer)
     assert again.upsert(rows, query="q", batch=4).repeated
     assert again.upsert(rows.set_column(3, "size", pa.array([9])), query="q", batch=5).rows == 1
 
@@ -238,14 +239,14 @@ def test_a_rebuild_makes_an_absent_table(tmp_path: Path) -> None:
 
 
 @both
-def test_optimizing_joins_files_and_keeps_rows(tmp_path: Path, table: Table) -> None:
-    writer = TableWriter(tmp_path, table)
+def test_optimizing_joins_files_and_keeps_rows(place: Location, table: Table) -> None:
+    writer = TableWriter(place, table)
     for number in range(6):
         writer.upsert(batch([thing("a", part=number)]), query="q", batch=number)
-    rows = stored(tmp_path, table)
+    rows = stored(place, table)
     assert writer.optimize() == Optimized(files_before=6, files_after=1, deleted=0)
     assert writer.optimize(retention_hours=0) == Optimized(files_before=1, files_after=1, deleted=6)
-    assert stored(tmp_path, table) == rows
+    assert stored(place, table) == rows
     assert writer.upsert(batch([thing("a", part=0)]), query="q", batch=6).rows == 0
 
 
@@ -260,14 +261,14 @@ class StoppedClock:
         return self.now_ms
 
 
-def test_rows_are_deleted_when_they_are_older_than_the_table_keeps_them(tmp_path: Path) -> None:
+def test_rows_are_deleted_when_they_are_older_than_the_table_keeps_them(place: Location) -> None:
     table = replace(THINGS, columns=THINGS.columns.append(time("at", "when")), kept_ms=1000, appended=True)
-    writer = TableWriter(tmp_path, table, StoppedClock(5000))
+    writer = TableWriter(place, table, StoppedClock(5000))
     for number, at in enumerate((1000, 3999, 4000, 9000)):
         rows = [thing(part=number) | {"at": at}, thing("b", part=number) | {"at": 4500}]
         writer.upsert(batch(rows, table), query="q", batch=number)
     writer.optimize()
-    left = [(row["name"], row["at"]) for row in stored(tmp_path, table)]
+    left = [(row["name"], row["at"]) for row in stored(place, table)]
     assert sorted(left) == [("a", 4000), ("a", 9000)] + 4 * [("b", 4500)]
     assert writer.has_batch("q", 3)
     version = writer.version()
@@ -275,19 +276,19 @@ def test_rows_are_deleted_when_they_are_older_than_the_table_keeps_them(tmp_path
     assert writer.version() == version, "nothing to delete is no commit"
 
 
-def test_optimizing_an_absent_table_does_nothing(tmp_path: Path) -> None:
-    assert TableWriter(tmp_path / "nowhere", THINGS).optimize() is None
-    assert not (tmp_path / "nowhere").exists()
+def test_optimizing_an_absent_table_does_nothing(place: Location) -> None:
+    assert TableWriter(place / "nowhere", THINGS).optimize() is None
+    assert names_in(place / "nowhere") == []
 
 
-def test_another_process_in_between_is_waited_for(tmp_path: Path) -> None:
-    one, other = TableWriter(tmp_path, THINGS), TableWriter(tmp_path, THINGS)
+def test_another_process_in_between_is_waited_for(place: Location) -> None:
+    one, other = TableWriter(place, THINGS), TableWriter(place, THINGS)
     for number in range(4):
         one.upsert(batch([thing("a", size=number)]), query="one", batch=number)
         other.upsert(batch([thing("b", size=number)]), query="other", batch=number)
     other.optimize()
     one.upsert(batch([thing("a", size=9)]), query="one", batch=9)
-    assert [row["size"] for row in stored(tmp_path)] == [9, 3]
+    assert [row["size"] for row in stored(place)] == [9, 3]
 
 
 def test_a_race_is_run_again_and_given_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,13 +306,13 @@ def test_a_race_is_run_again_and_given_up_in_the_end(tmp_path: Path, monkeypatch
     assert len(lost) == 5
 
 
-def test_a_table_that_goes_away_is_not_made_anew(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, THINGS)
+def test_a_table_that_goes_away_is_not_made_anew(place: Location) -> None:
+    writer = TableWriter(place, THINGS)
     writer.upsert(batch([thing()]), query="q", batch=0)
-    shutil.rmtree(tmp_path / "things")
+    remove_folder(place / "things")
     with pytest.raises(TableError, match="was deleted while it was written"):
         writer.upsert(batch([thing("b")]), query="q", batch=1)
-    assert not (tmp_path / "things").exists()
+    assert names_in(place / "things") == []
 
 
 def test_a_full_disk_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

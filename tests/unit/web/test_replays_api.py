@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import structlog
 
+from headgate.base.locations import Location, ObjectLocation
 from headgate.config.addresses import Address
 from headgate.dead_letters.model.plans import ReplayRules
 from headgate.facts import EventHappened, ReplayStateChanged
@@ -326,14 +327,15 @@ def progressed(plan: str, number: int, outcome: Any = "replayed") -> ReplayProgr
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_read_as_it_was_written() -> None:
+@pytest.mark.parametrize("tables", [Path("/tables"), ObjectLocation("lake", ("a", "b"), (("AWS_REGION", "x"),))])
+def test_a_job_is_read_as_it_was_written(tables: Location) -> None:
     job = ReplayJob(
         plan="p",
         kind=ReplayKind.ABORT,
         rate=None,
         timestamps="now",
         by="User:dora",
-        tables=Path("/tables"),
+        tables=tables,
         rules=ReplayRules(topics=("a-*", "b"), dlq_prefix="dlq.", facts_prefix="headgate.", parking_topic="p"),
         gateway=GATEWAY,
         credentials=Credentials(user="dora", password='"\u2028ü', mechanism="PLAIN"),

@@ -4,7 +4,6 @@ A derivation that fails does not stop the others: it is a problem in `pipeline_r
 again after as many minutes.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import Protocol
@@ -16,6 +15,7 @@ from headgate.pipeline.derived.derivation import Derivation, DerivedContext, Der
 from headgate.pipeline.derived.source_tables import SourceTables, SourceVersion
 from headgate.pipeline.run_log import PipelineRun, RunLog, print_message
 from headgate.tables.definitions import table_named
+from headgate.tables.files import remove_folder
 from headgate.tables.storage import StoredTable, TableError, TableVersionError
 
 QUERY = "derived"
@@ -82,7 +82,7 @@ class DerivedTables:
             try:
                 stored.checked()
             except TableError:
-                shutil.rmtree(stored.folder)
+                remove_folder(stored.folder)
         versions = self._sources.versions(derivation.sources)
         self._derive(derivation, versions, self._new_run(derivation, versions, None))
 

@@ -9,7 +9,6 @@ the log or the files are no longer there: then a derivation starts anew.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,10 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from headgate.base.locations import Location
+from headgate.pipeline.spark_storage import spark_address
 from headgate.tables.definitions import table_named
-from headgate.tables.storage import FILES, DataFile, StoredTable, connect_duckdb, file_paths, quoted
-
-_LOG = "_delta_log"
+from headgate.tables.files import has_file, read_file
+from headgate.tables.storage import (
+    FILES,
+    LOG,
+    DataFile,
+    StoredTable,
+    commit_name,
+    connect_duckdb,
+    file_paths,
+    quoted,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +37,7 @@ class SourceVersion:
     """One version of a table, and its files. `id` tells it from another table that was made in the same folder."""
 
     name: str
-    folder: Path
+    folder: Location
     id: str
     version: int
     files: tuple[DataFile, ...]
@@ -39,9 +48,9 @@ class SourceVersion:
 
 
 class SourceTables:
-    """The tables in the folder `root`. Not thread-safe."""
+    """The tables at `root`. Not thread-safe."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Location) -> None:
         self._root = root
         self._stored: dict[str, StoredTable] = {}
 
@@ -66,7 +75,7 @@ def read_rows(session: SparkSession, name: str, files: Sequence[str]) -> DataFra
     schema = from_arrow_schema(pa.schema([column.remove_metadata() for column in columns]))
     if not files:
         return session.createDataFrame([], schema)
-    return session.read.schema(schema).parquet(*files)
+    return session.read.schema(schema).parquet(*map(spark_address, files))
 
 
 def all_files(version: SourceVersion | None) -> list[str]:
@@ -78,7 +87,7 @@ def has_value(version: SourceVersion | None, column: str, value: str) -> bool:
     files = all_files(version)
     if not files:
         return False
-    with connect_duckdb() as duckdb:
+    with connect_duckdb(None if version is None else version.folder) as duckdb:
         sql = f"SELECT 1 FROM {FILES} WHERE {quoted(column)} = ? LIMIT 1"  # noqa: S608 - our own names
         return bool(duckdb.sql(sql, params=[files, value]).fetchall())
 
@@ -89,11 +98,11 @@ def changed_files(version: SourceVersion, since: int) -> list[str] | None:
     A file that came and went is left out. So an unchanged row of a replaced file is in an even number of these files,
     and one that came, changed or went in an odd number (`net_changes`).
     """
-    found: dict[str, None] = {}
+    found: dict[str, Location] = {}
     is_appended = table_named(version.name).appended
     for number in range(since + 1, version.version + 1):
         try:
-            lines = (version.folder / _LOG / f"{number:020}.json").read_text(encoding="utf-8").splitlines()
+            lines = read_file(version.folder / LOG / commit_name(number)).splitlines()
         except FileNotFoundError:  # the log is shortened from time to time
             return None
         for action in map(json.loads, lines):
@@ -102,12 +111,10 @@ def changed_files(version: SourceVersion, since: int) -> list[str] | None:
                     continue
                 if change == "remove" and is_appended:  # the table was made anew
                     return None
-                path = str(version.folder / unquote(action[change]["path"]))
-                if path in found:
-                    del found[path]
-                else:
-                    found[path] = None
-    return list(found) if all(Path(path).exists() for path in found) else None
+                file = version.folder / unquote(action[change]["path"])
+                if found.pop(str(file), None) is None:
+                    found[str(file)] = file
+    return list(found) if all(map(has_file, found.values())) else None
 
 
 def net_changes(changed: DataFrame) -> DataFrame:

@@ -1,6 +1,7 @@
 """The tables as the resources read them: off the event loop, on a bounded pool, and a graph once for each version.
 
-- Versions are looked up at most once in `_LOOK_S`, so a request that finds its answer in memory touches no file.
+- Versions are looked up at most once in `_LOOK_S`, so a request that finds its answer in memory touches no file. On an
+  object store a look is a request for each table, so there it is at most once in `_LOOK_STORE_S`, and side by side.
 - What many answers are made of, such as the graph of an estate, is loaded when it is first asked for. When its tables
   have changed it is loaded again, and until that is done requests get the former one, with the versions of that.
 - Loads have a thread of their own, one after the other: however many times clients ask for, others are answered.
@@ -13,13 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
 from headgate.base.clock import Clock
 from headgate.base.errors import HeadgateError
+from headgate.base.locations import Location, ObjectLocation
 from headgate.base.threads import off_loop
 from headgate.lineage.estate import Estate, NoTableError, SeveralClustersError
 from headgate.lineage.estate_map import EstateMap, MapRow
@@ -39,6 +40,8 @@ _THREADS: Final = 4
 _MOST_WAITING: Final = 128
 _MOST_LOADS: Final = 8
 _LOOK_S: Final = 0.2
+_LOOK_STORE_S: Final = 2.0
+_LOOK_THREADS: Final = 8
 _RETRY_S: Final = 5.0
 _MOST_KEPT: Final = 3  # each of another time or cluster; a graph of 100,000 edges takes some 100 MiB
 _MOST_LIMITS: Final = 16
@@ -110,12 +113,14 @@ class _Slot(Generic[V]):
 class EstateTables:
     """Reads the tables in the folder `root`. Its coroutines run on the event loop, all else on the pool."""
 
-    def __init__(self, root: Path, clock: Clock, topics: EstatePort | None = None) -> None:
+    def __init__(self, root: Location, clock: Clock, topics: EstatePort | None = None) -> None:
         self._root = root
         self._clock = clock
         self._topics = topics
         self._is_large = False
         self._reader = TableReader(root)
+        self._is_on_store = isinstance(root, ObjectLocation)
+        self._lookers = ThreadPoolExecutor(_LOOK_THREADS, thread_name_prefix="headgate-tables-look")
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="headgate-tables")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="headgate-tables-load")
         self._loads: list[Future[Any]] = []
@@ -125,7 +130,7 @@ class EstateTables:
         self._slots: dict[str, OrderedDict[EstateKey, _Slot[Any]]] = {}
 
     async def close(self) -> None:
-        for pool in (self._loader, self._pool):
+        for pool in (self._loader, self._pool, self._lookers):
             await off_loop(functools.partial(pool.shutdown, wait=True, cancel_futures=True))
         self._reader.close()
 
@@ -146,7 +151,7 @@ class EstateTables:
     async def stamps(self, tables: Iterable[str]) -> Stamps:
         """The versions of these tables."""
         now = self._clock.monotonic()
-        if not self._stamps or now - self._looked_at >= _LOOK_S:
+        if not self._stamps or now - self._looked_at >= (_LOOK_STORE_S if self._is_on_store else _LOOK_S):
             self._looked_at = now
             self._stamps = await self.run(self._look)
         return tuple(self._stamps.get(name) for name in tables)
@@ -206,7 +211,7 @@ class EstateTables:
         return Estate(self._root, as_of_ms=as_of_ms, cluster=cluster, reader=self._reader)
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Location:
         """The folder of the tables."""
         return self._root
 
@@ -231,6 +236,8 @@ class EstateTables:
     # --- on the pool
 
     def _look(self) -> dict[str, TableStamp | None]:
+        if self._is_on_store:
+            return dict(zip(TABLES, self._lookers.map(self._reader.stamp, TABLES.values()), strict=True))
         return {name: self._reader.stamp(table) for name, table in TABLES.items()}
 
     def _load(self, slot: _Slot[V], load: Callable[[], V]) -> V:

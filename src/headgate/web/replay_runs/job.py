@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
+from headgate.base.locations import Location, ObjectLocation, parse_location
 from headgate.config.addresses import parse_address
+from headgate.config.storage import located
 from headgate.dead_letters.model.plans import ReplayRules
 from headgate.dead_letters.model.target_limits import TimestampMode
 from headgate.kafka.connections import Credentials
@@ -44,22 +45,26 @@ class ReplayJob:
     rate: float | None
     timestamps: TimestampMode
     by: str
-    tables: Path
+    tables: Location  # with the options of an object store
     rules: ReplayRules
     gateway: GatewayAccess
     credentials: Credentials | None
 
     def encode(self) -> bytes:
         gateway = asdict(self.gateway) | {"address": str(self.gateway.address)}
-        return json.dumps(asdict(self) | {"tables": str(self.tables), "gateway": gateway}).encode() + b"\n"
+        options = self.tables.options if isinstance(self.tables, ObjectLocation) else ()
+        tables = {"tables": str(self.tables), "storage": dict(options)}
+        return json.dumps(asdict(self) | tables | {"gateway": gateway}).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> "ReplayJob":
         document = json.loads(line)
-        rules, gateway, login = (document.pop(name) for name in ("rules", "gateway", "credentials"))
+        parts = ("rules", "gateway", "credentials", "storage")
+        rules, gateway, login, storage = (document.pop(name) for name in parts)
+        tables = located(parse_location(document["tables"]), tuple(sorted(storage.items())))
         rules["topics"] = tuple(rules["topics"])
         return cls(
-            **document | {"kind": ReplayKind(document["kind"]), "tables": Path(document["tables"])},
+            **document | {"kind": ReplayKind(document["kind"]), "tables": tables},
             rules=ReplayRules(**rules),
             gateway=GatewayAccess(**gateway | {"address": parse_address(gateway["address"])}),
             credentials=None if login is None else Credentials(**login),

@@ -7,11 +7,11 @@ for a plan: that makes a list, and the caller has proved its token.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
+from headgate.base.locations import Location
 from headgate.base.threads import off_loop
 from headgate.dead_letters.model.plans import ReplayPlan, ReplayRules
 from headgate.dead_letters.model.target_limits import TimestampMode
@@ -45,7 +45,7 @@ class ReplayOperations:
         self,
         gateway: GatewayAccess,
         *,
-        tables: Path,
+        tables: Location,
         rules: ReplayRules,
         settings: Callable[[], Mapping[str, Any]],
         supervisor: ReplaySupervisor,

@@ -1,0 +1,77 @@
+"""The lock of a pipeline on an object store: one holder, takeover of a killed one, and the news of a loss."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.base.errors import PlatformError, UsageError
+from headgate.base.locations import ObjectLocation
+from headgate.pipeline.pipeline_lock import ObjectLock
+from headgate.tables.files import has_file
+from headgate.tables.object_store import put_object
+from tests.support.object_stores import moto_server
+
+RENEW_S, EXPIRES_S = 0.05, 0.6
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[ObjectLocation]:
+    with moto_server() as server:
+        yield server.new_location()
+
+
+class Losses:
+    """What a holder was told, and an event for it."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.event = threading.Event()
+
+    def __call__(self, what: str) -> None:
+        self.told.append(what)
+        self.event.set()
+
+
+def lock(location: ObjectLocation, losses: Losses | None = None) -> ObjectLock:
+    return ObjectLock(location, losses or Losses(), renew_s=RENEW_S, expires_s=EXPIRES_S)
+
+
+def test_a_second_pipeline_is_refused_while_the_first_renews(root: ObjectLocation) -> None:
+    location = root / "one" / "lock"
+    taken = pytest.raises(UsageError, match=r"another pipeline uses s3://lake/.*/one: stop it")
+    with lock(location).held(), taken, lock(location).held():
+        pytest.fail("both hold it")
+    assert not has_file(location)
+    with lock(location).held():
+        assert has_file(location)
+
+
+def test_the_lock_of_a_killed_pipeline_is_taken_over(root: ObjectLocation) -> None:
+    location = root / "killed" / "lock"
+    put_object(location, b'{"owner": "gone"}')
+    with lock(location).held():
+        assert has_file(location)
+
+
+def test_a_holder_that_was_taken_over_is_told_and_leaves_the_lock_alone(root: ObjectLocation) -> None:
+    location = root / "taken" / "lock"
+    losses = Losses()
+    with lock(location, losses).held():
+        put_object(location, b'{"owner": "another"}')
+        assert losses.event.wait(10)
+    assert "was taken over by another pipeline" in losses.told[0]
+    assert has_file(location)
+
+
+def test_a_holder_that_cannot_renew_is_told(root: ObjectLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the time is over after which another pipeline may begin."""
+    losses = Losses()
+    with lock(root / "unreachable" / "lock", losses).held():
+        monkeypatch.setattr("headgate.pipeline.pipeline_lock.replace_object", _fail)
+        assert losses.event.wait(10)
+    assert "could not be renewed: the store is away" in losses.told[0]
+
+
+def _fail(*_: object) -> None:
+    raise PlatformError("the store is away")
