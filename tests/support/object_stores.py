@@ -72,9 +72,8 @@ class IgnoringConditions:
         return self._store(environ, start_response)
 
 
-class _SilentHandler(WSGIRequestHandler):
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's name
-        """A line for each request would bury what a test prints."""
+# Its log has a line for each request, which would bury what a test prints.
+_SILENT = type("_SilentHandler", (WSGIRequestHandler,), {"log": lambda *_: None})
 
 
 @contextmanager
@@ -82,7 +81,7 @@ def moto_server(wrap: Callable[[Application], Application] = lambda store: store
     """Moto on threads of this process; all of them share one state, so each test has a prefix of its own."""
     port = port_block()
     application = wrap(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", port, application, threaded=True, request_handler=_SilentHandler)
+    server = make_server("127.0.0.1", port, application, threaded=True, request_handler=_SILENT)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

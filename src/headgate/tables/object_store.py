@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import PlatformError, UsageError
 from headgate.base.locations import ObjectLocation
@@ -63,7 +63,7 @@ def put_object(location: ObjectLocation, content: bytes) -> str:
     import obstore  # noqa: PLC0415
 
     with translate_store_errors(location, is_written=True):
-        return obstore.put(store_of(location), location.key, content)["e_tag"] or ""
+        return str(obstore.put(store_of(location), location.key, content)["e_tag"] or "")
 
 
 def create_object(location: ObjectLocation, content: bytes) -> str | None:
@@ -73,7 +73,7 @@ def create_object(location: ObjectLocation, content: bytes) -> str | None:
 
     with translate_store_errors(location, is_written=True):
         try:
-            return obstore.put(store_of(location), location.key, content, mode="create")["e_tag"] or ""
+            return str(obstore.put(store_of(location), location.key, content, mode="create")["e_tag"] or "")
         except AlreadyExistsError:
             return None
 
@@ -85,7 +85,7 @@ def replace_object(location: ObjectLocation, content: bytes, etag: str) -> str |
 
     with translate_store_errors(location):
         try:
-            return obstore.put(store_of(location), location.key, content, mode={"e_tag": etag})["e_tag"] or ""
+            return str(obstore.put(store_of(location), location.key, content, mode={"e_tag": etag})["e_tag"] or "")
         except (PreconditionError, NotFoundError):
             return None
 
@@ -151,10 +151,10 @@ def _store(bucket: str, options: tuple[tuple[str, str], ...]) -> "S3Store":
         from obstore.store import S3Store  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise PlatformError(f"{missing.name} is not installed: pip install 'headgate[pipeline]'") from None
-    named = {name.lower(): value for name, value in options if name != "AWS_ALLOW_HTTP"}
+    named: Any = {name.lower(): value for name, value in options if name != "AWS_ALLOW_HTTP"}
     return S3Store(
         bucket,
-        config=named,  # type: ignore[arg-type]  # its type names the options without the prefix
+        config=named,
         client_options={
             "allow_http": dict(options).get("AWS_ALLOW_HTTP") == "true",
             "connect_timeout": timedelta(seconds=CONNECT_S),
