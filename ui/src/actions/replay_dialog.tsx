@@ -60,17 +60,19 @@ function StartDialog({ plan, onClose }: { plan: PlanDetail; onClose: () => void 
           </p>
           {plan.readers === null || plan.readers.length === 0 ? null : (
             <p>
-              <State of="attention">{plan.readers.map(printable).join(", ")} get the records again.</State>
+              <State of="attention">{plan.readers.map(printable).join(", ")}: will get the records again.</State>
             </p>
           )}
-          <ul className="muted">
+          <ul className="muted notes">
             {plan.notes.map((note) => (
               <li key={note}>{printable(note)}</li>
             ))}
           </ul>
           <div className="pair">
             <label>
-              Records a second, at most <span className="muted">(empty: no limit)</span>
+              <span>
+                Records a second, at most <span className="muted">(empty: no limit)</span>
+              </span>
               <input type="text" inputMode="decimal" value={rateText} onChange={(event) => setRateText(event.target.value)} aria-invalid={rate === undefined} autoFocus autoComplete="off" />
             </label>
             <label>

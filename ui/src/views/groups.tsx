@@ -295,7 +295,11 @@ function Events({ group, events, isPaused }: { group: string; events: BreakerEve
                 {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.delivered)} records `}
                 {event.reason === null ? "" : printable(event.reason)} <span className="muted">{event.by ?? ""}</span>
               </span>
-              {event.event === "tripped" ? <Link to={lettersPath(group, event.at)}>dead letters</Link> : null}
+              {event.event === "tripped" ? (
+                <span>
+                  <Link to={lettersPath(group, event.at)}>dead letters</Link>
+                </span>
+              ) : null}
               <Time at={event.at} />
             </li>
           ))}

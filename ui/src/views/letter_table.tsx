@@ -49,13 +49,13 @@ function LetterRow({ letter, onShow }: { letter: DeadLetter; onShow: () => void 
       <td>
         <Time at={letter.dead_lettered_at} />
       </td>
-      <td>
+      <td className="place">
         <ThingLink kind="topic" name={letter.topic} />{" "}
         <span className="muted">
           partition {letter.partition}, offset {letter.offset}
         </span>
       </td>
-      <td>{letter.reason === null && letter.exception === null ? <span className="muted">–</span> : printable((letter.reason ?? letter.exception ?? "").slice(0, 300))}</td>
+      <td className="reason">{letter.reason === null && letter.exception === null ? <span className="muted">–</span> : printable((letter.reason ?? letter.exception ?? "").slice(0, 300))}</td>
       <td className="number narrow-hide">{count(letter.delivery_count)}</td>
       <td>
         <State of={state}>{text}</State>

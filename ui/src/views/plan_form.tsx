@@ -17,6 +17,8 @@ const COLUMNS = "topic, partition, offset, reason, exception, member, delivery_c
 /** `request`: one that was sent before, so that a page that is loaded again goes on waiting for it. */
 export function PlanFormView({ group, episode, request }: { group: string; episode: string; request: string | null }) {
   const [form, setForm] = useState<PlanForm>(() => emptyForm(group, episode));
+  /** What the request was made of; null for one that another visit of the page has sent. */
+  const [sent, setSent] = useState<PlanForm | null>(null);
   const [isSending, setIsSending] = useState(false);
   const [problem, setProblem] = useState<string | null>(null);
   const operator = useOperator();
@@ -27,11 +29,12 @@ export function PlanFormView({ group, episode, request }: { group: string; episo
     setForm((before) => ({ ...before, ...changes }));
   }
 
-  async function submit(sent: PlanForm): Promise<void> {
+  async function submit(asked: PlanForm): Promise<void> {
     if (isSending) return;
     setIsSending(true);
     setProblem(null);
-    const answer = await send<{ request: string }>("plans", planBody(sent));
+    setSent(asked);
+    const answer = await send<{ request: string }>("plans", planBody(asked));
     setIsSending(false);
     if (answer.isDone) go(thingPath("letters", null, group, { new: "plan", episode, request: answer.data.request }), true);
     else setProblem(answer.message);
@@ -55,10 +58,14 @@ export function PlanFormView({ group, episode, request }: { group: string; episo
         <Waiting
           id={request}
           group={group}
-          onAccept={() => {
-            change({ acceptFanout: true });
-            void submit({ ...form, acceptFanout: true });
-          }}
+          onAccept={
+            sent === null
+              ? null
+              : () => {
+                  setForm({ ...sent, acceptFanout: true });
+                  void submit({ ...sent, acceptFanout: true });
+                }
+          }
         />
       )}
       {problem === null ? null : (
@@ -81,8 +88,10 @@ export function PlanFormView({ group, episode, request }: { group: string; episo
       >
         <div className="fields body">
           <Which form={form} change={change} />
-          <Where form={form} change={change} />
-          <Options form={form} change={change} />
+          <div className="stack">
+            <Where form={form} change={change} />
+            <Options form={form} change={change} />
+          </div>
         </div>
         <div className="body foot">
           <p className="muted">The same on the command line:</p>
@@ -120,7 +129,9 @@ function Which({ form, change }: Part) {
         </label>
       </div>
       <label>
-        Episode <span className="muted">(empty: all)</span>
+        <span>
+          Episode <span className="muted">(empty: all)</span>
+        </span>
         <input type="text" value={form.episode} onChange={(event) => change({ episode: event.target.value })} maxLength={100} autoComplete="off" spellCheck={false} />
       </label>
       <div className="pair">
@@ -134,7 +145,9 @@ function Which({ form, change }: Part) {
         </label>
       </div>
       <label>
-        Where <span className="muted">(empty: all)</span>
+        <span>
+          Where <span className="muted">(empty: all)</span>
+        </span>
         <input type="text" className="mono" value={form.where} onChange={(event) => change({ where: event.target.value })} placeholder="reason like '%timed out%' and partition = 3" aria-describedby={help} maxLength={4096} autoComplete="off" spellCheck={false} />
       </label>
       <p id={help} className="muted">
@@ -189,7 +202,7 @@ function Options({ form, change }: Part) {
 }
 
 /** What the pipeline makes of the request. */
-function Waiting({ id, group, onAccept }: { id: string; group: string; onAccept: () => void }) {
+function Waiting({ id, group, onAccept }: { id: string; group: string; onAccept: (() => void) | null }) {
   const found = useResource<PlanRequest>(`plan-requests/${encodeURIComponent(id)}`, POLL_MS);
   const now = useNow();
   const plan = found.state === "ready" && found.data.state === "DONE" ? found.data.plan : null;
@@ -229,7 +242,8 @@ function Waiting({ id, group, onAccept }: { id: string; group: string; onAccept:
       return (
         <Notice state="attention" title="There is no plan: it was refused">
           {told}
-          {isFanout(found.data) ? (
+          {isFanout(found.data) && onAccept === null ? <p>If they may get the records again, ask for the plan with that box checked.</p> : null}
+          {isFanout(found.data) && onAccept !== null ? (
             <div className="actions">
               <button type="button" onClick={onAccept}>
                 These readers may get the records again: make the plan

@@ -8,7 +8,6 @@ import { holdsText, leftOut, reasonBars } from "../model/plans";
 import { thingPath } from "../model/route";
 import { Command, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
-import { PlanState } from "./plan_table";
 import { ReplayPanel } from "./replay_panel";
 
 const ROWS = 100;
@@ -31,7 +30,6 @@ export function PlanView({ group, id }: { group: string; id: string }) {
             Plan <code>{printable(id)}</code>
           </span>
         </h1>
-        {last === null ? null : <PlanState plan={last} />}
         <span className="space" />
         <Link to={thingPath("groups", null, group)} className="button">
           Open the group
@@ -108,7 +106,7 @@ function Holds({ plan }: { plan: PlanDetail }) {
           {plan.readers === null ? <span className="muted">your token does not tell</span> : plan.readers.length === 0 ? "no others that are known" : null}
           {plan.readers === null || plan.readers.length === 0 ? null : (
             <State of="attention">
-              {plan.readers.map(printable).join(", ")}, {plan.readers.length === 1 ? "which gets" : "which get"} the records again
+              {plan.readers.map(printable).join(", ")}: will get the records again
             </State>
           )}
         </dd>
@@ -208,7 +206,7 @@ function Records({ plan, after, setAfter }: { plan: PlanDetail; after: number; s
               {plan.rows.map((row) => (
                 <tr key={`${row.position} ${row.topic ?? ""} ${row.partition} ${row.offset}`}>
                   <td className="number">{count(row.position)}</td>
-                  <td>
+                  <td className="place">
                     <ThingLink kind="topic" name={row.topic} />{" "}
                     <span className="muted">
                       {row.partition}/{row.offset}
@@ -227,7 +225,7 @@ function Records({ plan, after, setAfter }: { plan: PlanDetail; after: number; s
                       </>
                     )}
                   </td>
-                  <td className="narrow-hide">{row.reason === null ? <span className="muted">–</span> : printable(row.reason.slice(0, 300))}</td>
+                  <td className="narrow-hide reason">{row.reason === null ? <span className="muted">–</span> : printable(row.reason.slice(0, 300))}</td>
                 </tr>
               ))}
             </tbody>
