@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browsing import WAIT_MS
+from tests.e2e.busy_estate import PLAN
 from tests.e2e.estate import APP
 from tests.support.web import Web
 
@@ -16,7 +17,7 @@ TABS = [f"/apps/-/{APP}?tab={tab}" for tab in ("topology", "members", "versions"
 PATHS = [
     *("/", "/map", "/apps", "/apps?paste", "/topics", "/groups", "/letters", "/connect", "/health"),
     *TABS,
-    *("/letters/-/shipping?episode=5f1c0d2a9b3e", "/letters/-/shipping?new=plan"),
+    *("/letters/-/shipping?episode=5f1c0d2a9b3e", "/letters/-/shipping?new=plan", f"/letters/-/shipping?plan={PLAN}"),
     *("/topics/-/orders", "/groups/-/billing", "/connect/-/s3-archive", "/topics/-/none-such"),
 ]
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import headgate
+from tests.integration.dead_letters.replays import Scene, write_plan
 from tests.support.cluster import start_test_cluster
 from tests.support.share_consumers import LibrdkafkaMember
 from tests.support.share_scene import (
@@ -21,6 +22,7 @@ from tests.support.share_scene import (
     until,
 )
 from tests.support.web import Web, running_web
+from tests.unit.lineage.shop import write
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +140,48 @@ def test_a_refusal_is_shown_in_the_dialog_and_the_page_falls_back_to_asking(
     page.get_by_role("button", name="Cancel").click()
     scene.configure(group, {PAUSE: "by the tool"})
     expect(page.get_by_role("alert")).to_contain_text("by the tool")
+
+
+def test_a_plan_is_tried_paused_resumed_and_replayed_and_a_record_is_read_in_the_page(
+    page: Page, scene: ShareScene, tmp_path: Path
+) -> None:
+    desk = Scene(scene.cluster)
+    records = desk.records(desk.fill(100))
+    plan = desk.plan(records)
+    tables = tmp_path / "tables"
+    write_plan(tables, plan, records)
+    letter = {"group": desk.group, "topic": desk.source, "topic_id": desk.ids[desk.source], "offset": 0}
+    write(tables, "dead_letters", [letter | {"dlq_topic": desk.dlq, "source_state": "found", "copies": 1}])
+    keys: dict[str, object] = {
+        "facts.prefix": scene.facts,
+        "activity.enable": False,
+        "web.gateway": scene.bootstrap,
+        "tables.path": str(tables),
+        "replay.topics": [desk.target],
+    }
+    with running_web(tmp_path, scene.cluster.bootstrap, keys) as web:
+        page.goto(f"{web.url}/letters/-/{desk.group}?plan={plan.plan}")
+        panel = page.get_by_role("region", name="Replay", exact=True)
+        panel.get_by_role("button", name="Replay…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Try without writing").click()
+        expect(panel).to_contain_text("100 records would be written, 0 parked, 0 skipped")
+        assert desk.values(desk.target) == []
+
+        panel.get_by_role("button", name="Replay…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("share groups do not process records in order")
+        dialog.get_by_label("Records a second").fill("40")
+        expect(dialog.locator("code").last).to_contain_text(f"headgate dlq replay {plan.plan} --rate 40")
+        dialog.get_by_role("button", name="Replay", exact=True).click()
+        panel.get_by_role("button", name="Pause").click()
+        panel.get_by_role("button", name="Resume").click()
+        expect(panel).to_contain_text("100 written of 100 (100 %)")
+        expect(panel.locator("code")).to_contain_text(f"headgate dlq audit --plan {plan.plan}")
+        assert desk.values(desk.target) == desk.values(desk.source)
+
+        page.goto(f"{web.url}/letters/-/{desk.group}")
+        expect(page.get_by_role("region", name="Plans and replays")).to_contain_text("done")
+        page.get_by_role("button", name="Show the record at offset 0").click()
+        page.get_by_role("button", name="Read the record").click()
+        expect(page.get_by_role("region", name="Key").locator("pre")).to_have_text("k0")
+        page.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.e2e.busy_estate import HOSTS, REJECTED
+from tests.e2e.busy_estate import HOSTS, PLAN, REJECTED
 from tests.e2e.estate import APP, HOSTILE
 from tests.support.web import Web
 
@@ -183,3 +183,46 @@ def record(asked: Any) -> dict[str, Any]:
     place = {name: asked[name] for name in ("group", "topic", "partition", "offset")}
     known = {"from": "source", "timestamp": None, "size": 40, "key": key, "value": content, "dead_letter": letter}
     return place | known | {"headers": [{"name": HOSTILE, "value": None}], "headers_truncated": False}
+
+
+def test_a_plan_shows_what_it_holds_and_its_replay_with_progress(page: Page, busy: Web) -> None:
+    page.goto(f"{busy.url}/letters/-/shipping")
+    page.get_by_role("link", name=PLAN).click()
+    expect(page.get_by_text("60 records to be replayed", exact=True)).to_be_visible()
+    expect(page.get_by_text("1: the source is gone")).to_be_visible()
+    expect(page.get_by_text("streams totals: will get the records again")).to_be_visible()
+    expect(page.locator(".bars li").first).to_contain_text("the downstream timed out after 5 s")
+    expect(page.locator(".bars li").nth(1)).to_contain_text("<img src=x")
+    expect(page.get_by_role("region", name="Records of the plan").get_by_role("row").nth(2)).to_contain_text(
+        "superseded"
+    )
+
+    running = {"state": "RUNNING", "written": 0}
+    page.route("**/api/v1/operator", lambda route: route.fulfill(json=OPERATOR))
+    page.route(f"**/api/v1/replays/{PLAN}", lambda route: route.fulfill(json=replay(**running)))
+    page.route("**/api/v1/replays", lambda route: route.fulfill(status=202, json=replay(**running)))
+    page.route(f"**/api/v1/replays/{PLAN}/pause", lambda route: route.fulfill(json=replay(state="PAUSED", written=30)))
+    expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "0")
+    running["written"] = 30
+    expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
+    panel = page.get_by_role("region", name="Replay", exact=True)
+    expect(panel).to_contain_text("30 written of 60 (50 %)")
+    running["state"] = "PAUSED"
+    panel.get_by_role("button", name="Pause").click()
+    expect(panel.get_by_role("button", name="Resume")).to_be_visible()
+    running |= {"state": "DONE", "written": 60}
+    expect(panel.locator("code")).to_contain_text(f"headgate dlq audit --plan {PLAN}")
+
+
+def replay(**known: Any) -> dict[str, Any]:
+    counts = {"records": 60, "parked": 0, "skipped": 0, "at": 1, "by": "User:alice", "here": True, "rate": 50.0}
+    rest: dict[str, Any] = {
+        "timestamp": "original",
+        "stopped_by": None,
+        "error": None,
+        "reasons": {},
+        "notes": [],
+        "go_on": None,
+        "dry_run": None,
+    }
+    return {"plan": PLAN, "group": "shipping", "to": "original"} | counts | rest | known

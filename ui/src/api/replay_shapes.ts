@@ -88,6 +88,8 @@ export interface Replay {
   stopped_by: string | null;
   error: string | null;
   reasons: Record<string, number>;
+  /** What is to be known of the run here, such as that the breaker cannot be watched. */
+  notes: string[];
   go_on: string | null;
   dry_run: DryRun | null;
 }

@@ -5,7 +5,7 @@ import { progressOf, rateOf, replayControls, replayMark, speedText, withProgress
 function replay(more: Partial<Replay>): Replay {
   return {
     plan: "p", group: "g", to: "original", state: "RUNNING", records: 60, written: 30, parked: 0, skipped: 0, at: 1, by: null, here: true,
-    rate: null, timestamp: null, stopped_by: null, error: null, reasons: {}, go_on: null, dry_run: null, ...more,
+    rate: null, timestamp: null, stopped_by: null, error: null, reasons: {}, notes: [], go_on: null, dry_run: null, ...more,
   };
 }
 const working = (found: ReturnType<typeof replayControls>) => Object.entries(found).flatMap(([name, works]) => (works ? [name] : []));

@@ -113,6 +113,11 @@ function Running({ replay }: { replay: Replay }) {
         </Notice>
       )}
       <Skipped reasons={replay.reasons} />
+      {replay.notes.map((note) => (
+        <p key={note}>
+          <State of="attention">{printable(note)}</State>
+        </p>
+      ))}
       {replay.go_on === null || replay.state === "DONE" || replay.state === "ABORTED" ? null : <p className="muted">{printable(replay.go_on)}</p>}
     </>
   );
