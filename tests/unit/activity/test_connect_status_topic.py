@@ -182,6 +182,16 @@ async def test_the_reader_counts_what_it_skips(monkeypatch: pytest.MonkeyPatch) 
     assert stage.topic.skipped.count == 13
 
 
+async def test_the_status_of_connectors_and_tasks_changes_no_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch)
+    stage.readers["s"].feed((status_key("t", "src"), status_value(used("src"))))
+    for state in (b"RESTARTING", b"UNASSIGNED", b"DESTROYED"):
+        value = b'{"state":"%b","worker_id":"w:8083"}' % state
+        stage.readers["s"].feed(*((key, value) for key in (b"status-connector-src", b"status-task-src-0")))
+    stage.readers["s"].feed((b"status-connector-src", None), (b"status-task-src-0", None))
+    assert stage.topic.topics.of("src") == ("t",)
+
+
 async def test_readers_are_closed_when_the_end_is_cancelled_while_the_task_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
