@@ -83,7 +83,8 @@ class LetterEstate:
     def create(self) -> None:
         self.cluster = list_topics({"bootstrap.servers": self.bootstrap}).cluster
         wanted = [NewTopic(topic, _PARTITIONS, 1) for topic in (self.orders, self.dlq)]
-        for made in admin(self.bootstrap, None).create_topics(wanted).values():
+        client = admin(self.bootstrap, None)  # kept, because its end would end the calls
+        for made in client.create_topics(wanted).values():
             made.result(_CALL_S)
 
     def send(self, letters: int) -> None:
@@ -251,8 +252,9 @@ def scale_page(numbers: Sequence[int], threads: int) -> Iterator[str]:
     """Markdown, row by row."""
     facts = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
     yield "# What triage costs by the number of dead letters"
-    yield f"\n{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, `python -m bench.triage --letters"
-    yield f"{' '.join(map(str, numbers))}`. {facts}. {threads} worker threads of Spark, {_GROUPS} groups, one hour.\n"
+    when, command = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), " ".join(map(str, numbers))
+    yield f"\n{when}, `python -m bench.triage --letters {command}`. {facts}."
+    yield f"{threads} worker threads of Spark, {_GROUPS} groups, letters of one hour.\n"
     yield "| dead letters | step | seconds | CPU seconds |"
     yield "|---:|---|---:|---:|"
     with ExitStack() as stack:
