@@ -20,7 +20,6 @@ from headgate.config import Config
 from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import new_plan_id
 from headgate.dead_letters.plan_topic import HEARTBEAT_S, PlanRecordReader, PlanRecordWriter
-from headgate.dead_letters.progress_topic import has_progress_topic
 from headgate.facts.plan_requests import (
     FINAL,
     MAX_ANSWER_CHARACTERS,
@@ -29,6 +28,7 @@ from headgate.facts.plan_requests import (
     PlanRequested,
     PlanRequestState,
 )
+from headgate.facts.replays import PROGRESS_TOPIC
 from headgate.kafka.topics import TopicAdmin, client_settings, list_topics
 from headgate.pipeline.plan_maker import PlanMaker, plan_request_of
 from headgate.pipeline.run_log import print_message
@@ -110,7 +110,7 @@ class PlanRequests:
         with ThreadPoolExecutor(1, "headgate-plan") as maker:
             while not stop.is_set():
                 try:
-                    if has_progress_topic(self._admin):
+                    if self._admin.ids([PROGRESS_TOPIC]):
                         self._serve(maker, stop)
                     self._problem = None
                 except HeadgateError as failure:

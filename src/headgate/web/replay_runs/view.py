@@ -142,11 +142,11 @@ def _text(text: str | None, names: VisibleNames) -> str | None:
 def _go_on(plan: str, state: str) -> str | None:
     match state:
         case "PAUSED" | "FAILED":
-            return f"Start it here again, or run `headgate dlq replay {plan}`: it goes on where it was"
+            return f"Start it here again, or run `headgate dlq replay {plan} --config FILE`: it goes on where it was"
         case "RUNNING" | "STARTING":
             return (
                 "A command or another server runs it, or it was killed. One that was killed goes on where it was when "
-                f"it is started again, here or with `headgate dlq replay {plan}`"
+                f"it is started again, here or with `headgate dlq replay {plan} --config FILE`"
             )
         case _:
             return None
