@@ -24,6 +24,9 @@ seen = secret in " ".join(sys.argv) + repr(dict(os.environ))
 def say(event, state, **more):
     known = {"written": 1, "parked": 0, "skipped": 0, "reasons": {}, "stopped_by": None}
     print(json.dumps(known | {"event": event, "state": state} | more), flush=True)
+if job["kind"] == "abort":
+    say("ended", "ABORTED", written=2)
+    sys.exit(0)
 if job["plan"] == "broken":
     sys.exit(3)
 if job["plan"] == "refused":

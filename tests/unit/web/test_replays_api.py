@@ -230,6 +230,16 @@ async def test_the_end_of_the_server_stops_its_replays(
     assert (await desk.post("replays", {"plan": "p2", "credential": CREDENTIAL})).status == 503
 
 
+async def test_an_abort_ends_the_replay_that_runs_here_and_the_plan(desk: Desk) -> None:
+    async with desk.replays.running():
+        assert (await desk.post("replays", {"plan": "p1", "credential": CREDENTIAL})).status == 202
+        await desk.until("p1", lambda one: one.state == "RUNNING")
+        assert (await desk.post("replays/p1/abort", {"credential": CREDENTIAL})).status == 202
+        found = await desk.until("p1", lambda one: one.state == "ABORTED" and not one.here)
+        assert (found.written, found.go_on) == (2, None)
+    assert [fact.detail.value()["operation"] for fact in desk.written] == ["replay", "abort"]
+
+
 async def test_only_so_many_replays_run_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "MOST_RUNNING", 1)
     async with desk.replays.running():
