@@ -6,8 +6,9 @@ real one.
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from headgate.config.addresses import Address
 from headgate.dead_letters.model.plans import ReplayRules
 from headgate.facts import EventHappened, ReplayStateChanged
 from headgate.facts.plan_requests import PlanAnswered, PlanRequested
-from headgate.facts.replays import ReplayProgressed
+from headgate.facts.replays import ReplayProgressed, encode_progress
 from headgate.kafka.connections import Credentials
+from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.plan_models import PlanDetailModel, PlanRequestModel, PlansModel, ReplayModel, ReplaysModel
 from headgate.web.operations import GatewayAccess
 from headgate.web.record_view import MAX_SHORT, shown_bytes
 from headgate.web.replay_runs import supervisor as supervisor_module
 from headgate.web.replay_runs.job import ReplayJob, ReplayKind
+from headgate.web.replay_runs.progress import ReplayRecords, replay_records
 from headgate.web.replay_runs.replay_operations import ReplayOperations
 from headgate.web.replay_runs.service import ReplayService
 from headgate.web.tokens import TokenScope, add_token
@@ -240,6 +243,60 @@ async def test_an_abort_ends_the_replay_that_runs_here_and_the_plan(desk: Desk) 
     assert [fact.detail.value()["operation"] for fact in desk.written] == ["replay", "abort"]
 
 
+async def test_a_paused_replay_goes_on_only_for_its_own_operator(
+    plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens.toml"
+    alice, bob = (
+        add_token(file, name=name, scope=TokenScope.OPERATE, expires=LATER, names=[]) for name in ("alice", "bob")
+    )
+    desk = make_desk(plan_tables, monkeypatch, tokens_file=file)
+    async with desk.replays.running():
+        await desk.post("replays", {"plan": "p1", "credential": CREDENTIAL}, token=alice)
+        await desk.until("p1", lambda one: one.state == "RUNNING")
+        assert (await desk.post("replays/p1/pause", token=bob)).status == 200
+        await desk.until("p1", lambda one: one.state == "PAUSED")
+        refused = await desk.post("replays/p1/resume", token=bob)
+        assert (refused.status, "writes as User:dora, for token alice" in refused.json["message"]) == (403, True)
+        assert (await desk.post("replays/p1/resume", token=alice)).status == 200
+        assert (await desk.post("replays/p1/stop", token=bob)).status == 200
+    resumed = [fact.detail.value() for fact in desk.written if fact.detail.value()["operation"] == "resume_replay"]
+    assert [(one["caller"], one["outcome"]) for one in resumed] == [("token bob", "refused"), ("token alice", "done")]
+
+
+async def test_a_long_replay_is_not_forgotten_for_later_ones(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "_MOST_KEPT", 1)
+    async with desk.replays.running():
+        await desk.post("replays", {"plan": "p1", "credential": CREDENTIAL})
+        for plan in ("broken", "refused"):
+            await desk.post("replays", {"plan": plan, "credential": CREDENTIAL})
+            await desk.until("p1", lambda one: desk.replays.supervisor.running == 1 and one.state == "RUNNING")
+        assert (await desk.post("replays/p1/pause")).status == 200
+        assert [one.plan for one in desk.replays.supervisor.runs()] == ["p1", "refused"]
+
+
+async def test_an_answer_is_not_kept_for_a_later_state_than_it_shows(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = EstateTables.stamps
+
+    async def stamps(tables: EstateTables, names: tuple[str, ...]) -> Any:
+        found = await asked(tables, names)
+        if "replay_plan_records" in names:
+            desk.replays.view.records.take([changed("p1", "DONE")])
+        return found
+
+    monkeypatch.setattr(EstateTables, "stamps", stamps)
+    assert (await desk.stage.json("plans/p1"))["state"] == "DONE"
+
+
+def test_the_process_imports_nothing_from_the_folder_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "headgate").mkdir()
+    (tmp_path / "headgate" / "__init__.py").write_text("raise SystemExit(7)")
+    ended = subprocess.run(supervisor_module.COMMAND, cwd=tmp_path, input=b"", check=False, timeout=60)
+    assert ended.returncode == 1  # it was given no job
+
+
 async def test_only_so_many_replays_run_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "MOST_RUNNING", 1)
     async with desk.replays.running():
@@ -392,3 +449,12 @@ async def test_memory_of_plans_and_requests_is_bounded(desk: Desk) -> None:
     assert records.request("r0") is None
     assert records.request("r") is not None
     assert len(records.all_totals()) == 10_000
+
+
+def test_names_without_end_are_not_kept() -> None:
+    written = [
+        encode_progress(replace(progressed("p1", 1), **{name: "x" * 5_000})) for name in ("plan", "group", "by")
+    ]
+    kept = ReplayRecords()
+    kept.take(replay_records([ConsumedRecord(0, key, value) for key, value in written]))
+    assert [(one.plan, len(one.by or "")) for one in kept.all_totals()] == [("p1", 4_096)]

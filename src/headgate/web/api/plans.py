@@ -75,8 +75,10 @@ def plans_router(tables: EstateTables, answers: Answers, access: AccessControl, 
         limit: Limit = 100,
     ) -> Response:
         """A plan with its records, in the order of the replay."""
+        stamps = await tables.stamps((_PLANS.name, _RECORDS.name))
         head = await tables.run(lambda: plan_row(tables, name, names))
-        shown = _plan(head, view, names)
+        # Together, and after the tables were asked: an answer is never kept for a later state than it shows.
+        shown, versions = _plan(head, view, names), (*stamps, view.version)
 
         def make() -> Rendered:
             where = [
@@ -93,7 +95,6 @@ def plans_router(tables: EstateTables, answers: Answers, access: AccessControl, 
             }
             return json_answer(shown | more)
 
-        versions = (*await tables.stamps((_PLANS.name, _RECORDS.name)), view.version)
         return await answers.of_versions(request, names, versions, make)
 
     return router

@@ -20,6 +20,8 @@ from headgate.kafka.topic_consumer import Next, TopicConsumer
 
 _MOST_PLANS: Final = 10_000
 _MOST_REQUESTS: Final = 1_000
+_LONGEST_PLAN: Final = 64  # characters, as of names: every operator may write the topic
+_LONGEST_NAME: Final = 4_096
 _ALL: Final = 2**62
 _LOOK_AGAIN_S: Final = 5.0
 ReplayRecord = ReplayProgressed | ReplayStateChanged | PlanRequested | PlanAnswered
@@ -39,7 +41,7 @@ class ReplayTotals:
     skipped: int = 0
 
     def add(self, record: ReplayProgressed | ReplayStateChanged) -> None:
-        self.at, self.by = record.at, record.by
+        self.at, self.by = record.at, record.by[:_LONGEST_NAME]
         if isinstance(record, ReplayStateChanged):
             self.state = record.state
             return
@@ -146,8 +148,14 @@ def replay_records(records: Sequence[ConsumedRecord]) -> list[ReplayRecord]:
         one = decode_progress(record.key, record.value) or decode_plan_record(record.key, record.value)
         if one is None:
             changed = decode("state", record.key, record.value)
-            if isinstance(changed, ReplayStateChanged):
-                found.append(changed)
-        elif not isinstance(one, Rejected):
+            one = changed if isinstance(changed, ReplayStateChanged) else None
+        if one is not None and not isinstance(one, Rejected) and _is_short(one):
             found.append(one)
     return found
+
+
+def _is_short(record: ReplayRecord) -> bool:
+    if isinstance(record, PlanRequested | PlanAnswered):
+        return True  # bounded where they are decoded
+    group = record.group if isinstance(record, ReplayProgressed) else ""
+    return len(record.plan) <= _LONGEST_PLAN and len(group) <= _LONGEST_NAME

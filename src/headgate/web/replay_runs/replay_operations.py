@@ -105,12 +105,22 @@ class ReplayOperations:
                 gateway=self.gateway,
                 credentials=dialler.credentials,
             )
-            return self._supervisor.start(job, plan.group)
+            return self._supervisor.start(job, plan.group, operator.caller)
 
     async def command(self, plan: str, group: str, command: ReplayCommand, operator: Operator) -> ReplayRun:
-        """Pause, resume or stop the process that replays the plan here."""
+        """Pause, resume or stop the process that replays the plan here.
+
+        It writes as the user of who started it, so others may hold it up, and not make it go on.
+        """
         self._rate.take(operator.caller)
         async with self._trail.audited(group, operator, {"operation": f"{command.value}_replay", "plan": plan}):
+            run = self._supervisor.running_run(plan)
+            if command is ReplayCommand.RESUME and run is not None and not _may_resume(run, operator):
+                text = (
+                    f"The replay writes as {run.by}, for {run.caller}: stop it, and start the plan again as your own "
+                    "user. It goes on where it was"
+                )
+                raise OperationError(HTTPStatus.FORBIDDEN, text)
             return await self._supervisor.command(plan, command, f"stopped by {operator.caller}")
 
     def _write(self, request: PlanRequested) -> None:
@@ -121,3 +131,7 @@ class ReplayOperations:
             writer.write(request)
         finally:
             writer.close()
+
+
+def _may_resume(run: ReplayRun, operator: Operator) -> bool:
+    return operator.caller == run.caller or (operator.bound is not None and operator.principal == run.by)

@@ -33,7 +33,8 @@ log = structlog.get_logger()
 MOST_RUNNING: Final = 4
 _MOST_KEPT: Final = 100
 _END_S: Final = 10.0
-_MODULE: Final = "headgate.web.replay_runs.child"
+# -P: no code is imported from the folder in which the server was started.
+COMMAND: Final = (sys.executable, "-P", "-m", "headgate.web.replay_runs.child")
 # Nothing that a library takes a password or code from; the rest of the environment has secrets of others.
 _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH")
 
@@ -48,6 +49,7 @@ class ReplayRun:
     rate: float | None
     timestamps: str
     by: str
+    caller: str  # who started it
     at: int  # of the last report
     state: str = "STARTING"
     written: int = 0
@@ -63,7 +65,7 @@ class ReplayRun:
 class ReplaySupervisor:
     """Used on the event loop. The last runs are kept in memory; the trail of a replay is in Kafka."""
 
-    def __init__(self, clock: Clock, command: Sequence[str] = (sys.executable, "-m", _MODULE)) -> None:
+    def __init__(self, clock: Clock, command: Sequence[str] = COMMAND) -> None:
         self._clock = clock
         self._command = tuple(command)
         self.changes = 0
@@ -83,7 +85,7 @@ class ReplaySupervisor:
     def run_of(self, plan: str, *, dry: bool = False) -> ReplayRun | None:
         return self._runs.get((plan, dry))
 
-    def start(self, job: ReplayJob, group: str) -> ReplayRun:
+    def start(self, job: ReplayJob, group: str, caller: str) -> ReplayRun:
         """Start a process for the plan; `OperationError` when there is one, or too many."""
         if self._is_closing:
             raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is ending: try again in a moment")
@@ -99,13 +101,15 @@ class ReplaySupervisor:
             rate=job.rate,
             timestamps=job.timestamps,
             by=job.by,
+            caller=caller,
             at=self._clock.epoch_ms(),
         )
         key = (job.plan, job.kind is ReplayKind.DRY_RUN)
         self._runs.pop(key, None)
         self._runs[key] = run
-        while len(self._runs) > _MOST_KEPT:
-            self._runs.popitem(last=False)
+        ended = [one for one, kept in self._runs.items() if not kept.is_running]
+        for oldest in ended[: max(0, len(self._runs) - _MOST_KEPT)]:
+            del self._runs[oldest]
         self._tasks[job.plan] = asyncio.create_task(self._supervise(job, run))
         self.changes += 1
         return run
@@ -113,7 +117,7 @@ class ReplaySupervisor:
     async def command(self, plan: str, command: ReplayCommand, why: str = "") -> ReplayRun:
         """Pass a command on; `OperationError` when no process of this server replays the plan."""
         process = self._processes.get(plan)
-        run = next((one for one in reversed(self._runs.values()) if one.plan == plan and one.is_running), None)
+        run = self.running_run(plan)
         if process is None or process.stdin is None or run is None:
             text = (
                 f"Plan {plan} is not replayed by this server. A replay that a command runs takes signals: "
@@ -128,6 +132,9 @@ class ReplaySupervisor:
 
     def is_running(self, plan: str) -> bool:
         return plan in self._tasks
+
+    def running_run(self, plan: str) -> ReplayRun | None:
+        return next((one for one in reversed(self._runs.values()) if one.plan == plan and one.is_running), None)
 
     async def end(self, plan: str, why: str) -> None:
         """Stop the process of the plan and wait until it has ended, some seconds at most."""
