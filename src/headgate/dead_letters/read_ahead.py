@@ -3,20 +3,26 @@
 Bounded in records and bytes. The order is kept, and an error is raised where its record would have come.
 """
 
+from collections import deque
 from collections.abc import Iterator
-from queue import Full, Queue
-from threading import Event, Thread
+from threading import Condition, Thread
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from headgate.dead_letters.replay_transactions import ReplayAttempt
 
 _CHUNK: Final = 500
 _CHUNK_BYTES: Final = 2 * 1024 * 1024
-_CHUNKS: Final = 12  # beside the one that is being read: a transaction of small records, and as much again
-_WAIT_S: Final = 0.1
+# Beside the chunk that is being read: a transaction of small records, and as much again. Large records make large
+# chunks: one waits beside others only within the second bound.
+_CHUNKS: Final = 12
+_WAITING_BYTES: Final = _CHUNKS * _CHUNK_BYTES
 
-_Chunk = tuple[list[ReplayAttempt], BaseException | None]  # an error ends the reading
+
+class _Chunk(NamedTuple):
+    attempts: list[ReplayAttempt]
+    size: int
+    failure: Exception | None  # ends the reading, as a chunk without attempts does
 
 
 class ReadAhead:
@@ -24,8 +30,10 @@ class ReadAhead:
 
     def __init__(self, attempts: Iterator[ReplayAttempt]) -> None:
         self._attempts = attempts
-        self._chunks: Queue[_Chunk] = Queue(_CHUNKS)
-        self._ended = Event()
+        self._changed = Condition()
+        self._chunks: deque[_Chunk] = deque()
+        self._bytes = 0  # of those that wait
+        self._is_ended = False
         self._thread = Thread(target=self._read, name="headgate-replay-reader", daemon=True)
 
     def __enter__(self) -> Self:
@@ -35,39 +43,55 @@ class ReadAhead:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
     ) -> None:
-        self._ended.set()
+        with self._changed:
+            self._is_ended = True
+            self._changed.notify_all()
         self._thread.join()
 
     def __iter__(self) -> Iterator[ReplayAttempt]:
         while True:
-            chunk, failure = self._chunks.get()
-            yield from chunk
-            if failure is not None:
-                raise failure
-            if not chunk:
+            chunk = self._take()
+            yield from chunk.attempts
+            if chunk.failure is not None:
+                raise chunk.failure
+            if not chunk.attempts:
                 return
+
+    def _take(self) -> _Chunk:
+        with self._changed:
+            self._changed.wait_for(lambda: self._chunks)
+            chunk = self._chunks.popleft()
+            self._bytes -= chunk.size
+            self._changed.notify_all()
+        return chunk
+
+    # --- on the thread that reads
 
     def _read(self) -> None:
-        failure: BaseException | None = None
-        while failure is None and not self._ended.is_set():
-            chunk: list[ReplayAttempt] = []
-            size = 0
-            try:
-                for attempt in self._attempts:
-                    chunk.append(attempt)
-                    size += 0 if attempt.read is None else attempt.read.size
-                    if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES or self._ended.is_set():
-                        break
-            except Exception as error:  # noqa: BLE001 - raised by the thread that writes
-                failure = error
-            self._put((chunk, failure))
-            if not chunk:
+        while True:
+            chunk = self._read_chunk()
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_ended or self._has_room(chunk.size))  # noqa: B023 - called here
+                if self._is_ended:
+                    return
+                self._chunks.append(chunk)
+                self._bytes += chunk.size
+                self._changed.notify_all()
+            if chunk.failure is not None or not chunk.attempts:
                 return
 
-    def _put(self, chunk: _Chunk) -> None:
-        while not self._ended.is_set():
-            try:
-                self._chunks.put(chunk, timeout=_WAIT_S)
-            except Full:
-                continue
-            return
+    def _has_room(self, size: int) -> bool:
+        return not self._chunks or (len(self._chunks) < _CHUNKS and self._bytes + size <= _WAITING_BYTES)
+
+    def _read_chunk(self) -> _Chunk:
+        attempts: list[ReplayAttempt] = []
+        size = 0
+        try:
+            for attempt in self._attempts:
+                attempts.append(attempt)
+                size += 0 if attempt.read is None else attempt.read.size
+                if len(attempts) >= _CHUNK or size >= _CHUNK_BYTES or self._is_ended:
+                    break
+        except Exception as error:  # noqa: BLE001 - raised by the thread that writes
+            return _Chunk(attempts, size, error)
+        return _Chunk(attempts, size, None)

@@ -68,19 +68,25 @@ class PlanQueue:
         """Those that a pipeline which has ended was making."""
         return [one for one in self._requests.values() if self._states.get(one.request) == "RUNNING"]
 
-    def refusals(self, now_ms: int) -> list[PlanAnswered]:
-        """The answers to those that will not be made: too old, or too many."""
+    def refusals(self, now_ms: int, making: str | None = None) -> list[PlanAnswered]:
+        """The answers to those that will not be made: too old, or too many.
+
+        Every operator may write the topic. So a request from the future, and one that is said to be made but is not
+        `making` here, do not stay for ever.
+        """
         found = []
         waiting = 0
         for one in self._requests.values():
-            if self._states.get(one.request) == "RUNNING":
+            if one.request == making:
                 continue
-            waiting += 1
-            if now_ms - one.at > REQUEST_LIFE_MS:
+            waits = self._states.get(one.request) != "RUNNING"
+            waiting += waits
+            if abs(now_ms - one.at) > REQUEST_LIFE_MS:
                 minutes = REQUEST_LIFE_MS // 60_000
-                text = f"the request is older than {minutes} minutes by the clock of the pipeline: ask again"
+                apart = "older than" if one.at < now_ms else "from a clock that is ahead by more than"
+                text = f"the request is {apart} {minutes} minutes by the clock of the pipeline: ask again"
                 found.append(PlanAnswered(at=now_ms, request=one.request, state="FAILED", text=text))
-            elif waiting > MOST_WAITING:
+            elif waits and waiting > MOST_WAITING:
                 text = f"{MOST_WAITING} requests wait already: ask again in some minutes"
                 found.append(PlanAnswered(at=now_ms, request=one.request, state="REFUSED", text=text))
         return found
@@ -113,8 +119,9 @@ class PlanRequests:
                     if self._admin.ids([PROGRESS_TOPIC]):
                         self._serve(maker, stop)
                     self._problem = None
-                except HeadgateError as failure:
-                    text = f"plans that are asked for cannot be made: {failure}"
+                except Exception as failure:  # noqa: BLE001 - the queries of the pipeline go on
+                    words = str(failure) if isinstance(failure, HeadgateError) else repr(failure)
+                    text = f"plans that are asked for cannot be made: {words}"
                     if text != self._problem:
                         print_message(text)
                     self._problem = text
@@ -167,7 +174,8 @@ class PlanRequests:
             reader.close()
 
     def _advance(self, maker: ThreadPoolExecutor, writer: PlanRecordWriter) -> None:
-        for refusal in self._queue.refusals(self._clock.epoch_ms()):
+        making = None if self._making is None else self._making[0]
+        for refusal in self._queue.refusals(self._clock.epoch_ms(), making):
             writer.write(refusal)
             self._queue.take(refusal)
         if self._making is not None and self._making[1].done():

@@ -48,7 +48,7 @@ def test_an_error_is_raised_where_its_record_would_have_come() -> None:
             next(attempts)
 
 
-@pytest.mark.parametrize(("size", "most"), [(100, 10_000), (1024 * 1024, 40)])
+@pytest.mark.parametrize(("size", "most"), [(100, 10_000), (1024 * 1024, 40), (10 * 1024 * 1024, 5)])
 def test_reading_stops_a_bounded_number_of_records_and_bytes_ahead(size: int, most: int) -> None:
     read: list[int] = []
 

@@ -1,9 +1,17 @@
 """The queue of requests for plans: what is made, what is refused, and what an ended pipeline leaves."""
 
+import threading
 from dataclasses import replace
+from typing import Any
 
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.base.clock import SystemClock
+from headgate.config import Config
 from headgate.facts.plan_requests import REQUEST_LIFE_MS, PlanAnswered, PlanRequested, PlanRequestState
-from headgate.pipeline.plan_requests import MOST_WAITING, PlanQueue
+from headgate.pipeline import plan_requests
+from headgate.pipeline.plan_requests import MOST_WAITING, PlanQueue, PlanRequests
 
 NOW = 1794731901727
 
@@ -58,6 +66,37 @@ def test_old_requests_fail_and_too_many_are_refused() -> None:
     ]
 
 
+def test_a_request_that_is_forged_does_not_stay_for_ever() -> None:
+    old = NOW - REQUEST_LIFE_MS - 1
+    queue = filled(request("ours", old), answer("ours", "RUNNING"), request("forged", old), answer("forged", "RUNNING"))
+    queue.take(request("ahead", NOW + REQUEST_LIFE_MS + 1))
+    assert [(one.request, one.state) for one in queue.refusals(NOW, "ours")] == [
+        ("forged", "FAILED"),
+        ("ahead", "FAILED"),
+    ]
+
+
 def test_a_flood_of_requests_takes_bounded_memory() -> None:
     queue = filled(*(request(f"r{number}") for number in range(1_500)))
     assert len(queue.waiting()) == 1_000
+
+
+def test_an_unexpected_error_does_not_end_the_making_of_plans(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = threading.Event()
+    asked: list[Any] = []
+
+    class Broken:
+        def ids(self, topics: list[str]) -> dict[str, str]:
+            asked.append(topics)
+            if len(asked) == 2:
+                stop.set()
+            raise RuntimeError("an error of a library")
+
+    monkeypatch.setattr(plan_requests, "TopicAdmin", lambda _settings: Broken())
+    monkeypatch.setattr(plan_requests, "_RETRY_S", 0)
+    session: SparkSession = object()  # type: ignore[assignment]  # never reached
+    PlanRequests(Config(), session, SystemClock()).run(stop)
+    assert len(asked) == 2
+    assert capsys.readouterr().err.count("an error of a library") == 1
