@@ -452,7 +452,9 @@ async def test_memory_of_plans_and_requests_is_bounded(desk: Desk) -> None:
 
 
 def test_names_without_end_are_not_kept() -> None:
-    written = [encode_progress(replace(progressed("p1", 1), **{name: "x" * 5_000})) for name in ("plan", "group", "by")]
+    long, one = "x" * 5_000, progressed("p1", 1)
+    given = (replace(one, plan=long), replace(one, group=long), replace(one, by=long))
+    written = map(encode_progress, given)
     kept = ReplayRecords()
     kept.take(replay_records([ConsumedRecord(0, key, value) for key, value in written]))
     assert [(one.plan, len(one.by or "")) for one in kept.all_totals()] == [("p1", 4_096)]

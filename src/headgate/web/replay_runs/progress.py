@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from headgate.facts import Rejected, ReplayStateChanged, decode
+from headgate.facts import ReplayStateChanged, decode
 from headgate.facts.plan_requests import FINAL, PlanAnswered, PlanRequested, PlanRequestState, decode_plan_record
 from headgate.facts.replays import PROGRESS_TOPIC, ReplayProgressed, decode_progress
 from headgate.kafka.consumer_thread import ConsumedRecord
@@ -146,11 +146,9 @@ def replay_records(records: Sequence[ConsumedRecord]) -> list[ReplayRecord]:
     found: list[ReplayRecord] = []
     for record in records:
         one = decode_progress(record.key, record.value) or decode_plan_record(record.key, record.value)
-        if one is None:
-            changed = decode("state", record.key, record.value)
-            one = changed if isinstance(changed, ReplayStateChanged) else None
-        if one is not None and not isinstance(one, Rejected) and _is_short(one):
-            found.append(one)
+        fact = decode("state", record.key, record.value) if one is None else one
+        if isinstance(fact, ReplayRecord) and _is_short(fact):
+            found.append(fact)
     return found
 
 
