@@ -240,6 +240,10 @@ def test_without_a_token_the_page_asks_for_one_and_uses_it(page: Page, tmp_path:
         expect(node(page, "topic/orders")).to_be_visible()
         expect(page.locator(".react-flow__node", has_text="name not visible")).not_to_have_count(0)
         expect(page.locator(".react-flow__node", has_text="web-shop")).to_have_count(0)
+        with page.expect_download() as saved:  # a link of the browser would send no token
+            page.get_by_label("Export").select_option("png")
+        assert saved.value.suggested_filename == "map.png"
+        assert saved.value.path().read_bytes().startswith(b"\x89PNG")
         page.close()
 
 

@@ -48,6 +48,22 @@ export async function get<T>(path: string, etag: string | null, stopped: AbortSi
   }
 }
 
+/** Saves an answer as a file; null when it was done, or else why not. For a link of the browser, which sends no token. */
+export async function save(path: string, name: string): Promise<string | null> {
+  try {
+    const headers = { Authorization: `Bearer ${token()}` };
+    const response = await fetch(`/api/v1/${path}`, { headers, signal: AbortSignal.timeout(2 * DEADLINE_MS), cache: "no-store", credentials: "omit" });
+    if (!response.ok) return await message(response);
+    const address = URL.createObjectURL(await response.blob());
+    const link = Object.assign(document.createElement("a"), { href: address, download: name });
+    link.click();
+    window.setTimeout(() => URL.revokeObjectURL(address), DEADLINE_MS);
+    return null;
+  } catch {
+    return "The server did not answer.";
+  }
+}
+
 function failed<T>(problem: Problem): Fetched<T> {
   return { outcome: { kind: "problem", problem }, etag: null };
 }

@@ -1,6 +1,7 @@
 /** The settings of the map. */
 
 import { useState } from "react";
+import { save, token } from "../api/client";
 import { exact, kindWord } from "../model/format";
 import { graphPath, type Hops, type MapView } from "../model/map_view";
 import { type Overlay, OVERLAY_WORDS, OVERLAYS } from "../model/overlay";
@@ -124,6 +125,15 @@ function AsOf({ view, change }: { view: MapView; change: (changes: Partial<MapVi
 
 function Export({ view }: { view: MapView }) {
   const [copied, setCopied] = useState(false);
+  const [problem, setProblem] = useState<string | null>(null);
+
+  function open(format: string): void {
+    const path = graphPath(view, format);
+    setProblem(null);
+    if (token() === "") window.open(`/api/v1/${path}`, "_blank", "noopener");
+    else void save(path, `map.${format === "mermaid" ? "mmd" : format}`).then(setProblem);
+  }
+
   return (
     <span className="group narrow-hide">
       <select
@@ -132,7 +142,7 @@ function Export({ view }: { view: MapView }) {
         onChange={(event) => {
           if (event.target.value === "link") {
             void navigator.clipboard.writeText(window.location.href).then(() => setCopied(true));
-          } else window.open(`/api/v1/${graphPath(view, event.target.value)}`, "_blank", "noopener");
+          } else open(event.target.value);
         }}
       >
         <option value="" disabled>
@@ -145,6 +155,7 @@ function Export({ view }: { view: MapView }) {
           </option>
         ))}
       </select>
+      {problem === null ? null : <span role="alert">{problem}</span>}
     </span>
   );
 }

@@ -39,7 +39,11 @@ function EpisodeList() {
     <div className="content">
       <div className="heading">
         <h1>Dead letters</h1>
-        {found.state === "ready" ? <span className="muted">{count(found.data.clusters.length)} episodes, the newest first</span> : null}
+        {found.state === "ready" && found.data.clusters.length > 0 ? (
+          <span className="muted">
+            {count(found.data.clusters.length)} {found.data.clusters.length === 1 ? "episode" : "episodes, the newest first"}
+          </span>
+        ) : null}
       </div>
       <Resource of={found} what="episodes of dead letters">
         {(data) => (

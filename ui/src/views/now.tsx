@@ -59,7 +59,7 @@ function Cards({ attention, health, leader }: { attention: Attention; health: He
         ))}
       </div>
       {attention.truncated ? <p className="muted">The worst {count(attention.items.length)} are listed.</p> : null}
-      {cards.length === 0 ? <Quiet attention={attention} /> : null}
+      {cards.length === 0 ? <Quiet attention={attention} isLed={leader?.state === "led"} /> : null}
       <NotWatched attention={attention} hasCards={cards.length > 0} />
     </>
   );
@@ -165,11 +165,11 @@ export function words(event: string): string {
   return event.replaceAll("_", " ");
 }
 
-function Quiet({ attention }: { attention: Attention }) {
+function Quiet({ attention, isLed }: { attention: Attention; isLed: boolean }) {
   const { watched } = watchedText(attention.watched, attention.problem === null);
   return (
     <Notice state="good" title="Nothing needs attention">
-      <p>Watched: {[...watched, "the pipeline and the topics that this process reads"].join(", ")}.</p>
+      <p>Watched: {[...watched, ...(isLed ? ["the worker that leads"] : []), "the pipeline and the topics that this process reads"].join(", ")}.</p>
       <p className="muted">
         A group that is paused, dead letters and lags that grow, members that run different topologies, and uses that differ from their description would be listed here.
       </p>

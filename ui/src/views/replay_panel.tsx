@@ -17,11 +17,12 @@ export function ReplayPanel({ plan }: { plan: PlanDetail }) {
   const [refused, setRefused] = useState<string | null>(null);
   const found = useResource<Replay>(`replays/${encodeURIComponent(plan.plan)}`, POLL_MS);
   const replay = found.state === "ready" ? found.data : null;
+  const isUnknown = found.state === "failed" || found.state === "forbidden";
   const state = replay?.state ?? plan.state;
   // A dry run alone is no replay: the plan can still be started.
   const works = replayControls(replay === null || replay.state === "PLANNED" ? null : replay);
-  const mark = replayMark(state);
-  const isUnknown = found.state === "failed" || found.state === "forbidden";
+  // The tables alone do not know of a replay that was started since.
+  const mark = isUnknown && state === "PLANNED" ? { state: "unknown" as const, text: "not known" } : replayMark(state);
 
   async function act(action: "pause" | "resume" | "stop"): Promise<void> {
     setSending(action);
@@ -43,7 +44,7 @@ export function ReplayPanel({ plan }: { plan: PlanDetail }) {
           </span>
         )}
         <span className="space" />
-        {works.start ? (
+        {works.start && !isUnknown && found.state !== "loading" ? (
           <button type="button" className="button primary" aria-haspopup="dialog" onClick={() => setAsking("start")}>
             {replay === null || replay.state === "PLANNED" ? "Replay…" : "Go on…"}
           </button>
@@ -58,13 +59,18 @@ export function ReplayPanel({ plan }: { plan: PlanDetail }) {
         ) : null}
       </header>
       <div className="body">
-        {isUnknown ? <p className="muted">How far it is could not be read: {found.problem.message}</p> : null}
+        {isUnknown ? (
+          <Notice state="unknown" title="It is not known whether it was replayed">
+            <p>{printable(found.problem.message)}</p>
+            <Command text="headgate doctor --config FILE" />
+          </Notice>
+        ) : null}
         {refused === null ? null : (
           <Notice state="stopped" title="That could not be done">
             <p>{refused}</p>
           </Notice>
         )}
-        {replay === null ? <p className="muted">This plan has not been replayed.</p> : <Running replay={replay} />}
+        {replay !== null ? <Running replay={replay} /> : found.state === "absent" ? <p className="muted">This plan has not been replayed.</p> : null}
         {replay?.dry_run == null ? null : <DryRunResult of={replay.dry_run} />}
         {state === "DONE" ? (
           <>

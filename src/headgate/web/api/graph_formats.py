@@ -16,6 +16,7 @@ from headgate.web.api.answers import Rendered, json_answer
 from headgate.web.api.graphviz import run_graphviz
 
 _DRAWING_S: Final = 20
+_LOOK: Final = ("-Nfontname=sans-serif", "-Nfontsize=12", "-Ncolor=#76829a", "-Ecolor=#76829a", "-Gpad=0.2")
 _PNG_DPI: Final = 144  # twice the pixels of the SVG, so that names can be read on any screen
 _MOST_PIXELS: Final = 5_000  # of a side: Graphviz scales down what is larger, and needs 4 bytes for each pixel
 _FORMULA: Final = tuple("=+-@\t\r|%")
@@ -141,7 +142,9 @@ def csv_cell(value: object) -> str:
 
 
 def svg_answer(picture: Picture) -> Rendered:
-    drawn = run_graphviz("svg", to_dot(picture), what="SVG", instead="use format=dot", deadline_s=_DRAWING_S)
+    drawn = run_graphviz(
+        "svg", to_dot(picture), what="SVG", instead="use format=dot", deadline_s=_DRAWING_S, options=_LOOK
+    )
     return Rendered(drawn, MEDIA_TYPES[GraphFormat.SVG])
 
 
@@ -153,6 +156,6 @@ def png_answer(picture: Picture) -> Rendered:
         what="PNG",
         instead="use format=dot",
         deadline_s=_DRAWING_S,
-        options=(f"-Gdpi={_PNG_DPI}", f"-Gsize={_MOST_PIXELS / _PNG_DPI:.2f}"),
+        options=(*_LOOK, f"-Gdpi={_PNG_DPI}", f"-Gsize={_MOST_PIXELS / _PNG_DPI:.2f}"),
     )
     return Rendered(drawn, MEDIA_TYPES[GraphFormat.PNG])
