@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q
 MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help system system-run setup run test check format unit contract integration pipeline e2e bench soak soak-pipeline mutants goldens lock clean
+.PHONY: help system system-run setup archive run test check format unit contract integration pipeline e2e bench soak soak-pipeline mutants goldens lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,11 +43,18 @@ $(STAMPS)/page: $(STAMPS)/node ui/index.html ui/vite.config.ts ui/tsconfig.json 
 	cd ui && npm run -s build -- --logLevel warn
 	@touch $@
 
+# What the brokers of the tests start from: half of a start is loading classes.
+$(STAMPS)/archive: $(STAMPS)/java scripts/class-archive
+	$(BIN)/python scripts/class-archive
+	@touch $@
+
+archive: setup $(STAMPS)/archive
+
 run: system-run setup   ## a real Kafka with Headgate in front of it
 	@exec $(BIN)/headgate dev
 
 test: system    ## everything that CI runs
-	scripts/tier setup 6 $(MAKE) --no-print-directory setup
+	scripts/tier setup 6 $(MAKE) --no-print-directory archive
 	scripts/tier check 2 $(MAKE) --no-print-directory check
 	scripts/tier unit 4 $(MAKE) --no-print-directory unit
 	scripts/tier contract 3 $(MAKE) --no-print-directory contract
@@ -71,10 +78,10 @@ unit: setup     ## pure tests, in parallel; more than two at a time, because man
 contract: setup ## our codec against Kafka's own classes
 	$(PYTEST) tests/contract
 
-integration: setup  ## real Kafka, real clients
+integration: archive  ## real Kafka, real clients
 	$(PYTEST) -n 2 --dist loadfile tests/integration
 
-pipeline: setup ## real Spark on a real Kafka: facts to tables
+pipeline: archive ## real Spark on a real Kafka: facts to tables
 	$(PYTEST) -n 3 --dist loadfile tests/pipeline
 
 e2e: setup      ## the page: its logic, and a real browser against the real web process

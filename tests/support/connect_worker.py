@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from headgate.embedded.java import class_path, find_java
+from headgate.embedded.java import archive_of, archive_options, class_path, find_java
 
 _LOG4J = Path(__file__).with_name("clients") / "log4j2.xml"
 _DEADLINE_S = 60.0
@@ -55,6 +55,7 @@ class ConnectWorker:
             "-Xmx256m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            *archive_options(archive_of("broker")),
             f"-Dlog4j2.configurationFile={_LOG4J}",
             "-cp",
             class_path("broker"),

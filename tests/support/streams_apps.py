@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.embedded.java import class_path, find_java
+from headgate.embedded.java import archive_of, archive_options, class_path, find_java
 from tests.support.cluster import Cluster, start_test_cluster
 from tests.support.topics import create_topics
 
@@ -22,6 +22,7 @@ def _java(main: str, *arguments: str) -> list[str]:
         "-Xmx256m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        *map(str, archive_options(archive_of("broker"))),
         f"-Dlog4j2.configurationFile={_LOG4J}",
         "-cp",
         class_path("broker"),

@@ -82,6 +82,19 @@ def class_path(name: ClassPath, *own: str, jars: Path | None = None) -> str:
     raise PlatformError(f"the Java parts are not built ({missing} is missing): run `make setup` in {folder.parents[1]}")
 
 
+def archive_of(name: ClassPath, jars: Path | None = None) -> Path:
+    """The class archive of a class path without own jars; `scripts/class-archive` writes that of `broker`."""
+    return (jars_folder() if jars is None else jars) / f"{name}.jsa"
+
+
+def archive_options(archive: Path) -> Command:
+    """Options by which a JVM maps the classes of the archive instead of loading them from jars; none without it.
+
+    A JVM ignores an archive of another Java, or of other jars: it must not report that among a program's output.
+    """
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off", "-Xlog:class+path=off"] if archive.is_file() else []
+
+
 def _version_of(command: Path) -> int:
     """The major version: from the runtime's `release` file, which needs no JVM, or else by running it."""
     try:
@@ -106,12 +119,14 @@ class KafkaJvm:
 
     java: Path
     jars: str
+    archive: Path
     spec: ClusterSpec
 
     @classmethod
     def find(cls, spec: ClusterSpec) -> "KafkaJvm":
         """`PlatformError` when Java or the jars are missing."""
-        return cls(java=find_java().command.absolute(), jars=class_path("broker"), spec=spec)
+        java, jars = find_java().command.absolute(), class_path("broker")
+        return cls(java=java, jars=jars, archive=archive_of("broker"), spec=spec)
 
     def log(self, node: NodeId) -> Path:
         return self.spec.logs.absolute() / f"node-{node}.log"
@@ -122,6 +137,7 @@ class KafkaJvm:
         return [
             self.java,
             *quick,
+            *archive_options(self.archive),
             f"-Xmx{self.spec.heap_mb}m",
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import PlatformError
-from headgate.embedded.java import class_path, find_java, jars_folder
+from headgate.base.ids import NodeId
+from headgate.embedded.java import KafkaJvm, archive_of, archive_options, class_path, find_java, jars_folder
+from headgate.embedded.spec import ClusterSpec
 
 
 def runtime(home: Path, *, release: str | None = None, says: str = "") -> Path:
@@ -60,6 +62,15 @@ def test_our_own_jars_come_first_and_the_rest_in_order(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     names = ["headgate-oracle.jar", "clients/a.jar", "clients/b.jar"]
     assert class_path("clients", "oracle", jars=tmp_path) == os.pathsep.join(str(tmp_path / name) for name in names)
+
+
+def test_a_broker_starts_from_the_class_archive_if_there_is_one(tmp_path: Path) -> None:
+    archive = archive_of("broker", tmp_path)
+    jvm = KafkaJvm(java=Path("java"), jars="a.jar", archive=archive, spec=ClusterSpec(data_dir=tmp_path, port=20_000))
+    assert archive_options(archive) == []
+    assert not any("SharedArchiveFile" in str(one) for one in jvm.command(NodeId(0), "kafka.Kafka"))
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={tmp_path}/broker.jsa" in jvm.command(NodeId(0), "kafka.Kafka")
 
 
 def test_jars_come_from_headgate_jars_or_from_the_source_checkout(tmp_path: Path) -> None:
