@@ -213,7 +213,7 @@ def test_without_the_pipeline_the_map_comes_from_the_topics(tmp_path: Path) -> N
 
 
 def test_without_the_sample_there_is_nothing_but_kafka_and_the_gateway(tmp_path: Path, headgate: Headgate) -> None:
-    with dev(tmp_path, "--no-sample", "--no-web") as (process, gateway):
+    with dev(tmp_path, "--no-sample", "--no-web", "--no-pipeline") as (process, gateway):
         assert headgate.groups(gateway, "--list") == (0, "")
         with pytest.raises(urllib.error.URLError):
             resource(gateway, "health")

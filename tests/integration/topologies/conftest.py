@@ -1,8 +1,8 @@
-"""The store kafka: on the run's real cluster, with topics of its own for each test."""
+"""The store kafka: on the run's real cluster, with topics of its own for each test; and one JVM of 4.4 members."""
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from headgate.plugin.conformance import settings_in
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_store import KafkaStore
 from tests.support.cluster import Cluster
+from tests.support.members import Members, member_jvm
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -60,3 +61,10 @@ class Place:
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path) -> Place:
     return Place(dict(cluster.client_config()), f"headgate-{uuid.uuid4().hex[:8]}.", tmp_path)
+
+
+@pytest.fixture(scope="session")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    """One JVM for all modules: a test closes its members."""
+    with member_jvm(tmp_path_factory.mktemp("members") / "members.log") as running:
+        yield running

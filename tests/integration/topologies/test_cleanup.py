@@ -10,7 +10,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.member_topologies import chain
-from tests.support.members import member_jvm
+from tests.support.members import Members
 from tests.support.topics import create_topics
 
 WAIT_S = 60.0
@@ -25,7 +25,7 @@ def wait_for(gateway: GatewayProcess, metric: str, least: float) -> None:
 
 @pytest.mark.parametrize("store", ["kafka:", "memory:"])
 def test_the_description_of_a_group_that_was_deleted_at_the_broker_is_deleted(
-    cluster: Cluster, tmp_path: Path, store: str
+    cluster: Cluster, members: Members, tmp_path: Path, store: str
 ) -> None:
     gone, here = (f"cleanup-{secrets.token_hex(4)}" for _ in range(2))
     create_topics(cluster, [gone, here])
@@ -35,12 +35,9 @@ def test_the_description_of_a_group_that_was_deleted_at_the_broker_is_deleted(
         "topologies__cleanup_interval_ms": 1000,
         "facts__prefix": f"{gone}.",
     }
-    with (
-        member_jvm(tmp_path / "members.log") as members,
-        running_gateway(
-            tmp_path, cluster.bootstrap, tables__path=str(tmp_path / "data" / "tables"), **settings
-        ) as gateway,
-    ):
+    with running_gateway(
+        tmp_path, cluster.bootstrap, tables__path=str(tmp_path / "data" / "tables"), **settings
+    ) as gateway:
         wait_for(gateway, "headgate_topologies_ready", 1)
         for name in (gone, here):
             one = members.join(name, gateway.bootstrap, name, topics=[name], topology=chain(name))

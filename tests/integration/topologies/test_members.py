@@ -8,14 +8,8 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.gateway import running_gateway
 from tests.support.member_topologies import chain
-from tests.support.members import Members, member_jvm
+from tests.support.members import Members
 from tests.support.topics import create_topics
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    with member_jvm(tmp_path_factory.mktemp("members") / "members.log") as running:
-        yield running
 
 
 @pytest.fixture(scope="module", params=["broker", "gateway"])

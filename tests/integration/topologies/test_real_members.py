@@ -27,7 +27,7 @@ from tests.support.member_topologies import (
     sink,
     source,
 )
-from tests.support.members import Group, Member, Members, member_jvm
+from tests.support.members import Group, Member, Members
 from tests.support.streams_apps import COUNTS_OUT, WORDS_IN, streams_groups, word_count_demo
 from tests.support.topics import create_topics
 
@@ -63,12 +63,6 @@ def wait_until_ready(gateway: GatewayProcess) -> None:
 def gateway(own: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """Its descriptions are kept in Kafka."""
     with serving(tmp_path_factory.mktemp("gateway"), own.bootstrap) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    with member_jvm(tmp_path_factory.mktemp("members") / "members.log") as running:
         yield running
 
 
