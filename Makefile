@@ -43,7 +43,7 @@ $(STAMPS)/page: $(STAMPS)/node ui/index.html ui/vite.config.ts ui/tsconfig.json 
 	cd ui && npm run -s build -- --logLevel warn
 	@touch $@
 
-# What the brokers of the tests start from: half of a start is loading classes.
+# What the brokers of the tests start from: a third of the processor time of a start is loading classes.
 $(STAMPS)/archive: $(STAMPS)/java scripts/class-archive
 	$(BIN)/python scripts/class-archive
 	@touch $@

@@ -106,14 +106,10 @@ def test_deleted_groups_leave_the_topics_in_time_and_live_ones_stay(
 
         forget = [str(HEADGATE), "topology", "forget", here, "--purge", "--json"]
         config = str(gateway.setup.folder / "headgate.toml")
-        done = subprocess.run(
-            [*forget, "--config", config], capture_output=True, text=True, timeout=WAIT_S, check=True
-        )
+        done = subprocess.run([*forget, "--config", config], capture_output=True, text=True, timeout=WAIT_S, check=True)
         # The version and its deletion, and the epochs if the state topic has any.
         assert json.loads(done.stdout)["records"] >= 2
         assert list(kept(cluster, topic)) == [again]
-        wait_until(
-            lambda: members.describe(gateway.bootstrap, here, topology=True)[here].status == NOT_STORED, gateway
-        )
+        wait_until(lambda: members.describe(gateway.bootstrap, here, topology=True)[here].status == NOT_STORED, gateway)
         push(members, gateway, here, f"{here}-2")
         assert members.describe(gateway.bootstrap, here, topology=True)[here].status == AVAILABLE
