@@ -8,6 +8,9 @@ STAMPS := .stamps
 PYTEST := $(BIN)/python -m pytest -q
 MINUTES ?= 10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Python keeps compiled modules, whatever the caller's environment says: tests start hundreds of processes, and rewriting
+# the assertions of all unit tests takes each process of pytest as long as everything else that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help system system-run setup archive run test check format unit contract integration pipeline e2e bench soak soak-pipeline mutants goldens lock clean
 
@@ -43,7 +46,7 @@ $(STAMPS)/page: $(STAMPS)/node ui/index.html ui/vite.config.ts ui/tsconfig.json 
 	cd ui && npm run -s build -- --logLevel warn
 	@touch $@
 
-# What the brokers of the tests start from: a third of the processor time of a start is loading classes.
+# The classes of a broker, which the brokers of the tests start from: loading them from jars takes much of a start.
 $(STAMPS)/archive: $(STAMPS)/java scripts/class-archive
 	$(BIN)/python scripts/class-archive
 	@touch $@
@@ -73,13 +76,13 @@ format: setup   ## put the code into its form
 	$(BIN)/ruff check -q --fix .
 
 unit: setup     ## pure tests, in parallel; more than two at a time, because many of them wait
-	$(PYTEST) -n 3 tests/unit
+	$(PYTEST) -n 4 tests/unit
 
 contract: setup ## our codec against Kafka's own classes
 	$(PYTEST) tests/contract
 
 integration: archive  ## real Kafka, real clients
-	$(PYTEST) -n 2 --dist loadfile tests/integration
+	$(PYTEST) -n 3 --dist loadfile tests/integration
 
 pipeline: archive ## real Spark on a real Kafka: facts to tables
 	$(PYTEST) -n 3 --dist loadfile tests/pipeline

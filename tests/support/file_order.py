@@ -1,6 +1,6 @@
-"""The order in which two processes of pytest-xdist take whole files: `--dist loadfile --no-loadscope-reorder`.
+"""The order in which the processes of pytest-xdist take whole files: `--dist loadfile --no-loadscope-reorder`.
 
-A file that takes a minute or more and comes late leaves the other process without work, so such files come first. By
+A file that takes a minute or more and comes late leaves the other processes without work, so such files come first. By
 their number of tests, which is the order of pytest-xdist itself, files of one or two long tests would be last.
 """
 
