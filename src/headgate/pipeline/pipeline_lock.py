@@ -96,7 +96,8 @@ class ObjectLock:
         finally:
             self._ended.set()
             renewing.join(_STOPS_WITHIN_S)
-            if not self._is_lost:
+            # Another pipeline may have taken it over since it was renewed.
+            if not self._is_lost and self._own_etag() is not None:
                 delete_objects(self._location, [self._location.key])
 
     def _content(self) -> bytes:

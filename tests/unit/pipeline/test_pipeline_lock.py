@@ -64,6 +64,13 @@ def test_a_holder_that_was_taken_over_is_told_and_leaves_the_lock_alone(root: Ob
     assert has_file(location)
 
 
+def test_a_holder_that_ends_before_it_is_told_leaves_the_lock_alone(root: ObjectLocation) -> None:
+    location = root / "late" / "lock"
+    with ObjectLock(location, Losses(), renew_s=60).held():
+        put_object(location, b'{"owner": "another"}')
+    assert has_file(location)
+
+
 def test_a_holder_that_cannot_renew_is_told(root: ObjectLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the time is over after which another pipeline may begin."""
     losses = Losses()

@@ -35,6 +35,8 @@ if job["plan"] == "refused":
 print(json.dumps({"event": "note", "text": f"seen {seen} by {job['by']} at {job['rate']}"}), flush=True)
 say("progress", "RUNNING")
 for line in sys.stdin:
+    if job["plan"] == "hung":
+        continue
     word, _, why = line.strip().partition(" ")
     if word == "stop":
         say("ended", "PAUSED", stopped_by=why)

@@ -57,6 +57,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         _plan("p2", "billing", at=TWO + 1),
         _plan("broken", "billing", at=1),
         _plan("refused", "billing", at=1),
+        _plan("hung", "billing", at=1),
         _plan("hidden", "other", at=TWO + 2),
     ],
     "replay_plan_records": [
@@ -243,6 +244,15 @@ async def test_an_abort_ends_the_replay_that_runs_here_and_the_plan(desk: Desk) 
     assert [fact.detail.value()["operation"] for fact in desk.written] == ["replay", "abort"]
 
 
+async def test_an_abort_kills_a_process_that_does_not_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "_END_S", 0.2)
+    async with desk.replays.running():
+        await desk.post("replays", {"plan": "hung", "credential": CREDENTIAL})
+        await desk.until("hung", lambda one: one.state == "RUNNING")
+        assert (await desk.post("replays/hung/abort", {"credential": CREDENTIAL})).status == 202
+        await desk.until("hung", lambda one: one.state == "ABORTED" and not one.here)
+
+
 async def test_a_paused_replay_goes_on_only_for_its_own_operator(
     plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -360,8 +370,9 @@ async def test_what_another_process_does_is_seen_with_how_to_go_on(desk: Desk) -
     found = ReplayModel.model_validate(await desk.stage.json("replays/p1"))
     assert (found.state, found.written, found.here, found.by) == ("RUNNING", 2, False, "User:ops")
     assert "it was killed" in str(found.go_on)
-    desk.replays.view.records.take([changed("p1", "DONE")])
+    desk.replays.view.records.take([changed("p1", "DONE"), changed("p;reboot", "FAILED")])
     assert (await desk.stage.json("replays/p1"))["go_on"] is None
+    assert "replay 'p;reboot' --config" in str((await desk.stage.json("replays"))["replays"])
     assert (await desk.stage.get("replays/p2")).status == 404
 
 

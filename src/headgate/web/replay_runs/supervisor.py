@@ -137,13 +137,22 @@ class ReplaySupervisor:
         return next((one for one in reversed(self._runs.values()) if one.plan == plan and one.is_running), None)
 
     async def end(self, plan: str, why: str) -> None:
-        """Stop the process of the plan and wait until it has ended, some seconds at most."""
+        """Stop the process of the plan, which is to be aborted: one that does not end within some seconds is killed.
+
+        What its open transaction has is not committed, and an abort fences it.
+        """
         task = self._tasks.get(plan)
         if task is None:
             return
         with contextlib.suppress(OperationError):
             await self.command(plan, ReplayCommand.STOP, why)
-        await asyncio.wait([task], timeout=_END_S)
+        _, late = await asyncio.wait([task], timeout=_END_S)
+        process = self._processes.get(plan)
+        if late and process is not None:
+            log.warning("replay killed", plan=plan)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.wait(late, timeout=_END_S)
 
     async def close(self) -> None:
         """Stop all replays after their running transaction, and wait some seconds for that."""

@@ -1,5 +1,6 @@
 """What callers see of replays: the topic is the truth, and for a process of this server what it reported last."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -140,13 +141,15 @@ def _text(text: str | None, names: VisibleNames) -> str | None:
 
 
 def _go_on(plan: str, state: str) -> str | None:
+    """The plan is quoted for a shell: it may be the name that another operator wrote to the topic."""
+    named = shlex.quote(plan)
     match state:
         case "PAUSED" | "FAILED":
-            return f"Start it here again, or run `headgate dlq replay {plan} --config FILE`: it goes on where it was"
+            return f"Start it here again, or run `headgate dlq replay {named} --config FILE`: it goes on where it was"
         case "RUNNING" | "STARTING":
             return (
                 "A command or another server runs it, or it was killed. One that was killed goes on where it was when "
-                f"it is started again, here or with `headgate dlq replay {plan} --config FILE`"
+                f"it is started again, here or with `headgate dlq replay {named} --config FILE`"
             )
         case _:
             return None
