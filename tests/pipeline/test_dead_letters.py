@@ -254,7 +254,11 @@ def test_a_bad_schema_is_found_and_every_letter_is_a_row_once(triaged: Triaged) 
     assert "secret" not in json.dumps([*found.values(), cluster])
 
 
-def test_only_new_letters_are_read_and_a_killed_run_counts_none_twice(triaged: Triaged) -> None:
+def test_only_new_letters_are_read_and_a_killed_run_counts_none_twice(
+    triaged: Triaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts of a few letters."""
+    monkeypatch.setattr("headgate.pipeline.derived.dead_letters.PART_LETTERS", 15)
     incident = triaged.incident
     before = incident.letters()
     orders_id = incident.topic_id(incident.orders)
@@ -267,6 +271,9 @@ def test_only_new_letters_are_read_and_a_killed_run_counts_none_twice(triaged: T
     found = incident.letters()
     assert found[incident.orders, 0]["copies"] == before[incident.orders, 0]["copies"] + 1
     assert found[incident.orders, 1]["copies"] == 1
+    assert {one: row["cluster"] for one, row in found.items() if one in before} == {
+        one: row["cluster"] for one, row in before.items()
+    }
     assert len(found) == len(before) + 1
 
 

@@ -28,7 +28,7 @@ from headgate.tables.definitions import ORIGIN_KEY, table_named
 _LETTERS, _CLUSTERS = "dead_letters", "dead_letter_clusters"
 _DISPOSITIONS, _EVENTS = "dispositions", "breaker_events"
 _KEY = table_named(_LETTERS).key
-# Letters that are read at once; their rows pass through this process.
+# Letters that are read, or written, at once; their rows pass through this process.
 PART_LETTERS: Final = 50_000
 # Letters of this time are triaged again, because dispositions, events and withdrawals are read later than they; those
 # that belong to no episode yet for longer, because a pipeline that was stopped reads dispositions last.
@@ -201,8 +201,20 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
     rows += [one for one in earlier.toArrow().to_pylist() if one["cluster"] not in known]
     within = pa.table({"cluster_id": [cluster] * len(groups), "group": sorted(groups)})
     run.replace(_CLUSTERS, pa.Table.from_pylist(rows, table_named(_CLUSTERS).columns), within=within)
-    keys = pa.Table.from_pylist([_key_of(row) for row in letters], _key_schema())
-    run.replace(_LETTERS, pa.Table.from_pylist(letters, table_named(_LETTERS).columns), within=keys)
+    _replace_letters(run, letters)
+
+
+def _replace_letters(run: DerivedRun, letters: Sequence[Row]) -> None:
+    """Write the letters that were triaged, in parts: a part is compared with the stored rows in little memory.
+
+    Those of a group come together, because they lie in the same files.
+    """
+    ordered = sorted(letters, key=lambda row: str(row["group"]))
+    for begin in range(0, max(len(ordered), 1), PART_LETTERS):
+        part = ordered[begin : begin + PART_LETTERS]
+        keys = pa.Table.from_pylist([_key_of(row) for row in part], _key_schema())
+        made = pa.Table.from_pylist(part, table_named(_LETTERS).columns)
+        run.replace(_LETTERS, made, within=keys, is_last=begin + PART_LETTERS >= len(ordered))
 
 
 def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: set[LetterKey]) -> tuple[set[str], int]:
