@@ -108,7 +108,7 @@ def test_a_replay_of_the_page_has_the_rights_of_its_operator_and_outlives_a_kill
         dry = desk.wait(web, lambda one: one["dry_run"]["state"] == "DONE")["dry_run"]
         assert (dry["written"], dry["skipped"]) == (300, 0)
         assert scene.values(scene.target) == []
-        until(lambda: desk.start(web, rate=100)[0] == 202)  # when the process of the dry run has ended
+        until(lambda: desk.start(web, rate=20)[0] == 202)  # when the process of the dry run has ended
         desk.wait(web, lambda one: one["written"] > 0)
         web.process.kill()
         web.process.wait()
