@@ -226,3 +226,46 @@ def replay(**known: Any) -> dict[str, Any]:
         "dry_run": None,
     }
     return {"plan": PLAN, "group": "shipping", "to": "original"} | counts | rest | known
+
+
+def test_the_form_for_a_plan_shows_where_it_is_wrong_and_asks_again_with_readers_accepted(
+    page: Page, busy: Web
+) -> None:
+    """The server checks the condition; what the pipeline makes of the request is made by the browser's own routing."""
+    page.route("**/api/v1/operator", lambda route: route.fulfill(json=OPERATOR))
+    page.goto(f"{busy.url}/letters/-/shipping?episode=5f1c0d2a9b3e")
+    page.get_by_role("link", name="Plan a replay…").first.click()
+    form = page.get_by_role("form", name="Plan")
+    expect(form.get_by_label("Episode")).to_have_value("5f1c0d2a9b3e")
+    form.get_by_label(re.compile("^Where")).fill("resaon = 'x'")
+    form.get_by_role("button", name="Make the plan").click()
+    wrong = page.get_by_role("alert").locator("pre")
+    expect(wrong).to_contain_text("there is no column resaon; did you mean reason?")
+    assert wrong.inner_text().splitlines()[-1].strip() == "^"
+
+    asked: list[Any] = []
+    refused = "others read orders too, and would get the replayed records again:\n  streams totals\nuse --accept-fanout"
+    request = {"request": "r1", "group": "shipping", "at": 1, "by": "token alice"}
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(status=202, json={"request": f"r{len(asked)}"})
+
+    page.route("**/api/v1/plans", answer)
+    page.route(
+        "**/plan-requests/r1",
+        lambda route: route.fulfill(json=request | {"state": "REFUSED", "plan": None, "text": refused}),
+    )
+    page.route(
+        "**/plan-requests/r2", lambda route: route.fulfill(json=request | {"state": "DONE", "plan": PLAN, "text": None})
+    )
+    form.get_by_label(re.compile("^Where")).fill("reason = 'x'")
+    form.get_by_role("button", name="Make the plan").click()
+    notice = page.get_by_role("status").filter(has_text="There is no plan")
+    expect(notice).to_contain_text("  streams totals")
+    notice.get_by_role("button").click()
+    expect(page).to_have_url(f"{busy.url}/letters/-/shipping?plan={PLAN}")
+    assert [(one["where"], one["cluster"], one["accept_fanout"]) for one in asked] == [
+        ("reason = 'x'", "5f1c0d2a9b3e", False),
+        ("reason = 'x'", "5f1c0d2a9b3e", True),
+    ]
