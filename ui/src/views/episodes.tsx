@@ -67,7 +67,7 @@ export function EpisodeTable({ episodes, shown }: { episodes: readonly Episode[]
     <section className="panel">
       <header>
         <h2>Episodes</h2>
-        <span className="muted">{count(episodes.length)}, the newest first</span>
+        <span className="muted">{episodes.length === 1 ? "1" : `${count(episodes.length)}, the newest first`}</span>
       </header>
       <div className="scroll" tabIndex={0} role="region" aria-label="Episodes">
         <table>
