@@ -92,8 +92,10 @@ def test_another_gateway_evaluates_the_breakers_when_the_leader_is_gone(
         # Counted by the leader that is then gone: the next one begins with empty windows.
         scene.send(topic, ["R:"] * 15)
         other.wait_for_end(group, topic, 15)
+        other.wait_for_status(group, lambda status: status["dlq_written"] == 15)
         scene.gateway.kill()
         until(lambda: other.gateway.metric("headgate_share_groups_leading") == 1)
+        assert other.status(group)["dlq_written"] == 0, "what it counted before it led is not in its window"
         scene.send(topic, ["R:"] * 15)
         other.wait_for_end(group, topic, 30)
         assert not other.status(group)["paused"], "fifteen and fifteen of two leaders are not thirty"
