@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.base.errors import ClusterError, PlatformError, UsageError
+from headgate.base.locations import Location
 from headgate.config import Config
 from headgate.dead_letters.model.plans import (
     MOST_REASONS,
@@ -41,6 +42,9 @@ from headgate.tables.writer import TableWriter
 _CALL_S: Final = 30.0
 _SCAN_SCHEMA: Final = "topic string, partition int, offset bigint, key binary"
 _SHOWN_GROUPS: Final = 10
+# The rows of a plan pass through this process, which is the pipeline's; so many are written at once.
+MOST_LETTERS: Final = 1_000_000
+PART_ROWS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,7 @@ class PlanMaker:
 
     def _make(self, request: PlanRequest, letters: DataFrame, audit: DataFrame, chosen: DataFrame) -> ReplayPlan:
         group = _only_group(chosen)
+        check_number(chosen.count())
         sources = [
             _SourcePartition(*row)
             for row in chosen.groupBy("topic", "topic_id", "partition").agg(sf.min("offset")).collect()
@@ -147,7 +152,7 @@ class PlanMaker:
         )
         rows = build_plan(chosen, superseded, audit, settings).toArrow()
         plan = _plan_of(request, group, targets, readers, rows)
-        self._write(plan, request, rows)
+        write_plan(self._config.tables.path, plan, request.asked, rows)
         return plan
 
     def _targets(
@@ -234,20 +239,33 @@ class PlanMaker:
             self._session.read.format("kafka").options(**options).load().select("topic", "partition", "offset", "key")
         )
 
-    def _write(self, plan: ReplayPlan, request: PlanRequest, rows: pa.Table) -> None:
-        head = {name: getattr(plan, name) for name in ReplayPlan.__dataclass_fields__} | {
-            "selection": json.dumps(request.asked),
-            "targets": json.dumps(plan.targets),
-            "reasons": json.dumps(plan.reasons),
-            "readers": json.dumps(plan.readers),
-        }
-        heads = pa.Table.from_pylist([head], schema=table_named("replay_plans").columns)
-        for name, batch in (("replay_plan_records", rows), ("replay_plans", heads)):
-            writer = TableWriter(self._config.tables.path, table_named(name))
-            try:
-                writer.upsert(batch, query=f"plan-{plan.plan}", batch=0)
-            finally:
-                writer.close()
+
+def write_plan(root: Location, plan: ReplayPlan, asked: Mapping[str, str], rows: pa.Table) -> None:
+    """Write the records of a plan in parts, and then the plan."""
+    head = {name: getattr(plan, name) for name in ReplayPlan.__dataclass_fields__} | {
+        "selection": json.dumps(asked),
+        "targets": json.dumps(plan.targets),
+        "reasons": json.dumps(plan.reasons),
+        "readers": json.dumps(plan.readers),
+    }
+    heads = pa.Table.from_pylist([head], schema=table_named("replay_plans").columns)
+    for name, batch in (("replay_plan_records", rows), ("replay_plans", heads)):
+        writer = TableWriter(root, table_named(name))
+        try:
+            for begin in range(0, max(batch.num_rows, 1), PART_ROWS):
+                is_last = begin + PART_ROWS >= batch.num_rows
+                writer.upsert(batch.slice(begin, PART_ROWS), query=f"plan-{plan.plan}", batch=0, last=is_last)
+        finally:
+            writer.close()
+
+
+def check_number(letters: int) -> None:
+    """`UsageError` when these are too many dead letters for one plan."""
+    if letters > MOST_LETTERS:
+        raise UsageError(
+            f"{letters} dead letters are selected, and a plan has at most {MOST_LETTERS}: select fewer with --where, "
+            "--since and --until, and make a plan for each part"
+        )
 
 
 def _only_group(chosen: DataFrame) -> str:

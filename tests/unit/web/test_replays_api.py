@@ -62,6 +62,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "replay_plan_records": [
         {"plan": "p1", "position": position, "topic": "orders", "offset": 10 + position, "action": action}
+        | {"reason": "secret of a record"}
         | {"target_topic": None if action == "leave_out" else "orders", "why": why, "dlq_topic": "dlq.orders"}
         for position, (action, why) in enumerate([("replay", None), ("leave_out", "expired"), ("replay", None)])
     ],
@@ -137,6 +138,17 @@ async def test_plans_with_what_their_replays_have_done(desk: Desk) -> None:
     rest = await desk.stage.json("plans/p1", after=1)
     assert ([row["offset"] for row in rest["rows"]], rest["next"]) == ([12], None)
     assert (await desk.stage.get("plans/nothing")).status == 404
+
+
+async def test_a_token_with_names_gets_no_reasons_of_hidden_topics(
+    plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens.toml"
+    token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER, names=["billing"])
+    desk = make_desk(plan_tables, monkeypatch, tokens_file=file)
+    found = PlanDetailModel.model_validate((await desk.stage.get("plans/p1", token=token)).json)
+    assert (found.reasons, found.readers, found.selection) == ({}, None, None)
+    assert {(row.topic, row.reason) for row in found.rows} == {(None, None)}
 
 
 async def test_without_tables_there_are_no_plans(shop: ApiStage) -> None:

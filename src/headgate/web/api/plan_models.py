@@ -16,7 +16,7 @@ State = Literal["PLANNED", "STARTING", "RUNNING", "PAUSED", "DONE", "FAILED", "A
 class PlanModel(ApiModel):
     """A plan, and what its replays have done: `records` and `to_park` are to be written, the next four are left out.
 
-    `readers`: others that read the targets; null for a token with names.
+    `readers`: others that read the targets; null for a token with names, which gets no `reasons` either.
     """
 
     plan: str

@@ -126,7 +126,7 @@ def _plan(row: Row, view: ReplayView, names: VisibleNames) -> Row:
         "to": row["to"] if to_is_shown else None,
         "targets": [topic if names.has(topic) else None for topic in sorted(json.loads(row["targets"]))],
         "to_park": row["parked"],
-        "reasons": json.loads(row["reasons"]),
+        "reasons": {} if names.are_limited else json.loads(row["reasons"]),
         "readers": None if names.are_limited else json.loads(row["readers"]),
         **view.state(row["plan"]),
     }
@@ -134,4 +134,4 @@ def _plan(row: Row, view: ReplayView, names: VisibleNames) -> Row:
 
 def _record(row: Row, names: VisibleNames) -> Row:
     hidden = {name: None for name in ("topic", "target_topic") if row[name] is not None and not names.has(row[name])}
-    return row | hidden
+    return row | hidden | ({"reason": None} if "topic" in hidden else {})
