@@ -289,6 +289,8 @@ def test_ours_and_the_brokers_are_changed_whole_or_not_at_all(
     mixed: list[Asked] = [(LOCKS, SET, "20000"), (COPY, SET, "true")]
     assert alter(raw, key, version, (group, mixed), validate_only=True) == [(group, 0, None)]
     assert values(scene, group).keys().isdisjoint({LOCKS, COPY})
+    [(name, code, _)] = alter(raw, key, version, (group, [(LOCKS, SET, "20000"), (COPY, SET, "x")]))
+    assert (name, code) == (group, 40)
     refused = alter(raw, key, version, (group, [*mixed, ("unknown", SET, "1")]), (f"{group}-2", mixed))
     assert refused == [(group, 40, "Unknown group config name: unknown"), (f"{group}-2", 0, None)]
     shows(scene, f"{group}-2", {LOCKS: "20000", COPY: "true"})
