@@ -32,19 +32,16 @@ public final class ConditionalLogStore extends HadoopFileSystemLogStore {
   @Override
   public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
       throws IOException {
-    // All bytes first: closing a stream after a failure would make half a commit.
     byte[] content = bytesOf(actions);
     FileSystem files = path.getFileSystem(configuration);
     if (overwrite) {
-      try (FSDataOutputStream out = files.create(path, true)) {
-        out.write(content);
-      }
+      writeWhole(files.create(path, true), content);
       return;
     }
     FSDataOutputStreamBuilder<?, ?> creation = files.createFile(path);
     creation.must(ONLY_IF_ABSENT, true);
-    try (FSDataOutputStream out = creation.build()) {
-      out.write(content);
+    try {
+      writeWhole(creation.build(), content);
     } catch (org.apache.hadoop.fs.FileAlreadyExistsException exists) {
       throw alreadyThere(path, exists);
     } catch (IOException failure) {
@@ -53,6 +50,12 @@ public final class ConditionalLogStore extends HadoopFileSystemLogStore {
       }
       throw failure;
     }
+  }
+
+  /** Closing makes the object: a stream that failed, such as on a full disk, is not closed, or it made half a commit. */
+  private static void writeWhole(FSDataOutputStream out, byte[] content) throws IOException {
+    out.write(content);
+    out.close();
   }
 
   @Override
