@@ -52,7 +52,7 @@ public final class ConditionalLogStore extends HadoopFileSystemLogStore {
     }
   }
 
-  /** Closing makes the object: a stream that failed, such as on a full disk, is not closed, or it made half a commit. */
+  /** Closing makes the object: a stream that failed, such as on a full disk, is left, or it made half a commit. */
   private static void writeWhole(FSDataOutputStream out, byte[] content) throws IOException {
     out.write(content);
     out.close();
