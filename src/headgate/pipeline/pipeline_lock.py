@@ -4,7 +4,8 @@ In a folder this is a lock of the operating system. On an object store it is an 
 few seconds, each time only over its own last version. A process that finds the object watches whether it changes: one
 that does not for `EXPIRES_S` belongs to a process that was killed, and is taken over. No clocks are compared.
 
-A holder that could not renew for that long, or finds that it was taken over, reports it: the pipeline has to stop.
+A holder that finds that it was taken over, after a long break of its connection, reports it: its pipeline has to stop.
+Until then both may write, and no commit is lost, because each is created only if it is absent.
 """
 
 import fcntl
@@ -15,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from headgate.base.clock import Clock, SystemClock
@@ -96,9 +97,10 @@ class ObjectLock:
         finally:
             self._ended.set()
             renewing.join(_STOPS_WITHIN_S)
-            # Another pipeline may have taken it over since it was renewed.
-            if not self._is_lost and self._own_etag() is not None:
-                delete_objects(self._location, [self._location.key])
+            with suppress(PlatformError):  # while the store is away it stays, and expires
+                # Another pipeline may have taken it over since it was renewed.
+                if not self._is_lost and self._own_etag() is not None:
+                    delete_objects(self._location, [self._location.key])
 
     def _content(self) -> bytes:
         """Another one each time, because an ETag is a hash of the content."""
@@ -135,29 +137,31 @@ class ObjectLock:
             return None
 
     def _renew_until_ended(self) -> None:
-        renewed_at = self._clock.monotonic()
         while not self._ended.wait(self._renew_s):
             try:
-                etag = replace_object(self._location, self._content(), self._etag)
-            except PlatformError as failure:
-                # A request that got no answer may have been carried out: then the content is ours.
-                if self._clock.monotonic() - renewed_at > self._expires_s - self._renew_s:
-                    self._lose(f"the lock {self._location} could not be renewed: {failure}")
+                if not self._renew():
+                    self._lose(f"the lock {self._location} was taken over by another pipeline")
                     return
-                continue
+            except PlatformError:
+                continue  # while the store is away another pipeline cannot begin, and the queries report it
+
+    def _renew(self) -> bool:
+        """False when the lock is another's by now."""
+        etag = replace_object(self._location, self._content(), self._etag)
+        if etag is None:
+            # A request that got no answer may have been carried out: then the content is ours.
+            etag = self._own_etag()
             if etag is None:
-                etag = self._own_etag()
-            if etag is None:
-                self._lose(f"the lock {self._location} was taken over by another pipeline")
-                return
-            self._etag, renewed_at = etag, self._clock.monotonic()
+                return False
+        self._etag = etag
+        return True
 
     def _own_etag(self) -> str | None:
-        """The ETag of the stored lock, if this process wrote it."""
+        """The ETag of the stored lock; None when it is not this process's, or gone."""
         try:
             content, etag = read_object(self._location)
             return etag if json.loads(content)["owner"] == self._owner else None
-        except (FileNotFoundError, PlatformError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
     def _lose(self, what: str) -> None:

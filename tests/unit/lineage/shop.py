@@ -4,11 +4,11 @@ shop-app makes totals and large from orders, and in another component sessions f
 old-totals. A share group bills orders, a consumer group reads totals, and clicks are written past the gateway.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from headgate.base.locations import Location
 from headgate.tables.definitions import TABLES
 from headgate.tables.writer import TableWriter
 
@@ -104,11 +104,11 @@ def whole(name: str, rows: list[Row]) -> list[Row]:
     return [empty | {"cluster_id": CLUSTER} | row for row in rows]
 
 
-def write(root: Path, name: str, rows: list[Row]) -> None:
+def write(root: Location, name: str, rows: list[Row]) -> None:
     made = pa.Table.from_pylist(whole(name, rows), schema=TABLES[name].columns)
     TableWriter(root, TABLES[name]).replace_all(made)
 
 
-def write_shop(root: Path) -> None:
+def write_shop(root: Location) -> None:
     for name, rows in ROWS.items():
         write(root, name, rows)
