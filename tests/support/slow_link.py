@@ -18,30 +18,38 @@ _MOST_UNDER_WAY = 1024
 def slow_link(port: int, *, round_trip_s: float) -> Iterator[int]:
     """The port that leads to this one, for the duration of the block."""
     listen = port_block()
-    loop = asyncio.new_event_loop()
     ready = threading.Event()
-    stop = asyncio.Event()
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
+        stop = asyncio.Event()
+        running.append((asyncio.get_running_loop(), stop))
+
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(OSError):
+            with suppress(OSError, asyncio.CancelledError):  # it is cancelled when nothing comes after it
                 far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
                 there = _delayed(reader, far_writer, round_trip_s / 2)
                 back = _delayed(far_reader, writer, round_trip_s / 2)
-                await asyncio.gather(there, back)
+                try:
+                    await asyncio.gather(there, back)
+                finally:
+                    far_writer.close()
+                    writer.close()
 
         async with await asyncio.start_server(relay, "127.0.0.1", listen):
             ready.set()
             await stop.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()  # or the end of the server would wait for its connections
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    # `run` cancels and awaits what is left, and closes the loop.
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert ready.wait(10)
     try:
         yield listen
     finally:
+        loop, stop = running[0]
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
 

@@ -2,11 +2,13 @@
 
 The files of a Delta table never change, so what was read of one stays right. The first request for a file takes its
 end, where Parquet has its index, and the size with it: a small file is one request. Of a larger one whole blocks are
-read. What was read last is kept, up to a bound.
+read. What was read last is kept, up to a bound. DuckDB reads one file after the other, so the ends of those that it is
+about to read are fetched side by side.
 """
 
 import threading
 from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ _TAIL: Final = 256 * 1024
 _BLOCK: Final = 1024 * 1024
 KEPT_BYTES: Final = 32 * 1024 * 1024
 _MOST_SIZES: Final = 100_000
+_AT_ONCE: Final = 8
+_MOST_AHEAD: Final = 64
 
 
 class ObjectFiles:
@@ -32,11 +36,21 @@ class ObjectFiles:
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()  # by path and first byte
         self._bytes = 0
+        self._ahead: dict[str, Future[int]] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="headgate-objects")
 
     def size(self, path: str) -> int:
         with self._lock:
-            known = self._sizes.get(path)
+            known, fetched = self._sizes.get(path), self._ahead.pop(path, None)
+        if known is None and fetched is not None:
+            return fetched.result()
         return self._read_tail(path) if known is None else known
+
+    def read_ahead(self, path: str) -> None:
+        """Fetch the end of a file that will be read; its error is raised by what reads it."""
+        with self._lock:
+            if path not in self._sizes and path not in self._ahead and len(self._ahead) < _MOST_AHEAD:
+                self._ahead[path] = self._pool.submit(self._read_tail, path)
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """The bytes from `start` to `end`, which is not included; fewer at the end of the file."""
@@ -143,7 +157,8 @@ class DuckDBObjects(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         return False
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The path itself: whoever reads a table names its files."""
+        """The path itself: whoever reads a table names its files, and DuckDB asks this for all of them first."""
+        self._files.read_ahead(self._strip_protocol(path))
         return [path]
 
     def modified(self, _path: str) -> datetime:

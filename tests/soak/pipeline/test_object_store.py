@@ -29,7 +29,7 @@ from tests.unit.tables.things import THINGS, batch, thing
 
 ROUND_TRIP_S = 0.04
 WRITERS = 4
-COMMITS = 25
+COMMITS = 10
 RACES, RACERS = 60, 16
 
 
