@@ -99,7 +99,7 @@ bench: setup    ## side-by-side benchmarks into bench/RESULTS.md; incidents of r
 soak: setup     ## campaigns against outages, kills and hostile peers; at 10, about a quarter of an hour: make soak MINUTES=10
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly --ignore tests/soak/pipeline tests/soak
 
-soak-pipeline: setup    ## the pipeline on a full disk and on a Spark cluster, about a quarter of an hour
+soak-pipeline: setup    ## the pipeline on a full disk, on a Spark cluster, and on a real S3 server (versitygw, see docs/storage.md)
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly tests/soak/pipeline
 
 mutants: setup  ## rules broken one at a time (tests/mutants.toml), each noticed by its tests
