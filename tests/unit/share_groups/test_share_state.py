@@ -87,7 +87,7 @@ def test_the_next_trip_is_above_what_is_resumed_even_if_the_trips_were_lost() ->
 
 def test_reasons_are_a_set_and_each_end_clears_its_own() -> None:
     both = folded([TRIP, PAUSE])
-    text = "25 of 100 records became dead letters within 60000 ms, and 20 % is the threshold"
+    text = "25 of 100 records became dead letters within 60 s, and 20 % is the threshold"
     breakers = PauseReason(code="DLQ_CIRCUIT_BREAKER_TRIPPED", text=text, by="headgate", since=1_000)
     operators = PauseReason(code="OPERATOR", text="deploy", by="User:ops", since=2_000)
     assert both.of("sg").pause_reasons == (breakers, operators)

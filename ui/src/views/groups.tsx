@@ -292,7 +292,7 @@ function Events({ group, events, isPaused }: { group: string; events: BreakerEve
             <li key={event.event_id}>
               <State of={EVENT_STATES[event.event] ?? "unknown"}>{event.event.replaceAll("_", " ")}</State>
               <span className="grow">
-                {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.delivered)} records `}
+                {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.dlq_written + event.delivered)} records `}
                 {event.reason === null ? "" : printable(event.reason)} <span className="muted">{event.by ?? ""}</span>
               </span>
               {event.event === "tripped" ? (

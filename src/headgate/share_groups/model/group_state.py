@@ -97,7 +97,7 @@ NO_STATE = ShareGroupState()
 def _breaker_reason(trip: BreakerTripped) -> PauseReason:
     text = (
         f"{trip.dlq_written} of {trip.delivered + trip.dlq_written} records became dead letters within "
-        f"{trip.window_ms} ms, and {trip.threshold_percent} % is the threshold"
+        f"{trip.window_ms / 1000:g} s, and {trip.threshold_percent} % is the threshold"
     )
     return PauseReason(code=BREAKER_TRIPPED, text=text, by=BREAKER_PRINCIPAL, since=trip.at)
 
