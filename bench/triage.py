@@ -234,12 +234,12 @@ def _counts(verdicts: Iterable[EpisodeCause | None]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(names.items()))
 
 
-def measure(letters: list[int], workers: int, out: Path) -> None:
+def measure(letters: list[int], workers: int, driver_memory: str, out: Path) -> None:
     """Print the rows as they come, and write the page when it is whole."""
     from bench.triage_scale import scale_page  # noqa: PLC0415 - it needs Kafka and Spark, the evaluation does not
 
     lines = []
-    for line in scale_page(letters, workers):
+    for line in scale_page(letters, workers, driver_memory):
         lines.append(line)
         print(line, flush=True)
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -251,10 +251,11 @@ def main() -> int:
     parser.add_argument("--tuning", action="store_true", help="the tuning half alone, printed and not recorded")
     parser.add_argument("--letters", type=int, nargs="+", help="measure instead what triage of so many letters costs")
     parser.add_argument("--workers", type=int, default=2, help="with --letters: threads of Spark")
+    parser.add_argument("--driver-memory", default="4g", help="with --letters: spark.driver.memory, 1g in the pipeline")
     parser.add_argument("--out", type=Path, default=SCALE_PAGE, help="with --letters: the page")
     arguments = parser.parse_args()
     if arguments.letters:
-        measure(arguments.letters, arguments.workers, arguments.out)
+        measure(arguments.letters, arguments.workers, arguments.driver_memory, arguments.out)
         return 0
     if arguments.tuning:
         sys.stdout.write(page_of(evaluate(TUNING, range(0, arguments.seeds, 2))))

@@ -181,12 +181,13 @@ def _flush(producer: Producer) -> None:
 class TriageScale:
     """Runs the derivation in this process, as the pipeline does, and the command in one of its own."""
 
-    def __init__(self, bootstrap: str, folder: Path, threads: int) -> None:
+    def __init__(self, bootstrap: str, folder: Path, threads: int, driver_memory: str) -> None:
         from headgate.pipeline.session import start_session  # noqa: PLC0415 - the evaluation needs no Spark
 
         self._bootstrap, self._folder = bootstrap, folder
         config = load(None, {}, {"tables.path": str(folder)})
-        self._session = start_session({**config.pipeline.spark, "spark.master": f"local[{threads}]"})
+        mine = {"spark.master": f"local[{threads}]", "spark.driver.memory": driver_memory}
+        self._session = start_session({**config.pipeline.spark, **mine})
 
     def close(self) -> None:
         from headgate.pipeline.session import end_session  # noqa: PLC0415 - see above
@@ -248,20 +249,20 @@ def _command(root: Path, letters: int) -> TriageCost:
     return TriageCost(letters=counted, step="`headgate dlq triage --json`", seconds=seconds, cpu_s=cpu_s)
 
 
-def scale_page(numbers: Sequence[int], threads: int) -> Iterator[str]:
+def scale_page(numbers: Sequence[int], threads: int, driver_memory: str) -> Iterator[str]:
     """Markdown, row by row."""
     facts = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
     yield "# What triage costs by the number of dead letters"
     when, command = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), " ".join(map(str, numbers))
     yield f"\n{when}, `python -m bench.triage --letters {command}`. {facts}."
-    yield f"{threads} worker threads of Spark, {_GROUPS} groups, letters of one hour.\n"
+    yield f"{threads} worker threads of Spark, spark.driver.memory {driver_memory}, {_GROUPS} groups, one hour.\n"
     yield "| dead letters | step | seconds | CPU seconds |"
     yield "|---:|---|---:|---:|"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         spec = ClusterSpec(data_dir=folder / "kafka", port=port_block(), heap_mb=1024)
         kafka = stack.enter_context(EmbeddedKafka(spec))
-        scale = TriageScale(kafka.bootstrap, folder, threads)
+        scale = TriageScale(kafka.bootstrap, folder, threads, driver_memory)
         stack.callback(scale.close)
         for _ in scale.measure(_WARM_UP):  # classes are loaded and compiled
             pass
