@@ -75,14 +75,14 @@ format: setup   ## put the code into its form
 	$(BIN)/ruff format -q .
 	$(BIN)/ruff check -q --fix .
 
-unit: setup     ## pure tests, in parallel; more than two at a time, because many of them wait
-	$(PYTEST) -n 4 tests/unit
+unit: setup     ## pure tests, in parallel; three at a time, because many of them wait
+	$(PYTEST) -n 3 tests/unit
 
 contract: setup ## our codec against Kafka's own classes
 	$(PYTEST) tests/contract
 
 integration: archive  ## real Kafka, real clients
-	$(PYTEST) -n 3 --dist loadfile tests/integration
+	$(PYTEST) -n 2 --dist loadfile tests/integration
 
 pipeline: archive ## real Spark on a real Kafka: facts to tables
 	$(PYTEST) -n 3 --dist loadfile tests/pipeline
