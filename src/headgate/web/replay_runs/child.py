@@ -8,6 +8,7 @@ the pipe, with SIGTERM, or with the command `stop`.
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -68,6 +69,7 @@ class ProgressPipe:
 
 
 def main() -> int:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would have the operator's password
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

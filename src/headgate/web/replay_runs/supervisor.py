@@ -36,7 +36,12 @@ _END_S: Final = 10.0
 # -P: no code is imported from the folder in which the server was started.
 COMMAND: Final = (sys.executable, "-P", "-m", "headgate.web.replay_runs.child")
 # Nothing that a library takes a password or code from; the rest of the environment has secrets of others.
-_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH")
+_ENVIRONMENT: Final = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH"),
+    # The role by which the server reads tables on an object store, where it has one.
+    *("AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+)
 
 
 @dataclass(slots=True, kw_only=True)
