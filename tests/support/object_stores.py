@@ -26,7 +26,7 @@ from headgate.config.storage import storage_options
 from tests.support.ports import port_block
 
 KEY, SECRET, REGION = "headgate-tests", "secret-of-the-tests", "us-east-1"
-VERSITYGW = "HEADGATE_VERSITYGW"
+VERSITYGW = "HEADGATE_TEST_VERSITYGW"
 _STARTED_WITHIN_S = 20.0
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 

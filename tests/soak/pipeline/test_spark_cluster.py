@@ -42,7 +42,7 @@ from tests.support.object_stores import ObjectStoreServer, versitygw_server
 from tests.support.ports import port_block
 from tests.support.slow_link import slow_link
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
 FACTS = 6000  # more than one batch
 LARGE = 500  # of each kind
