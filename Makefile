@@ -76,10 +76,11 @@ format: setup   ## put the code into its form
 	$(BIN)/ruff check -q --fix .
 
 unit: setup     ## pure tests, in parallel; three at a time, because many of them wait
-	$(PYTEST) -n 3 tests/unit
+	$(PYTEST) -n 3 -m "not object_store" tests/unit
 
-contract: setup ## our codec against Kafka's own classes
+contract: setup ## our codec against Kafka's own classes, and tables against an S3 server
 	$(PYTEST) tests/contract
+	$(PYTEST) -n 2 -m object_store tests/unit
 
 integration: archive  ## real Kafka, real clients
 	$(PYTEST) -n 2 --dist loadfile tests/integration

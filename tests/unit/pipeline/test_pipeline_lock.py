@@ -13,7 +13,9 @@ from headgate.tables.files import has_file
 from headgate.tables.object_store import put_object, read_object
 from tests.support.object_stores import moto_server
 
-RENEW_S, EXPIRES_S = 0.05, 0.6
+pytestmark = pytest.mark.object_store
+
+RENEW_S, EXPIRES_S = 0.05, 2.0
 
 
 @pytest.fixture(scope="module")

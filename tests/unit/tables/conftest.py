@@ -15,7 +15,7 @@ def store() -> Iterator[ObjectStoreServer]:
         yield server
 
 
-@pytest.fixture(params=["folder", "store"])
+@pytest.fixture(params=["folder", pytest.param("store", marks=pytest.mark.object_store)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """Where the tables of a test are; a rule that holds in both places is tested in both."""
     if request.param == "folder":

@@ -19,6 +19,8 @@ from tests.support.object_stores import SECRET, IgnoringConditions, ObjectStoreS
 from tests.support.ports import port_block
 from tests.unit.tables.things import THINGS, batch, thing
 
+pytestmark = pytest.mark.object_store
+
 
 @pytest.fixture
 def location(store: ObjectStoreServer) -> ObjectLocation:

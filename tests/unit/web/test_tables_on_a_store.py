@@ -4,12 +4,16 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from headgate.web.api import estate_tables
 from headgate.web.api.estate_tables import EstateTables
 from tests.support.object_stores import SECRET, moto_server
 from tests.unit.lineage.shop import ROWS, TWO, use, write
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.stage import FakeClock
+
+pytestmark = pytest.mark.object_store
 
 GRAPH = ("app_io", "applications", "lineage_edges")
 
