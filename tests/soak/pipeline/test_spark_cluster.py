@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ from headgate.pipeline.session import all_jars
 from headgate.tables.definitions import table_named
 from headgate.tables.reader import TableReader
 from tests.pipeline.histories import history
-from tests.pipeline.test_append_query import activity, dispositions
+from tests.pipeline.test_append_query import activity, dispositions, lags
+from tests.pipeline.test_members_tasks import held, task
 from tests.soak.page import write_section
 from tests.support.cluster import Cluster
 from tests.support.object_stores import ObjectStoreServer, versitygw_server
@@ -83,7 +85,11 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
     prefix = f"headgate-{uuid.uuid4().hex[:8]}."
     _make_topics(settings, prefix)
     large = [fact for number in range(LARGE) for fact in (activity(number), dispositions(number))]
-    asyncio.run(_write(settings, prefix, [*history(random.Random(6), FACTS), *large]))
+    # Lags are kept for two days.
+    now_ms = time.time_ns() // 1_000_000
+    recent = [replace(lags(number), at=now_ms + number) for number in range(LARGE)]
+    tasks = [held(f"m-{number % 7}", task(number % 3), task(3, "standby"), at=number) for number in range(LARGE // 10)]
+    asyncio.run(_write(settings, prefix, [*history(random.Random(6), FACTS), *large, *recent, *tasks]))
     _write_no_fact(settings, prefix)
 
     local = {"spark.master": "local[2]", "spark.driver.memory": "700m"}
@@ -122,8 +128,8 @@ def test_a_cluster_makes_the_same_tables_as_one_machine(cluster: Cluster, tmp_pa
     assert is_local != bool(storage), "tables are in the folder or on the store, and nothing of them elsewhere"
     counts = {name: len(one) for name, (one, _) in rows.items()}
     what = (
-        f"{FACTS + 2 * LARGE} facts by `headgate pipeline run --once` on one machine and by `spark-submit` on a "
-        "standalone master with two workers of one core; seconds with the start of Spark."
+        f"{FACTS + 3 * LARGE + LARGE // 10} facts by `pipeline run --once` on one machine and by `spark-submit` "
+        "on a standalone master with two workers of one core; seconds with the start of Spark."
     )
     differ = [name for name, (one, other) in rows.items() if one != other]
     lines = [
