@@ -188,7 +188,7 @@ def write_estate(root: Path, now: int) -> None:
     write(
         root,
         "breaker_events",
-        [trip | {"dlq_written": 30, "delivered": 100, "threshold_percent": 20, "window_ms": 60_000}],
+        [trip | {"dlq_written": 30, "delivered": 70, "threshold_percent": 20, "window_ms": 60_000}],
     )
     run: Row = {"state": "running", "started_at": now - DAY, "at": now - 2_000, "batch": 812, "rows": 91_204, "lag": 0}
     write(
