@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar, cast, get_args
 
+from headgate.config.problems import shown
+
 StoreScheme = Literal["kafka", "memory", "sqlite", "plugin", "none"]
 V = TypeVar("V")
 
@@ -200,7 +202,7 @@ def parse_storage(value: object) -> Mapping[str, str]:
         raise ValueError('must be a table such as { AWS_REGION = "eu-central-1" }')
     unknown = sorted(set(value) - set(STORAGE_OPTIONS))
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: unknown; known options are {', '.join(STORAGE_OPTIONS)}")
+        raise ValueError(f"{', '.join(map(shown, unknown))}: unknown; known options are {', '.join(STORAGE_OPTIONS)}")
     options: dict[str, str] = {}
     for name, option in value.items():
         if name == "AWS_ALLOW_HTTP":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.base.errors import UsageError
@@ -175,6 +175,7 @@ VALUES = st.one_of(
 PATHS = sorted(f"{section}.{key}" for section, key in variables().values())
 
 
+@example({"tables.storage": {"\x1f": 0}})
 @given(
     st.dictionaries(
         st.sampled_from([*PATHS, "gateway", "connect", "connect.a", "connect.a.record"]), VALUES, max_size=6
