@@ -26,8 +26,6 @@ export interface NodeMarks {
 }
 
 const FIT = { padding: 0.12, maxZoom: 1, minZoom: 0.05 };
-/** Of more nodes only those in the window are drawn: beyond this, the whole takes longer than finding them at each step. */
-const MOST_AT_ONCE = 200;
 /** More labels of edges cannot be read, and take long to draw. */
 const MOST_LABELS = 150;
 const CHANGE_COLOURS: Readonly<Record<ChangeMark, string>> = { added: "var(--good)", removed: "var(--stopped)", changed: "var(--attention)" };
@@ -57,7 +55,6 @@ export function Canvas(props: Props) {
 
 function Flow({ graph, at, marks, opened, layoutId, onSelect, onOpen }: Props) {
   const flow = useRef<ReactFlowInstance<Node, Edge> | null>(null);
-  const frame = useRef<HTMLDivElement | null>(null);
   const near = useMemo(() => nearKeys(graph, marks.selected), [graph, marks.selected]);
   const things = useMemo(() => graph.nodes.map((node) => flowNode(node, at, marks, opened, near)), [graph, at, marks, opened, near]);
   const pieces = useMemo(() => pieceNodes(opened, new Set(graph.nodes.map((node) => node.key))), [opened, graph]);
@@ -83,7 +80,6 @@ function Flow({ graph, at, marks, opened, layoutId, onSelect, onOpen }: Props) {
 
   return (
     <ReactFlow
-      ref={frame}
       nodes={nodes}
       edges={edges}
       nodeTypes={NODE_TYPES}
@@ -99,15 +95,12 @@ function Flow({ graph, at, marks, opened, layoutId, onSelect, onOpen }: Props) {
       nodesConnectable={false}
       elementsSelectable={false}
       edgesFocusable={false}
-      onlyRenderVisibleElements={nodes.length > MOST_AT_ONCE}
+      onlyRenderVisibleElements={nodes.length > 200}
       onNodeClick={(_, node) => onSelect(ownerOf(node))}
       onNodeDoubleClick={(_, node) => {
         if (node.type === "thing") onOpen((node.data as NodeData).node);
       }}
       onPaneClick={() => onSelect(null)}
-      // While it moves, the picture is a layer of its own, which is not painted anew for each step (styles/map.css).
-      onMoveStart={() => frame.current?.setAttribute("data-moving", "")}
-      onMoveEnd={() => frame.current?.removeAttribute("data-moving")}
       zoomOnDoubleClick={false}
       aria-label="Map of topics and their users"
     >
