@@ -15,7 +15,7 @@ from headgate.facts.json_form import MisfitError, ObjectType, Time, dumps, loads
 PlanOption = Literal["accept_fanout", "include_superseded"]
 PlanRequestState = Literal["WAITING", "RUNNING", "DONE", "REFUSED", "FAILED"]
 FINAL: Final[frozenset[PlanRequestState]] = frozenset({"DONE", "REFUSED", "FAILED"})
-# A request is not begun after this time, whoever waited for it has gone.
+# A request is not begun after this time: its caller has stopped waiting.
 REQUEST_LIFE_MS: Final = 15 * 60 * 1000
 MAX_REQUEST_BYTES: Final = 64 * 1024
 MAX_ANSWER_CHARACTERS: Final = 8 * 1024

@@ -16,7 +16,7 @@ from headgate.base.errors import ClusterError
 from headgate.kafka.topics import TopicAdmin, reason
 
 _PRODUCT: Final = "headgate"
-_LONGEST: Final = 300  # characters of a name from a client id: of ours a host name and a port
+_LONGEST: Final = 300  # characters of a name from a client id: that of a worker has a host name and a port
 _MOST_CANDIDATES: Final = 1_000
 
 
