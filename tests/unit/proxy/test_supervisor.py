@@ -97,8 +97,9 @@ def names(logs: list[EventDict]) -> list[str]:
 
 
 async def test_it_is_ready_when_every_worker_has_reported_that_nothing_is_wrong(tmp_path: Path) -> None:
-    async with supervised(tmp_path, workers=2) as bench:
+    async with supervised(tmp_path, "silent", workers=2) as bench:
         assert bench.supervisor.problems() == {"worker 0": "does not serve yet", "worker 1": "does not serve yet"}
+    async with supervised(tmp_path, workers=2) as bench:
         await bench.serves()
 
 
