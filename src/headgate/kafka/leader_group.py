@@ -1,8 +1,8 @@
 """Which worker leads, asked from outside: the leaders' consumer group as its coordinator describes it.
 
 All workers that may lead are members of this group, and the one that has the partition leads (`leadership.py`). The
-client id of a member says which worker it is and its version, so no topic of its own is needed, and what is told is
-what Kafka has decided. Client ids are chosen by clients: nothing but what is shown depends on them.
+client id of a member says which worker it is and its version, so no topic of its own is needed, and the answer
+is what Kafka has decided. Client ids are chosen by clients: nothing but what is shown depends on them.
 """
 
 from dataclasses import dataclass

@@ -157,7 +157,7 @@ class DuckDBObjects(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         return False
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The path itself: whoever reads a table names its files, and DuckDB asks this for all of them first."""
+        """The path itself: readers of tables name their files, and DuckDB asks this for all of them first."""
         self._files.read_ahead(self._strip_protocol(path))
         return [path]
 

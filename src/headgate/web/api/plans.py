@@ -115,6 +115,12 @@ def plan_heads(tables: EstateTables) -> dict[str, PlanHead]:
     return {row["plan"]: head_of(row) for row in bounded(rows)}
 
 
+def plan_head(tables: EstateTables, plan: str) -> PlanHead | None:
+    """What a replay needs of its plan; None when the plan is not in the tables any more."""
+    found = tables.reader.rows(_PLANS, where=[Condition("plan", "=", plan)], limit=2).rows
+    return head_of(found[0]) if len(found) == 1 else None
+
+
 def head_of(row: Row) -> PlanHead:
     return PlanHead(group=row["group"], to=row["to"], records=row["records"] + row["parked"])
 

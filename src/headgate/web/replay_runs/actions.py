@@ -32,7 +32,7 @@ from headgate.web.api.plan_models import (
     ReplayModel,
     ReplaysModel,
 )
-from headgate.web.api.plans import head_of, plan_heads, plan_row
+from headgate.web.api.plans import head_of, plan_head, plan_heads, plan_row
 from headgate.web.operations import OperationError
 from headgate.web.operator_requests import (
     CREDENTIAL_HINT,
@@ -141,8 +141,7 @@ def replay_actions_router(
         return _answer(await _replay(name, names))
 
     async def _replay(name: str, names: VisibleNames) -> dict[str, Any]:
-        heads = await tables.run(lambda: plan_heads(tables))
-        found = view.replay(name, heads.get(name), names)
+        found = view.replay(name, await tables.run(lambda: plan_head(tables, name)), names)
         if found is None and view.problem is not None:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"Replays are not known yet: {view.problem}")
         if found is None:

@@ -1,7 +1,7 @@
 """What `headgate-replay.progress` says of replays and of requests for plans, read as the service account.
 
-It is the only truth about replays, whoever runs them. A topic that does not exist yet is no problem: nothing was ever
-replayed.
+It is the only truth about replays, those of commands and of other servers too. A topic that does not exist yet is no
+problem: nothing was ever replayed.
 """
 
 from collections import OrderedDict
