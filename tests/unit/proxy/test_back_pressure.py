@@ -251,11 +251,16 @@ async def test_a_broker_that_ends_with_much_unread_still_gives_it_all_to_a_slow_
         client, broker = await on.pair(receive_buffer=SMALL_BUFFER)
         await client.send(request(1, 18, FetchRequest()))
         await broker.request()
-        await broker.send(front, bytes(6_000_000))
-        broker.close()
+
+        async def send_and_end() -> None:
+            await broker.send(front, bytes(6_000_000))
+            broker.close()
+
+        ending = asyncio.create_task(send_and_end())
         await stalls(on, "upstream")
         received = 0
         while piece := await client.receive():
             received += len(piece)
+        await ending
         assert received == len(front) + 6_000_000
         assert on.ended == {"upstream_closed": 1}
