@@ -350,7 +350,8 @@ def _denied_topic(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResu
 def begins_with(*names: str, flexible: bool) -> Callable[[Buffer, int, int], bool]:
     """A test whether the string at a position is one of these; True also while what has been received may become it.
 
-    Every heartbeat is tested, so a string is compared only if the byte of its size is that of one of the names.
+    Every heartbeat is tested, so a string is compared only if the byte of its size is that of one of the names. What
+    is behind `end` in the buffer belongs to other requests, or was received earlier.
     """
     texts = tuple(name.encode() for name in names)
     sizes = {len(text) & 0xFF: len(text).to_bytes(2, "big") + text for text in texts}
@@ -361,12 +362,14 @@ def begins_with(*names: str, flexible: bool) -> Callable[[Buffer, int, int], boo
         raise ValueError(f"names of the same size: {names}")
 
     def is_name(view: Buffer, pos: int, end: int) -> bool:
-        if end - pos == 1:
-            return view[pos] in firsts
+        if end - pos < 2:
+            return end <= pos or view[pos] in firsts
         name = sizes.get(view[pos + 1])
         return name is not None and view[pos : min(pos + len(name), end)] == name[: end - pos]
 
     def is_compact_name(view: Buffer, pos: int, end: int) -> bool:
+        if end <= pos:
+            return True
         lead = view[pos]
         if lead in compact_sizes:
             name = compact_sizes[lead]
@@ -381,6 +384,8 @@ def _is_name_with_long_size(texts: tuple[bytes, ...], view: Buffer, pos: int, en
     try:
         size, at = read_uvarint(view, pos)
     except (IndexError, WireError):
+        return True
+    if at > end:
         return True
     received = view[at : min(at + size - 1, end)]
     return any(size == len(text) + 1 and received == text[: max(0, end - at)] for text in texts)

@@ -316,10 +316,34 @@ def test_what_has_been_received_may_become_the_name(name: str, *, flexible: bool
     version = 9 if flexible else 5
     body = encode(asking(ApiKey.JOIN_GROUP, version, name), version)
     behind = body.index(name.encode()) + len(name)
-    for end in range(1, len(body)):
+    for end in range(len(body)):
         assert test(body, 0, end)
+        assert test(body[:end], 0, end), "the buffer ends here"
+        assert test(body[:end] + bytes(8), 0, end), "what is behind it was received earlier"
     for at in range(behind):
         damaged = bytearray(body)
         damaged[at] ^= 0x01
         assert not test(damaged, 0, behind)
     assert not test(bytes(len(body)), 0, len(body))
+
+
+def test_a_size_that_is_written_longer_than_it_has_to_be_is_read_from_what_has_been_received() -> None:
+    test = begins_with("other", GROUP, flexible=True)
+    size = len(GROUP) + 1
+    body = bytes((size | 0x80, 0x80, 0x00)) + GROUP.encode()
+    for end in range(1, len(body) + 1):
+        assert test(body[:end] + bytes(8), 0, end)
+    assert not test(bytes((size | 0x80, 0x81, 0x00)) + GROUP.encode(), 0, len(body))
+
+
+@every_key
+def test_what_has_been_received_of_a_reserved_name_is_enough_to_open_the_request(key: int) -> None:
+    [refusing] = [one for one in ReservedNames("headgate.").interceptors if key in one.api_keys]
+    for version in versions(key):
+        prefilter = refusing.prefilter(version)
+        if prefilter is None:
+            continue
+        body = encode(asking(key, version, GROUP, TRANSACTIONAL_ID), version)
+        for end in range(len(body) + 1):
+            assert prefilter(body[:end], 0, end)
+            assert prefilter(body[:end] + bytes(8), 0, end)
