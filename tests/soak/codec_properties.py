@@ -81,7 +81,7 @@ def _check_acks(frame: bytes, *, flexible: bool) -> None:
 def _check_answer(key: int, version: int, content: bytes, cut: int) -> None:
     if key in _SPLICES:
         with suppress(WireError):
-            _SPLICES[key](content, version, lookup)
+            splice.finish(_SPLICES[key](content, version, lookup))
     program = Route(ApiKey(key), ApiVersion(version), ()).tail_program
     if program is None:
         return

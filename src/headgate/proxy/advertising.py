@@ -9,20 +9,24 @@ cluster and node that the client intends to reach; brokers up to 4.3 do not have
 and asks the broker in a version that it has.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId, NodeId
 from headgate.config.model import GatewayConfig
+from headgate.proxy.decoding import DECODE_SECONDS
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
+    Hold,
     Interceptor,
     OnRequest,
     OnResponse,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
     Versions,
@@ -88,8 +92,22 @@ class AddressInterceptor(Interceptor[bool]):
         return Forward(context=True)
 
     def on_response(self, response: ResponseFrame, context: bool, session: Session) -> OnResponse:  # noqa: ARG002
-        rewrite = _SPLICES[response.api_key]
-        return Rewritten(rewrite(response.body, response.api_version, self._addresses.lookup))
+        steps = _SPLICES[response.api_key](response.body, response.api_version, self._addresses.lookup)
+        try:
+            next(steps)
+        except StopIteration as done:
+            return Rewritten(done.value)
+        return Hold(_rewrite_rest(steps), DECODE_SECONDS)
+
+
+async def _rewrite_rest(steps: splice.Steps) -> ResponseOutcome:
+    """Of a response with many nodes, for instance to a client that looks up the coordinators of thousands of groups."""
+    while True:
+        await asyncio.sleep(0)  # other connections are served
+        try:
+            next(steps)
+        except StopIteration as done:
+            return Rewritten(done.value)
 
 
 _OURS: Final = APIS[ApiKey.API_VERSIONS]

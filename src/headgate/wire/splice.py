@@ -6,9 +6,10 @@ The layouts are Metadata, FindCoordinator (both shapes), DescribeCluster, and th
 
 Invariant: what cannot be walked raises `WireError`; a response never leaves with an address that was not looked at.
 Nodes and tagged fields of one response are counted: a broker that announces millions must not keep the event loop.
+Responses with many nodes are rewritten in steps, between which other connections are served.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct, error
 from typing import Final, NamedTuple, Protocol
 
@@ -22,6 +23,8 @@ _NODE_ENDPOINTS: Final = 0  # tag of Produce v10+ and Fetch v16+
 _PADDING_TAG: Final = 10_000  # Kafka's own tags go to 3; see KIP-482 on unknown tags
 _PADDING_TAG_SHORT: Final = 127  # the largest tag number of one byte, as short as that of NodeEndpoints
 MOST_PARTS: Final = 30_000  # nodes and their tagged fields in one response; a client may ask for as many coordinators
+MOST_ENDPOINTS: Final = 1000  # nodes and their tagged fields in the NodeEndpoints of one response, rewritten at once
+NODES_A_STEP: Final = 250
 MOST_LAST_FIELDS: Final = 1000  # of the tag section that ends a response
 
 
@@ -39,6 +42,7 @@ class EncodedAddress(NamedTuple):
 
 
 Lookup = Callable[[NodeId], EncodedAddress]
+Steps = Generator[None, None, bytes]  # returns the changed response
 
 
 class TailSplice(Protocol):
@@ -50,7 +54,7 @@ class TailSplice(Protocol):
 class _Splicer:
     """A cursor over a response: what is skipped is copied, what is replaced is not."""
 
-    def __init__(self, buf: Buffer, *, flexible: bool, lookup: Lookup) -> None:
+    def __init__(self, buf: Buffer, *, flexible: bool, lookup: Lookup, most_parts: int = MOST_PARTS) -> None:
         self.buf = buf
         self.end = len(buf)
         self.flexible = flexible
@@ -58,7 +62,7 @@ class _Splicer:
         self.pos = 0
         self.copied = 0
         self.parts: list[Buffer] = []
-        self.parts_left = MOST_PARTS
+        self.parts_left = self._most_parts = most_parts
 
     def int32(self) -> int:
         try:
@@ -104,7 +108,7 @@ class _Splicer:
     def spend(self, count: int) -> None:
         self.parts_left -= max(0, count)
         if self.parts_left < 0:
-            raise WireError(f"more than {MOST_PARTS} nodes and tagged fields in one response")
+            raise WireError(f"more than {self._most_parts} nodes and tagged fields in one response")
 
     def node(self) -> None:
         """A node id with its host and port: the last two are replaced, unless the id says that there is no node."""
@@ -123,20 +127,31 @@ class _Splicer:
         return b"".join(self.parts)
 
 
-def metadata(body: Buffer, version: int, lookup: Lookup) -> bytes:
+def finish(steps: Steps) -> bytes:
+    """The changed response, all of it at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+
+
+def metadata(body: Buffer, version: int, lookup: Lookup) -> Steps:
     """A Metadata response's body, 0 to 13: only its brokers are walked."""
     at = _Splicer(body, flexible=version >= 9, lookup=lookup)
     if version >= 3:
         at.skip(4)  # ThrottleTimeMs
-    for _ in range(at.count()):
+    for number in range(1, at.count() + 1):
         at.node()
         if version >= 1:
             at.string()  # Rack
         at.tags()
+        if not number % NODES_A_STEP:
+            yield
     return at.result()
 
 
-def find_coordinator(body: Buffer, version: int, lookup: Lookup) -> bytes:
+def find_coordinator(body: Buffer, version: int, lookup: Lookup) -> Steps:
     """A FindCoordinator response's body: one coordinator up to version 3, an array of them from 4 on."""
     at = _Splicer(body, flexible=version >= 3, lookup=lookup)
     if version >= 1:
@@ -147,16 +162,18 @@ def find_coordinator(body: Buffer, version: int, lookup: Lookup) -> bytes:
             at.string()  # ErrorMessage
         at.node()
         return at.result()
-    for _ in range(at.count()):
+    for number in range(1, at.count() + 1):
         at.string()  # Key
         at.node()
         at.skip(2)  # ErrorCode
         at.string()  # ErrorMessage
         at.tags()
+        if not number % NODES_A_STEP:
+            yield
     return at.result()
 
 
-def describe_cluster(body: Buffer, version: int, lookup: Lookup) -> bytes:
+def describe_cluster(body: Buffer, version: int, lookup: Lookup) -> Steps:
     at = _Splicer(body, flexible=True, lookup=lookup)
     at.skip(4 + 2)  # ThrottleTimeMs, ErrorCode
     at.string()  # ErrorMessage
@@ -164,12 +181,14 @@ def describe_cluster(body: Buffer, version: int, lookup: Lookup) -> bytes:
         at.skip(1)  # EndpointType
     at.string()  # ClusterId
     at.skip(4)  # ControllerId
-    for _ in range(at.count()):
+    for number in range(1, at.count() + 1):
         at.node()
         at.string()  # Rack
         if version >= 2:
             at.skip(1)  # IsFenced
         at.tags()
+        if not number % NODES_A_STEP:
+            yield
     return at.result()
 
 
@@ -179,7 +198,7 @@ def plain_endpoints(tail: Buffer, lookup: Lookup, *, keep_length: bool) -> bytes
     With `keep_length` the frame's size has already gone out: the array is emptied and its bytes become the filling
     of a tagged field that no client knows, so that clients ask Metadata instead (KIP-951 allows both).
     """
-    at = _Splicer(tail, flexible=True, lookup=lookup)
+    at = _Splicer(tail, flexible=True, lookup=lookup, most_parts=MOST_ENDPOINTS)
     count = at.count()
     if count <= 0:
         return bytes(tail)
@@ -261,7 +280,7 @@ def _field(field: tuple[int, bytes]) -> bytes:
 
 
 def _endpoints_field(content: bytes, lookup: Lookup) -> bytes:
-    at = _Splicer(content, flexible=True, lookup=lookup)
+    at = _Splicer(content, flexible=True, lookup=lookup, most_parts=MOST_ENDPOINTS)
     for _ in range(at.count()):
         at.node()
         at.string()  # Rack

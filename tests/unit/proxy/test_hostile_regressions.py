@@ -1,5 +1,6 @@
 """What the hostile campaign found once, each in its smallest form: `tests/support/hostile.py` is the whole."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -16,12 +17,21 @@ from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.opened_requests import OpenedRequests
 from headgate.proxy.routes import Route
 from headgate.wire import frames, splice, walk
-from headgate.wire.messages.cluster import ApiVersionRange, ApiVersionsResponse, MetadataBroker, MetadataRequest
+from headgate.wire.codec import decode
+from headgate.wire.messages.cluster import (
+    ApiVersionRange,
+    ApiVersionsResponse,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataBroker,
+    MetadataRequest,
+)
 from headgate.wire.messages.data import FetchResponse
 from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.primitives import write_uvarint
-from tests.support.fake_upstream import HOST, Client, FakeUpstream, request
-from tests.unit.proxy.stage import stage, turns, until
+from tests.support.fake_upstream import HOST, Client, FakeUpstream, body_of, request
+from tests.unit.proxy.stage import LIST_GROUPS, base_port, stage, turns, until
 
 METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
 LONGEST_SECONDS = 0.1  # that the event loop may be kept, in processor time: a busy machine is no defect
@@ -228,11 +238,11 @@ REFUSED: dict[str, Callable[[], object]] = {
     "a tail of nodes": lambda: splice.plain_endpoints(
         write_uvarint(90_001) + NODE * 90_000 + b"\x00", lookup, keep_length=False
     ),
-    "Metadata with too many nodes": lambda: splice.metadata(
-        bytes(4) + write_uvarint(90_001) + NODE * 90_000, 12, lookup
+    "Metadata with too many nodes": lambda: splice.finish(
+        splice.metadata(bytes(4) + write_uvarint(90_001) + NODE * 90_000, 12, lookup)
     ),
-    "Metadata with too many tagged fields": lambda: splice.metadata(
-        bytes(4) + write_uvarint(2) + NODE[:-1] + TAGS, 12, lookup
+    "Metadata with too many tagged fields": lambda: splice.finish(
+        splice.metadata(bytes(4) + write_uvarint(2) + NODE[:-1] + TAGS, 12, lookup)
     ),
     "a header of tagged fields": lambda: frames.response_body(bytes(4) + TAGS, flexible=True),
 }
@@ -248,9 +258,40 @@ def test_an_answer_of_more_parts_than_any_cluster_has_is_refused_at_once(answer:
 
 def test_as_many_nodes_as_are_allowed_do_not_keep_the_event_loop() -> None:
     body = bytes(4) + write_uvarint(splice.MOST_PARTS + 1) + NODE * splice.MOST_PARTS
+    steps = splice.metadata(body, 12, lookup)
+    times = [time.thread_time()]
+    times.extend(time.thread_time() for _ in steps)
+    assert len(times) == splice.MOST_PARTS // splice.NODES_A_STEP + 1
+    longest = max(later - earlier for earlier, later in pairwise(times))
+    assert longest < LONGEST_SECONDS / 5  # a millisecond where it was measured; slow machines are slower
+    endpoints = write_uvarint(splice.MOST_ENDPOINTS + 1) + NODE * splice.MOST_ENDPOINTS + b"\x00"
     began = time.thread_time()
-    assert len(splice.metadata(body, 12, lookup)) > len(body)
-    assert time.thread_time() - began < 2 * LONGEST_SECONDS  # 70 ms where it was measured; slow machines are slower
+    assert len(splice.plain_endpoints(endpoints, lookup, keep_length=False)) > len(endpoints)
+    assert time.thread_time() - began < LONGEST_SECONDS / 2
+
+
+async def test_a_response_with_many_nodes_is_rewritten_in_steps() -> None:
+    """A client may ask for the coordinators of 30,000 groups in one request."""
+    coordinators = tuple(
+        Coordinator(key=str(number), node_id=number % 2, host="b", port=9092) for number in range(splice.MOST_PARTS)
+    )
+    async with stage() as on:
+        client, broker = await on.pair()
+        other, others_broker = await on.pair()
+        await client.send(request(10, 6, FindCoordinatorRequest()))
+        asked = await broker.request()
+        answer = asked.answer(FindCoordinatorResponse(coordinators=coordinators))
+        receiving = asyncio.gather(broker.send(answer), client.frame())
+        calls = 0
+        while not receiving.done():
+            await other.send(LIST_GROUPS)
+            await others_broker.reply()
+            await other.frame()
+            calls += 1
+        _, received = await receiving
+        told = decode(FindCoordinatorResponse, 6, body_of(received, 10, 6))
+    assert [one.port - base_port() for one in told.coordinators] == [1 + one.node_id for one in coordinators]
+    assert calls > 20, "another client waited"
 
 
 def test_a_frame_of_nothing_but_tagged_fields_does_not_keep_the_event_loop() -> None:

@@ -19,7 +19,7 @@ from headgate.wire.primitives import Buffer
 from headgate.wire.schema import Message
 from tests.support.messages import instances
 
-Rewrite = Callable[[Buffer, int, splice.Lookup], bytes]
+Rewrite = Callable[[Buffer, int, splice.Lookup], splice.Steps]
 Case = tuple[Rewrite, type[Message], int]
 
 CASES: tuple[Case, ...] = (
@@ -94,8 +94,8 @@ def test_a_splice_equals_decoding_and_encoding(case: Case, data: st.DataObject) 
     message = data.draw(instances(cls, version))
     expected = encode(moved_answer(message, version), version)
     body = encode(message, version)
-    assert rewrite(body, version, lookup) == expected
-    assert rewrite(memoryview(body), version, lookup) == expected
+    assert splice.finish(rewrite(body, version, lookup)) == expected
+    assert splice.finish(rewrite(memoryview(body), version, lookup)) == expected
 
 
 @pytest.mark.parametrize("case", TAILS, ids=name_of)
@@ -182,7 +182,7 @@ def test_hostile_bytes_are_spliced_or_refused(
     for hostile in (body[:at], body[:at] + noise + body[at + gone :], noise):
         try:
             if (rewrite, cls, version) in CASES:
-                rewrite(hostile, version, lookup)
+                splice.finish(rewrite(hostile, version, lookup))
             else:
                 rewrite(hostile, lookup, keep_length=False)
                 kept = rewrite(hostile, lookup, keep_length=True)
