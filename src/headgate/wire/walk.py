@@ -33,18 +33,21 @@ _ARRAYS = frozenset((_ARRAY_I32, _ARRAY_COMPACT, _ARRAY_TAGS))
 _I16 = Packed(">h").unpack_from
 _I32 = Packed(">i").unpack_from
 _LONGEST_FIELD_START = 10  # two varints
+MOST_FIELDS: Final = 1000  # of a tag section; Kafka's own have three at most
+MOST_FIELDS_IN_ALL: Final = 30_000  # of a frame: of ten thousand partitions with all that Kafka's have
 _INCOMPLETE = (0, -1)
 
 
 class Walker:
     """One frame's walk: `left` counts the bytes not yet walked; `at_tail` is set once only the tail is left."""
 
-    __slots__ = ("_counts", "_pc", "_program", "_skip", "at_tail", "left")
+    __slots__ = ("_counts", "_fields_left", "_pc", "_program", "_skip", "at_tail", "left")
 
     def __init__(self, program: Program, size: int) -> None:
         self._program = program
         self._pc = 0
         self._skip = 0
+        self._fields_left = MOST_FIELDS_IN_ALL
         self._counts: list[int] = []  # elements still to come of each open array, the innermost last
         self.left = size
         self.at_tail = False
@@ -118,6 +121,8 @@ class Walker:
             if operation in _ARRAYS:
                 pos = after
                 if length > 0:
+                    if operation == _ARRAY_TAGS:
+                        self._spend_fields(length)
                     counts.append(length)
                     pc += 1
                 else:
@@ -128,12 +133,17 @@ class Walker:
         self._pc = pc
         return pos
 
+    def _spend_fields(self, count: int) -> None:
+        """A frame may be nothing but empty fields of two bytes, and must not keep the event loop for that."""
+        self._fields_left -= count
+        if count > MOST_FIELDS:
+            raise WireError(f"tag section of {count} fields, more than {MOST_FIELDS}")
+        if self._fields_left < 0:
+            raise WireError(f"more than {MOST_FIELDS_IN_ALL} tagged fields in one response")
+
 
 def _skip_fields(count: int, buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """Skip tagged fields that are here whole, four times quicker than step by step; how many are left, and where.
-
-    A frame may be nothing but empty fields of two bytes, and must not keep the event loop for that.
-    """
+    """Skip tagged fields that are here whole, four times quicker than step by step; how many are left, and where."""
     while count and end - pos >= _LONGEST_FIELD_START:
         _, after = read_uvarint(buf, pos)
         size, after = read_uvarint(buf, after)

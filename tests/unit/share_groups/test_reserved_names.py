@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.ids import ApiKey
+from headgate.base.ids import ApiKey, ApiVersion
 from headgate.proxy.interceptor import CloseCause
 from headgate.share_groups import reserved_names
 from headgate.share_groups.feature import ReservedNames
@@ -340,7 +340,7 @@ def test_a_size_that_is_written_longer_than_it_has_to_be_is_read_from_what_has_b
 def test_what_has_been_received_of_a_reserved_name_is_enough_to_open_the_request(key: int) -> None:
     [refusing] = [one for one in ReservedNames("headgate.").interceptors if key in one.api_keys]
     for version in versions(key):
-        prefilter = refusing.prefilter(version)
+        prefilter = refusing.prefilter(ApiVersion(version))
         if prefilter is None:
             continue
         body = encode(asking(key, version, GROUP, TRANSACTIONAL_ID), version)
