@@ -17,7 +17,8 @@ HOW_TO_READ = (
     "Times are milliseconds. *Canary*: Metadata, Produce and Fetch of a healthy client through the attacked gateway. "
     "*Twin*: the same work past the gateway, at the broker itself: what it waits is the broker's and the machine's. "
     "*Ping*: a call that the gateway answers alone, 200 a second, so one wait for its event loop; *echo*: the same to "
-    "an idle event loop in another process, so what the machine's scheduler adds. *Over 100 ms*: wake-ups of the event "
+    "an idle event loop in another process, so what the machine's scheduler adds: the canary passes the gateway twice, "
+    "the twin never, and so it may have two p99 of an echo more. *Over 100 ms*: wake-ups of the event "
     "loop by its own histogram (`headgate_added_seconds`, wall clock). *Held* is the most that memory grew, *received* "
     "the bytes that came meanwhile. *Cores* are processor time by the gateway and by everything on the machine, the "
     "attacker (at nice 10) and the broker too: the attack shares two cores with what it attacks. *Before* is behind a "
@@ -53,7 +54,20 @@ def _lines(outcome: Outcome, what: str) -> Iterator[str]:
     assert outcome.after
     yield f"{what} {HOW_TO_READ}"
     yield ""
-    waits = ("phase", "s", "canary p50", "p99", "x quiet", "max", "twin p99", "x quiet", "ping p99", "max", "echo max")
+    waits = (
+        "phase",
+        "s",
+        "canary p50",
+        "p99",
+        "x quiet",
+        "max",
+        "twin p99",
+        "x quiet",
+        "ping p99",
+        "max",
+        "echo p99",
+        "max",
+    )
     quiet = outcome.phases[0].seen
     yield from table(waits, (_latency(phase, quiet) for phase in outcome.phases))
     yield ""
@@ -88,6 +102,7 @@ def _latency(phase: Phase, quiet: Mapping[str, Mapping[str, float]]) -> tuple[ob
         f"{twin['p99'] / quiet['twin']['p99']:.1f}",
         ping["p99"],
         ping["max"],
+        echo["p99"],
         echo["max"],
     )
 
