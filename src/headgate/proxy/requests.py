@@ -2,18 +2,26 @@
 
 Start reading at `on_bytes`: it walks the headers in the received bytes and sends on, in one send, all requests that no
 interceptor opens. A request that a fast path recognizes is not looked at further. One that an interceptor opens is
-gathered and goes to `opened_requests`; while it is held or answered, the requests behind it wait, as in a broker, which
-handles one request of a connection at a time.
+gathered and goes to `chain`; while it is held or answered, the requests behind it wait, as in a broker, which handles
+one request of a connection at a time.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion, CorrelationId
-from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING, Contexts, Purpose, Watched, watch
+from headgate.proxy.chain import (
+    LARGEST_UNPROVED,
+    MOST_BEFORE_OPENED,
+    MOST_PENDING,
+    Contexts,
+    OpenedRequests,
+    Purpose,
+    Watched,
+    watch,
+)
 from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
 from headgate.proxy.interceptor import UNWATCHED, CloseCause, RequestFrame
-from headgate.proxy.opened_requests import LARGEST_UNPROVED, OpenedRequests
 from headgate.proxy.own_requests import OwnRequests
 from headgate.proxy.routes import HANDSHAKE_KEYS, Route
 from headgate.wire import frames

@@ -12,9 +12,8 @@ import pytest
 
 from headgate.base.errors import WireError
 from headgate.base.ids import NodeId
-from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING
+from headgate.proxy.chain import MOST_BEFORE_OPENED, MOST_PENDING, OpenedRequests
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.opened_requests import OpenedRequests
 from headgate.proxy.routes import Route
 from headgate.wire import frames, splice, walk
 from headgate.wire.codec import decode

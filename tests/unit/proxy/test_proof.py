@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
+from headgate.proxy.chain import LARGEST_UNPROVED
 from headgate.proxy.interceptor import Answer, Forward
-from headgate.proxy.opened_requests import LARGEST_UNPROVED
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import SaslHandshakeRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
