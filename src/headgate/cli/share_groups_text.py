@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from headgate.cli.columns import NAME_WIDTH, or_dash, table, widest
 from headgate.cli.escaping import escaped
 from headgate.share_groups.admin import DescribedBreaker, DlqTopology, StatusSource
-from headgate.share_groups.model.breaker_status import BreakerStatus, PauseReason, json_of
+from headgate.share_groups.model.breaker import BreakerStatus, PauseReason, json_of
 from headgate.share_groups.model.group_state import OPERATOR
 
 _BREAKER = (

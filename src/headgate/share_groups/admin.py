@@ -22,7 +22,7 @@ from headgate.share_groups.broker_configs import (
     describe_results,
     describe_share_groups,
 )
-from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
+from headgate.share_groups.model.breaker import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     DLQ_TOPIC,

@@ -28,8 +28,7 @@ from headgate.facts import (
 )
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.fact_outbox import FactOutbox
-from headgate.share_groups.model.breaker import BreakerRules, Breakers, WindowTotals
-from headgate.share_groups.model.breaker_status import BREAKER_TRIPPED
+from headgate.share_groups.model.breaker import BREAKER_TRIPPED, BreakerRules, Breakers, WindowTotals
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import BREAKER_PRINCIPAL, ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FencedError, ShareGroupResources, TripWriter
@@ -48,6 +47,7 @@ class BreakerLeader:
     def __init__(
         self,
         *,
+        breakers: Breakers,
         states: ShareStates,
         limits: DeliveryLimits,
         clock: Clock,
@@ -55,6 +55,7 @@ class BreakerLeader:
         outbox: FactOutbox,
         pause_enable: bool = True,
     ) -> None:
+        self._breakers = breakers
         self._states = states
         self._limits = limits
         self._clock = clock
@@ -68,7 +69,6 @@ class BreakerLeader:
         self._throttle = LogThrottle(clock.monotonic)
         self._limits_checked_at = -math.inf
         self._has_new_configs = True  # since topics were registered
-        self._breakers = Breakers()
         self._unread: dict[str, int] = {}  # generations of trips that were written and not read back yet, by group
 
     @property
@@ -77,13 +77,6 @@ class BreakerLeader:
 
     def open(self, resources: ShareGroupResources) -> None:
         self._resources = resources
-
-    def totals(self, group: str) -> tuple[int, int]:
-        """Delivered and dead-lettered records of the group's current window."""
-        return self._breakers.totals(group, self._clock.monotonic())
-
-    def ignored(self) -> dict[str, int]:
-        return self._breakers.ignored()
 
     async def on_gained(self) -> None:
         writer = await self._opened().open_trip_writer()

@@ -9,7 +9,7 @@ from headgate.proxy.decoding import DecodingInterceptor
 from headgate.proxy.interceptor import Answer, Forward, Hold, OnRequest, Outcome, Prefilter, RequestFrame, Session
 from headgate.proxy.rights import GroupRight, Rights, described_configs
 from headgate.share_groups.group_start import TRY_AGAIN, StartRefusal
-from headgate.share_groups.model.breaker_status import STATUS_TAG
+from headgate.share_groups.model.breaker import STATUS_TAG
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire import group_requests
 from headgate.wire.codec import encode

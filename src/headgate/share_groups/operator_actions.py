@@ -20,7 +20,7 @@ from headgate.facts import (
 )
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.fact_outbox import SHARE_GROUP, FactOutbox
-from headgate.share_groups.model.breaker_status import LastResume
+from headgate.share_groups.model.breaker import LastResume
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.resources import ShareGroupResources

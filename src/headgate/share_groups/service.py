@@ -24,7 +24,7 @@ from headgate.share_groups.broker_configs import DeliveryLimits, GroupConfigClie
 from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.group_start import GroupStart, StartRefusal
-from headgate.share_groups.model.breaker_status import BreakerStatus
+from headgate.share_groups.model.breaker import Breakers, BreakerStatus
 from headgate.share_groups.model.dispositions import AckType
 from headgate.share_groups.model.group_configs import ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
@@ -125,7 +125,9 @@ class ShareGroupService:
             clock=self._clock,
             meter=self.meter,
         )
+        self._breakers = Breakers()
         self._leader = BreakerLeader(
+            breakers=self._breakers,
             states=self._states,
             limits=self._limits,
             clock=self._clock,
@@ -270,7 +272,7 @@ class ShareGroupService:
             lost=self._outbox.lost + self.acknowledgements.lost,
             unwritten=self._recovery.lost_facts,
             shared=((topic, len(groups)) for topic, groups in topics.items() if len(groups) > 1),
-            ignored=self._leader.ignored(),
+            ignored=self._breakers.ignored(),
             spooled=((group, self._spool_index.totals(group)) for group in self._spool_index.groups()),
             now_ms=self._clock.epoch_ms(),
         )
@@ -406,7 +408,7 @@ class ShareGroupService:
     def status(self, group: str) -> BreakerStatus:
         state = self._states.of(group)
         settings = state.settings
-        delivered, dlq_written = self._leader.totals(group)
+        delivered, dlq_written = self._breakers.totals(group, self._clock.monotonic())
         total = delivered + dlq_written
         trip = state.trip if state.is_tripped and self.rules.pause_enable else None
         spooled = self._spool_index.totals(group) if self._mover.is_replayed else None

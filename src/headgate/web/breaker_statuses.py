@@ -18,7 +18,7 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.config.model import UpstreamConfig
 from headgate.kafka.connections import Connections, Dialler, credentials_of
 from headgate.share_groups.admin import breaker_status, parked_letters
-from headgate.share_groups.model.breaker_status import json_of
+from headgate.share_groups.model.breaker import json_of
 from headgate.web.access import AccessControl
 from headgate.web.api.models import ApiModel, Time, errors
 from headgate.web.operations import GatewayAccess, OperationError

@@ -30,7 +30,7 @@ from headgate.config.model import Config
 from headgate.facts import EventHappened, JsonText
 from headgate.kafka.connections import Connections, Credentials, Dialler, LoginError
 from headgate.share_groups.admin import ActionRefusedError, pause_or_resume
-from headgate.share_groups.model.breaker_status import json_of
+from headgate.share_groups.model.breaker import json_of
 from headgate.share_groups.model.group_configs import PAUSE, RESUME
 from headgate.web.share_states import SharePort
 from headgate.web.tokens import KafkaLogin

@@ -11,7 +11,7 @@ from headgate.facts import decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.topic_consumer import TopicConsumer
-from headgate.share_groups.model.breaker_status import json_of
+from headgate.share_groups.model.breaker import json_of
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
 from headgate.web.visible_names import VisibleNames
 

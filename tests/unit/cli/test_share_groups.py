@@ -14,7 +14,7 @@ from headgate.cli import share_groups as command
 from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome
 from headgate.share_groups.admin import DescribedBreaker, DlqTopic, DlqTopology, ParkedLetters, StatusSource
-from headgate.share_groups.model.breaker_status import STATUS_TAG, BreakerStatus, decode_status
+from headgate.share_groups.model.breaker import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (
     DLQ_TOPIC,
     MAX_REASON_CHARACTERS,

@@ -18,6 +18,7 @@ from headgate.facts import (
 from headgate.share_groups.breaker_leader import BreakerLeader
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.model.breaker import Breakers
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FactListeners, FencedError
@@ -38,8 +39,14 @@ class Bench:
         self.meter = ShareMeter()
         self._outbox = FactOutbox(self.clock)
         limits = DeliveryLimits(self.kafka.group_configs, LogThrottle(self.clock.monotonic))  # type: ignore[arg-type]
+        self.breakers = Breakers()
         self.leader = BreakerLeader(
-            states=self.states, limits=limits, clock=self.clock, meter=self.meter, outbox=self._outbox
+            breakers=self.breakers,
+            states=self.states,
+            limits=limits,
+            clock=self.clock,
+            meter=self.meter,
+            outbox=self._outbox,
         )
         self.leader.open(self.kafka)  # type: ignore[arg-type]
         self.kafka.listeners = FactListeners(
@@ -56,6 +63,9 @@ class Bench:
 
     def read(self, *facts: ShareGroupFact) -> None:
         self.kafka.read(*facts)
+
+    def totals(self) -> tuple[int, int]:
+        return self.breakers.totals("g", self.clock.monotonic())
 
     def enable(self, group: str = "g", **values: str) -> None:
         named = {ENABLE: "true", **{f"share.group.dlq.{name.replace('_', '.')}": one for name, one in values.items()}}
@@ -138,7 +148,7 @@ async def test_only_accepted_and_dead_lettered_records_are_in_the_rate(bench: Be
     bench.enable()
     await bench.leader.on_gained()
     bench.count(81, 19, others=1000)
-    assert bench.leader.totals("g") == (81, 19)
+    assert bench.totals() == (81, 19)
     await bench.seconds()
     assert bench.trips == []
 
@@ -170,7 +180,7 @@ async def test_a_worker_that_does_not_lead_decides_nothing(bench: Bench) -> None
     bench.count(0, 500)
     await bench.seconds(2)
     assert bench.kafka.decided == []
-    assert bench.leader.totals("g") == (0, 500), "but it can show what was counted"
+    assert bench.totals() == (0, 500), "but it can show what was counted"
 
 
 async def test_a_trip_that_could_not_be_written_is_decided_again_by_a_new_writer(bench: Bench) -> None:
@@ -275,7 +285,7 @@ async def test_records_acquired_before_a_trip_never_count_after_it(bench: Bench)
     bench.count(0, 100, generation=0)
     await bench.seconds(2)
     assert bench.trips == [1]
-    assert bench.leader.ignored()["old_generation"] == 100
+    assert bench.breakers.ignored()["old_generation"] == 100
     bench.count(0, 100, generation=1)
     await bench.seconds(2)
     assert bench.trips == [1, 2]
@@ -287,7 +297,7 @@ async def test_counts_older_than_a_window_are_ignored_and_added_up(bench: Bench)
     bench.count(0, 100, ago=12)
     await bench.seconds(2)
     assert bench.trips == []
-    assert bench.leader.ignored()["too_old"] == 100
+    assert bench.breakers.ignored()["too_old"] == 100
 
 
 async def test_a_wall_clock_that_jumps_neither_trips_nor_forgets(bench: Bench) -> None:
@@ -322,7 +332,7 @@ async def test_after_a_resume_the_group_is_counted_from_zero(bench: Bench) -> No
     bench.count(0, 100)
     await bench.seconds()
     bench.read(BreakerResumed(group="g", generation=1, at=1))
-    assert bench.leader.totals("g") == (0, 0)
+    assert bench.totals() == (0, 0)
     bench.count(0, 99, generation=1)
     await bench.seconds()
     assert bench.trips == [1], "99 of them are not enough"

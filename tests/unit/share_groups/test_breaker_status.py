@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headgate.share_groups.model.breaker_status import BreakerStatus, LastResume, PauseReason, decode_status
+from headgate.share_groups.model.breaker import BreakerStatus, LastResume, PauseReason, decode_status
 
 STATUS = BreakerStatus(
     group="sg",

@@ -16,7 +16,7 @@ from headgate.facts import (
     GroupPaused,
     GroupPauseEnded,
 )
-from headgate.share_groups.model.breaker_status import PauseReason
+from headgate.share_groups.model.breaker import PauseReason
 from headgate.share_groups.model.group_configs import AUTO_RESUME_ENABLE, BREAKER_ENABLE, DLQ_TOPIC, GroupSettings
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
 

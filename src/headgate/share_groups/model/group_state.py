@@ -20,7 +20,7 @@ from headgate.facts import (
     GroupPaused,
     GroupPauseEnded,
 )
-from headgate.share_groups.model.breaker_status import BREAKER_TRIPPED, PauseReason
+from headgate.share_groups.model.breaker import BREAKER_TRIPPED, PauseReason
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, GroupSettings, settings_of
 
 OPERATOR = "OPERATOR"

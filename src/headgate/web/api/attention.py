@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from headgate.lineage.estate import SPARK, STREAMS, NoTableError
 from headgate.lineage.graph import SHARE_GROUP, TOPIC
 from headgate.lineage.questions import DAY_MS, HOUR_MS
-from headgate.share_groups.model.breaker_status import json_of
+from headgate.share_groups.model.breaker import json_of
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
 from headgate.web.api.attention_facts import (
