@@ -11,7 +11,6 @@ import pytest
 from headgate.base.errors import ClusterError
 from headgate.cli import main as cli
 from headgate.cli import share_groups as command
-from headgate.cli import share_groups_text as text
 from headgate.cli.cluster_calls import Outcome
 from headgate.share_groups.admin import DescribedBreaker, DlqTopic, DlqTopology, ParkedLetters, StatusSource
 from headgate.share_groups.model.breaker import STATUS_TAG, BreakerStatus, decode_status
@@ -75,12 +74,12 @@ STATUS = decode_status("sg", json.dumps(TRIPPED).encode()) or BreakerStatus(grou
 
 def test_a_status_without_configs_is_explained() -> None:
     hidden = DescribedBreaker(status=STATUS.without_configs(), source=StatusSource.GATEWAY)
-    row = text.breaker_text(hidden.status).splitlines()[1].split()
+    row = command.breaker_text(hidden.status).splitlines()[1].split()
     assert row[:3] == ["sg", "-", "yes"]
-    assert text.breaker_note(hidden) == (
+    assert command.breaker_note(hidden) == (
         "configs of share group 'sg' are not shown: they require DESCRIBE_CONFIGS on the group"
     )
-    assert text.breaker_note(DescribedBreaker(status=STATUS, source=StatusSource.GATEWAY)) is None
+    assert command.breaker_note(DescribedBreaker(status=STATUS, source=StatusSource.GATEWAY)) is None
 
 
 # --- flags
@@ -124,7 +123,7 @@ def test_a_server_that_is_not_there_is_one_sentence(capsys: Capture) -> None:
 
 
 def test_a_tripped_breaker_is_a_table_its_reasons_and_what_comes_next() -> None:
-    shown = text.breaker_text(STATUS)
+    shown = command.breaker_text(STATUS)
     assert shown.splitlines() == [
         (
             "GROUP           ENABLED PAUSED GENERATION DELIVERED DLQ-WRITTEN DLQ-RATE THRESHOLD MIN-MESSAGES WINDOW-MS "
@@ -148,13 +147,13 @@ def test_a_tripped_breaker_is_a_table_its_reasons_and_what_comes_next() -> None:
 
 
 def test_a_limit_without_slack_says_so() -> None:
-    assert "5 (unprotected) dlq.o" in text.breaker_text(replace(STATUS, limit_unprotected=True))
+    assert "5 (unprotected) dlq.o" in command.breaker_text(replace(STATUS, limit_unprotected=True))
 
 
 def test_a_status_without_values_is_shown_with_dashes() -> None:
     status = decode_status("sg", b'{"pause_reasons": [1], "auto_resume_at": 1000000000000000000000}')
     assert status is not None
-    shown = text.breaker_text(status).splitlines()
+    shown = command.breaker_text(status).splitlines()
     assert shown[1].split() == ["sg", *["-"] * 11]
     assert shown[4].split() == ["-", "-", "-", "1"]
 
@@ -167,31 +166,31 @@ def test_dead_letter_topics_are_a_table() -> None:
             DlqTopic(topic="dlq.loose", groups=("s3", "s4"), has_strict=False),
         )
     )
-    assert text.topology_text(topology).splitlines() == [
+    assert command.topology_text(topology).splitlines() == [
         "DLQ-TOPIC       SHARED CONFLICT GROUPS",
         "dlq.a           no     no       sg",
         "dlq.both        yes    yes      s\\n1, s2",
         "dlq.loose       yes    no       s3, s4",
     ]
-    assert text.topology_json(topology)["dlq_topics"][1] == {
+    assert command.topology_json(topology)["dlq_topics"][1] == {
         "topic": "dlq.both",
         "groups": ["s\n1", "s2"],
         "shared": True,
         "conflict": True,
         "parked": [],
     }
-    assert text.topology_text(DlqTopology(topics=())) == "No share group has a dead-letter topic.\n"
+    assert command.topology_text(DlqTopology(topics=())) == "No share group has a dead-letter topic.\n"
 
 
 def test_parked_dead_letters_are_lines_below_the_table() -> None:
     parked = (ParkedLetters(group="s\n1", reason="too large", number=3),)
     topology = DlqTopology(topics=(DlqTopic(topic="dlq.old", groups=(), has_strict=False, parked=parked),))
-    assert text.topology_text(topology).splitlines()[1:] == [
+    assert command.topology_text(topology).splitlines()[1:] == [
         "dlq.old         no     no       -",
         "",
         "dlq.old: 3 dead letters of share group 's\\n1' are parked in the spool: too large",
     ]
-    assert text.topology_json(topology)["dlq_topics"][0]["parked"] == [
+    assert command.topology_json(topology)["dlq_topics"][0]["parked"] == [
         {"group": "s\n1", "reason": "too large", "number": 3}
     ]
 
