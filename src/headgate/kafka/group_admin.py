@@ -1,4 +1,4 @@
-"""Requests to group coordinators, and what an operator asks of streams groups: list, describe, delete.
+"""Requests to group coordinators, and what an operator asks of groups: list, describe, delete.
 
 Invariants: a group's failure is a value beside the other groups' results. While a coordinator loads, moves or is away
 (14, 15, 16) its groups are asked again, with growing pauses, until the timeout; then that error is the result.
@@ -23,11 +23,7 @@ from headgate.base.ids import NodeId
 from headgate.config.addresses import Address
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler, UnsupportedError
 from headgate.wire.errors import ErrorCode
-from headgate.wire.messages.cluster import (
-    Coordinator,
-    FindCoordinatorRequest,
-    MetadataRequest,
-)
+from headgate.wire.messages.cluster import Coordinator, FindCoordinatorRequest, MetadataRequest
 from headgate.wire.messages.groups import (
     DeleteGroupsRequest,
     DescribedGroup,
@@ -35,10 +31,8 @@ from headgate.wire.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from headgate.wire.messages.streams import (
-    DescribedStreamsGroup,
-    StreamsGroupDescribeRequest,
-)
+from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest
+from headgate.wire.messages.streams import DescribedStreamsGroup, StreamsGroupDescribeRequest
 
 _AGAIN = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -74,6 +68,7 @@ NO_TOPOLOGIES = (
     "ask a broker of Kafka 4.4 or newer, or Headgate in front of an older one"
 )
 _NO_STREAMS_GROUPS = "the server does not support streams groups (StreamsGroupDescribe): they came with Kafka 4.1"
+_NO_SHARE_GROUPS = "the server does not support share groups (ShareGroupDescribe): they came with Kafka 4.1"
 
 R = TypeVar("R")
 
@@ -303,6 +298,19 @@ async def describe_with_request(
         answer = await link.ask(request, lowest=lowest, highest=1)
     except UnsupportedError:
         raise UnsupportedError(otherwise) from None
+    return {
+        one.group_id: group_error(one.error_code, one.error_message) if one.error_code else one for one in answer.groups
+    }
+
+
+async def describe_share_groups(
+    link: BrokerConnection, groups: Sequence[str]
+) -> Mapping[str, DescribedShareGroup | GroupError]:
+    """The groups as their coordinator describes them; for `on_coordinators`."""
+    try:
+        answer = await link.ask(ShareGroupDescribeRequest(group_ids=tuple(groups)), lowest=0, highest=1)
+    except UnsupportedError:
+        raise UnsupportedError(_NO_SHARE_GROUPS) from None
     return {
         one.group_id: group_error(one.error_code, one.error_message) if one.error_code else one for one in answer.groups
     }

@@ -21,7 +21,6 @@ from headgate.base.ids import ApiVersion
 from headgate.proxy.interceptor import Session
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
-from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.wire.messages.groups import DescribeGroupsRequest, HeartbeatRequest, OffsetDeleteRequest
 
 GROUP_AUTHORIZATION_FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -33,8 +32,6 @@ _KEPT_SECONDS: Final = 5.0
 _MOST_KEPT: Final = 64  # for each connection
 _LONGEST_NAME: Final = 1024  # verdicts on longer names are not kept
 _METADATA_VERSION: Final = ApiVersion(13)
-_DESCRIBE_CONFIGS_VERSION: Final = ApiVersion(4)
-_GROUP: Final = 32  # a type of config resources
 _READ: Final = 1 << 3  # of the authorized operations; the value for "unknown" lacks these
 _WRITE: Final = 1 << 4
 
@@ -98,17 +95,6 @@ class Rights:
         if found is None or self._clock.monotonic() - found[0] >= _KEPT_SECONDS:
             return None
         return found[1]
-
-
-async def described_configs(session: Session, groups: Sequence[str]) -> frozenset[str]:
-    """The groups on which the client has DESCRIBE_CONFIGS; `ClusterError` when the broker does not say."""
-    resources = tuple(
-        # A config that no group has: the response is as small as it can be.
-        DescribeConfigsResource(resource_type=_GROUP, resource_name=group, configuration_keys=("x",))
-        for group in groups
-    )
-    answer = await session.call(DescribeConfigsRequest(resources=resources), _DESCRIBE_CONFIGS_VERSION)
-    return frozenset(one.resource_name for one in answer.results if one.error_code == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,14 @@ from enum import Enum
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.connections import BrokerConnection, Connections, Dialler
-from headgate.kafka.group_admin import GroupError, batches, group_error, list_groups, on_coordinators
+from headgate.kafka.group_admin import (
+    GroupError,
+    batches,
+    describe_share_groups,
+    group_error,
+    list_groups,
+    on_coordinators,
+)
 from headgate.share_groups.broker_configs import (
     GROUP,
     GROUP_CONFIG,
@@ -20,7 +27,6 @@ from headgate.share_groups.broker_configs import (
     alter_group,
     describe_configs,
     describe_results,
-    describe_share_groups,
 )
 from headgate.share_groups.model.breaker import STATUS_TAG, BreakerStatus, decode_status
 from headgate.share_groups.model.group_configs import (

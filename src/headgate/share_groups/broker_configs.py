@@ -16,8 +16,8 @@ from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
 from headgate.config.addresses import Address
 from headgate.config.model import UpstreamConfig
-from headgate.kafka.connections import BrokerConnection, Connections, Dialler, UnsupportedError, dialler_of
-from headgate.kafka.group_admin import DEAD, GroupError, batches, group_error, on_coordinators
+from headgate.kafka.connections import BrokerConnection, Connections, Dialler, dialler_of
+from headgate.kafka.group_admin import DEAD, batches, describe_share_groups, group_error, on_coordinators
 from headgate.share_groups.model.group_configs import LIMIT
 from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.wire.errors import ErrorCode
@@ -30,7 +30,7 @@ from headgate.wire.messages.configs import (
     IncrementalAlterConfigsResource,
     IncrementalConfig,
 )
-from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest
+from headgate.wire.messages.share import DescribedShareGroup
 
 log = structlog.get_logger()
 
@@ -40,7 +40,6 @@ GROUP_CONFIG = 8  # the source of a value that was set for the group
 NO_SUCH_GROUP = "headgate-no-such-group"  # described to learn the default values of groups
 _MAX_LIMIT = "group.share.max.delivery.count.limit"
 
-NO_SHARE_GROUPS = "the server does not support share groups (ShareGroupDescribe): they came with Kafka 4.1"
 # The coordinator says something about itself and nothing about the group.
 _NO_VERDICT = frozenset(
     {
@@ -130,19 +129,6 @@ class GroupConfigClient:
 
     async def _dialler(self) -> Dialler:
         return await asyncio.to_thread(dialler_of, self._upstream)
-
-
-async def describe_share_groups(
-    link: BrokerConnection, groups: Sequence[str]
-) -> Mapping[str, DescribedShareGroup | GroupError]:
-    """The groups as their coordinator describes them; for `on_coordinators`."""
-    try:
-        answer = await link.ask(ShareGroupDescribeRequest(group_ids=tuple(groups)), lowest=0, highest=1)
-    except UnsupportedError:
-        raise UnsupportedError(NO_SHARE_GROUPS) from None
-    return {
-        one.group_id: group_error(one.error_code, one.error_message) if one.error_code else one for one in answer.groups
-    }
 
 
 async def alter_group(link: BrokerConnection, group: str, changes: tuple[IncrementalConfig, ...]) -> None:

@@ -7,13 +7,15 @@ from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
 from headgate.proxy.decoding import DecodingInterceptor
 from headgate.proxy.interceptor import Answer, Forward, Hold, OnRequest, Outcome, Prefilter, RequestFrame, Session
-from headgate.proxy.rights import GroupRight, Rights, described_configs
+from headgate.proxy.rights import GroupRight, Rights
+from headgate.share_groups.broker_configs import GROUP
 from headgate.share_groups.group_start import TRY_AGAIN, StartRefusal
 from headgate.share_groups.model.breaker import STATUS_TAG
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire import group_requests
 from headgate.wire.codec import encode
 from headgate.wire.errors import ErrorCode
+from headgate.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.wire.messages.share import (
     DescribedShareGroup,
     ShareGroupDescribeRequest,
@@ -22,6 +24,7 @@ from headgate.wire.messages.share import (
     ShareGroupHeartbeatResponse,
 )
 
+_DESCRIBE_CONFIGS_VERSION: Final = ApiVersion(4)
 _RIGHTS_S: Final = 10.0
 _PROBE_S: Final = 5.0
 _START_S: Final = 30.0  # more than all that a join waits for
@@ -56,10 +59,17 @@ class ShareGroupDescribeInterceptor(
         return Hold(self._ask(managed, session), _RIGHTS_S) if managed else Forward()
 
     async def _ask(self, groups: tuple[str, ...], session: Session) -> Outcome[frozenset[str]]:
+        """Ask the broker on which groups the client has DESCRIBE_CONFIGS; on none when it does not say."""
+        resources = tuple(
+            # A config that no group has: the response is as small as it can be.
+            DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=("x",))
+            for group in groups
+        )
         try:
-            return Forward(await described_configs(session, groups))
+            response = await session.call(DescribeConfigsRequest(resources=resources), _DESCRIBE_CONFIGS_VERSION)
         except ClusterError:
             return Forward(frozenset())
+        return Forward(frozenset(one.resource_name for one in response.results if one.error_code == 0))
 
     def on_decoded_response(
         self,
