@@ -178,8 +178,7 @@ def stored_bytes(place: Path) -> int:
 def noop_floors(bootstrap: str) -> dict[str, float]:
     """Spark's own cost of the same records: read and dropped, and read, turned into columns and dropped."""
     # Spark, only where it is measured.
-    from headgate.pipeline.exact_rows import exact_facts, mark_exact  # noqa: PLC0415
-    from headgate.pipeline.fact_rows import ReadSettings  # noqa: PLC0415
+    from headgate.pipeline.fact_rows import ReadSettings, exact_facts, mark_exact  # noqa: PLC0415
     from headgate.pipeline.queries import APPEND, read_options  # noqa: PLC0415
     from headgate.pipeline.session import end_session, set_compiling, start_session  # noqa: PLC0415
 

@@ -9,8 +9,16 @@ from pyspark.sql import SparkSession
 from headgate.facts import Fact
 from headgate.facts.codec import form_of
 from headgate.pipeline.builds import BUILDS
-from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, mark_exact
-from headgate.pipeline.fact_rows import GENERATION_OFFSETS, REJECTED, ReadSettings, read_facts
+from headgate.pipeline.fact_rows import (
+    GENERATION_OFFSETS,
+    IS_EXACT,
+    REJECTED,
+    ReadSettings,
+    decoded_facts,
+    exact_facts,
+    mark_exact,
+    read_facts,
+)
 from headgate.pipeline.session import set_compiling
 from tests.unit.facts.hostile_records import LARGE, hostile_lists, plain_record
 

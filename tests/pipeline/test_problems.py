@@ -16,8 +16,7 @@ from headgate.pipeline import runner
 from headgate.pipeline.builds import BUILDS, BuildPart
 from headgate.pipeline.derived import derived_runner
 from headgate.pipeline.derived.derivation import Derivation, DerivedRun
-from headgate.pipeline.exact_rows import decoded_facts
-from headgate.pipeline.fact_rows import SCHEMA, ReadSettings
+from headgate.pipeline.fact_rows import SCHEMA, ReadSettings, decoded_facts
 from headgate.pipeline.pipeline_lock import only_pipeline
 from headgate.pipeline.queries import FACTS
 from headgate.pipeline.topology_builds import add_validity, without_validity

@@ -2,7 +2,7 @@
 
 Rows of a large batch go from Spark's workers to the disk and never through this process. A batch of a table is one pass
 over its records: those of the exact form become rows with Spark's own functions, and the others are only counted
-(`exact_rows.py`). When there are others, a second pass reads them with `decode`. Each pass is a commit that has the
+(`fact_rows.py`). When there are others, a second pass reads them with `decode`. Each pass is a commit that has the
 checkpoint and the number of its batch, and is skipped when the batch comes again.
 
 The rows of a small batch are collected, those of all tables by one plan, and appended without Spark: a commit for each
@@ -34,8 +34,15 @@ from headgate.pipeline.batches import (
 )
 from headgate.pipeline.builds import BUILDS, Build
 from headgate.pipeline.combined_rows import TOGETHER_BYTES, collect_together
-from headgate.pipeline.exact_rows import IS_EXACT, decoded_facts, exact_facts, mark_exact
-from headgate.pipeline.fact_rows import REJECTED, ReadSettings, read_facts
+from headgate.pipeline.fact_rows import (
+    IS_EXACT,
+    REJECTED,
+    ReadSettings,
+    decoded_facts,
+    exact_facts,
+    mark_exact,
+    read_facts,
+)
 from headgate.pipeline.session import set_compiling
 from headgate.pipeline.source_topics import batch_sizes, max_batch_size
 from headgate.pipeline.spark_storage import spark_address

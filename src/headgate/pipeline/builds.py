@@ -1,6 +1,6 @@
 """How each table is made of facts: `build(facts) -> rows`, from a DataFrame of facts to the table's columns.
 
-An appended table, of which each row is one fact, is made of `exact_rows.py`, all others of `fact_rows.py`.
+An appended table, of which each row is one fact, is made of the column `FACT`, all others of those of `SCHEMA`.
 A build never collects and never reads a table. A column `*topic_id` of an upserted table gets the topic's name here,
 and its id when it is written (`batches.TopicIds`); the facts of appended tables carry the ids themselves.
 """
@@ -16,8 +16,7 @@ from pyspark.sql import functions as sf
 from headgate.facts import ActivityObserved, DispositionsCounted, EventHappened, Fact, GroupLagsObserved
 from headgate.facts.codec import FORMS, spark_schema
 from headgate.pipeline import topology_builds as topologies
-from headgate.pipeline.exact_rows import FACT
-from headgate.pipeline.fact_rows import DELETED, DESCRIBED, REJECTED
+from headgate.pipeline.fact_rows import DELETED, DESCRIBED, FACT, REJECTED
 from headgate.pipeline.task_builds import TASK_KINDS, build_members_tasks
 from headgate.tables.definitions import ORIGIN, table_named
 from headgate.tables.table import Table
@@ -76,7 +75,7 @@ def build_dispositions(facts: DataFrame) -> DataFrame:
 
 
 def _fact_columns(facts: DataFrame, table: Table) -> DataFrame:
-    """A row for each fact of `exact_rows.py`; a fact without an origin is identified by its place in the topic."""
+    """A row for each fact; a fact without an origin is identified by its place in the topic."""
     writer, boot, seq = (sf.col(f"{FACT}.{column.name}") for column in ORIGIN)
     return facts.select(
         "cluster_id",

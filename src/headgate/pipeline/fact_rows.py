@@ -1,12 +1,13 @@
-"""Records become rows of facts: the DataFrame that the builds of upserted tables start from.
+"""Records become rows of facts: the DataFrames that the builds of tables start from.
 
 `headgate.facts.decode` reads the records, on Spark's workers, so that the pipeline and the gateway agree on versions,
-bounds, and keys and values that must agree. No record can make it fail. Only records that are exactly as the gateway
-writes them may be read without it (`exact_rows.py`).
+bounds, and keys and values that must agree. No record can make it fail. Only of records that are exactly as `encode`
+writes them (`facts/exact_form.py`), the fields become columns with Spark's own functions, without Python. Invariant:
+both readings give equal columns for a record, so it does not matter which of them read it.
 
-A fact is one row (`SCHEMA`). Its common fields and those of a topology are columns; all others are in `fields`, a JSON
-object with the schema `spark_schema` of the fact. The text of a table is UTF-8, so a name that was not UTF-8 has its
-invalid bytes in backslash form; inside a description nothing is lost.
+A fact that is decoded is one row (`SCHEMA`). Its common fields and those of a topology are columns; all others are in
+`fields`, a JSON object with the schema `spark_schema` of the fact. The text of a table is UTF-8, so a name that was not
+UTF-8 has its invalid bytes in backslash form; inside a description nothing is lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -29,12 +30,15 @@ from headgate.facts import (
     TopologyDescribed,
     decode,
 )
-from headgate.facts.codec import fields_text
-from headgate.facts.json_form import dumps, loads
+from headgate.facts.codec import fields_text, form_of, spark_schema, spark_type
+from headgate.facts.exact_form import SEPARATOR, exact_pattern
+from headgate.facts.json_form import Member, dumps, loads
 from headgate.facts.topology import DESCRIPTION, Description
 from headgate.topologies.model.topology_graph import MAX_PAIRS
 
 DESCRIBED, DELETED, REJECTED = TopologyDescribed.__name__, TopologyDeleted.__name__, Rejected.__name__
+FACT = "fact"  # the column with all fields of a fact of an appended table: a struct of `spark_schema`
+IS_EXACT = "is_exact"
 
 # Added to the offsets of a topic each time that it was created again (`source_topics.py`).
 GENERATION_OFFSETS: Final = 10**12
@@ -173,3 +177,51 @@ def description_weight(description: str, name: str) -> int:
     texts, sinks = description.count('"') // 2, description.count('"type":"sink"')
     rows = texts + min(texts * sinks, MAX_PAIRS)
     return len(description) + rows * (_ROW_BYTES + len(name))
+
+
+# --- appended tables --------------------------------------------------------------------------------------------------
+
+
+def mark_exact(records: DataFrame, fact: type[Fact], settings: ReadSettings) -> DataFrame:
+    """The records of the fact's topic, with a column that says whether each is of the exact form."""
+    suffix = form_of(fact).topic
+    pattern = exact_pattern(form_of(fact))
+    if pattern is None:
+        raise ValueError(f"{fact.__name__} has no exact form")
+    both = sf.concat(sf.col("key"), sf.lit(SEPARATOR.encode()), sf.col("value"))
+    max_bytes = settings.max_bytes.get(suffix, MAX_FACT_BYTES) + len(SEPARATOR)
+    text = both.cast("string")
+    is_exact = (sf.octet_length(both) <= max_bytes) & sf.is_valid_utf8(text) & text.rlike(rf"\A{pattern}\z")
+    of_topic = records.where(sf.col("topic") == settings.prefix + suffix)
+    return of_topic.withColumn(IS_EXACT, sf.coalesce(is_exact, sf.lit(False)))  # null without key or value
+
+
+def exact_facts(marked: DataFrame, fact: type[Fact], settings: ReadSettings) -> DataFrame:
+    """The facts of the exact records among those that `mark_exact` returns, each with its place and its fields."""
+    form = form_of(fact)
+    generation = settings.generations.get(settings.prefix + form.topic, 0)
+    read = marked.where(IS_EXACT).select(
+        *("topic", "partition", (sf.col("offset") + generation * GENERATION_OFFSETS).alias("offset")),
+        sf.from_json(sf.col("value").cast("string"), spark_schema(fact)).alias("of_value"),
+        sf.from_json(sf.col("key").cast("string"), "array<string>").alias("of_key"),
+    )
+    in_value = {member.attribute for member in form.value.members} if form.value else set()
+    only_in_key = {
+        part.name: sf.col("of_key")[place].cast(spark_type(part.type))
+        for place, part in enumerate(form.key)
+        if isinstance(part, Member) and part.attribute not in in_value
+    }
+    fields = [only_in_key.get(one.name, sf.col(f"of_value.`{one.name}`")).alias(one.name) for one in form.members]
+    return _with_common_columns(read.select("topic", "partition", "offset", sf.struct(*fields).alias(FACT)), settings)
+
+
+def decoded_facts(facts: DataFrame, fact: type[Fact], settings: ReadSettings) -> DataFrame:
+    """The same columns for the facts of this class among those that `read_facts` returns."""
+    of_class = facts.where(sf.col("kind") == fact.__name__)
+    read = of_class.select("topic", "partition", "offset", sf.from_json("fields", spark_schema(fact)).alias(FACT))
+    return _with_common_columns(read, settings)
+
+
+def _with_common_columns(facts: DataFrame, settings: ReadSettings) -> DataFrame:
+    cluster: Column = sf.coalesce(sf.col(f"{FACT}.cluster"), sf.lit(settings.cluster))
+    return facts.withColumns({"cluster_id": cluster, "at": sf.col(f"{FACT}.at")})
