@@ -82,7 +82,7 @@ class ConsumerThread(ABC):
                 self._stop.wait(self.retry_s)
 
     def _report(self, failure: Exception) -> None:
-        text = f"consuming {self._topic} failed: {failure}"
+        text = consuming_failed(self._topic, failure)
         if text != self.problem:  # a topic that does not exist yet may be waited for all day
             log.warning("consuming a topic failed", topic=self._topic, error=repr(failure))
         self.problem = text
@@ -98,6 +98,16 @@ class ConsumerThread(ABC):
 
     def _on_error(self, error: KafkaError) -> None:
         self.problem = reason(error)
+
+
+def consuming_failed(topic: str, failure: Exception) -> str:
+    """One sentence for the page, `/readyz` and commands."""
+    return f"consuming {topic} failed: {failure_text(failure)}"
+
+
+def failure_text(failure: BaseException) -> str:
+    """The text of a failure; of Kafka's errors the text and the name, and not the object that their own text is."""
+    return reason(failure) if isinstance(failure, KafkaException) else str(failure) or type(failure).__name__
 
 
 def next_batch(consumer: Consumer, wait_s: float = POLL_S) -> list[Message]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.kafka.consumer_thread import POLL_S, ConsumerThread
+from headgate.kafka.consumer_thread import POLL_S, ConsumerThread, failure_text
 from headgate.kafka.leader_group import candidate_client_id
 from headgate.kafka.topics import reason
 
@@ -154,7 +154,7 @@ class Leadership(ConsumerThread):
             return False
         failure = beginning.exception()
         if failure is not None:
-            self.problem = f"taking the lead failed: {failure}"
+            self.problem = f"taking the lead failed: {failure_text(failure)}"
             log.warning("taking the lead failed", topic=self._topic, error=repr(failure))
             return False
         self.problem = None

@@ -30,7 +30,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import MIB
-from headgate.kafka.consumer_thread import POLL_S, next_batch
+from headgate.kafka.consumer_thread import POLL_S, consuming_failed, next_batch
 from headgate.kafka.topics import TopicAdmin, quiet, reason
 
 log = structlog.get_logger()
@@ -119,7 +119,7 @@ class TopicFollower(ABC):
         return False
 
     def report(self, failure: Exception) -> None:
-        text = f"consuming {self.topic} failed: {failure}"
+        text = consuming_failed(self.topic, failure)
         if text != self.problem:  # a topic that does not exist yet may be waited for all day
             log.warning("consuming a topic failed", topic=self.topic, error=repr(failure))
         self.problem = text

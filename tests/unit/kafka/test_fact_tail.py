@@ -63,7 +63,12 @@ async def test_a_tail_that_had_begun_expects_no_such_error() -> None:
 
 
 async def test_an_error_that_does_not_pass_by_itself_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await warnings_of(Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED), monkeypatch) == 1
+    tail = Failing(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert await warnings_of(tail, monkeypatch) == 1
+    assert (
+        tail.problem
+        == "consuming headgate.events failed: Broker: Topic authorization failed (TOPIC_AUTHORIZATION_FAILED)"
+    )
 
 
 class Bounds:
