@@ -4,8 +4,9 @@ In a folder this is a lock of the operating system. On an object store it is an 
 few seconds, each time only over its own last version. A process that finds the object watches whether it changes: one
 that does not for `EXPIRES_S` belongs to a process that was killed, and is taken over. No clocks are compared.
 
-A holder that finds that it was taken over, after a long break of its connection, reports it: its pipeline has to stop.
-Until then both may write, and no commit is lost, because each is created only if it is absent.
+A holder that cannot renew it gives up before another one may take it over, and one that finds that it was taken over
+does so at once: its pipeline has to stop. For that each request of a renewal has a bound well within `EXPIRES_S`. Until
+the pipeline has stopped both may write, and no commit is lost, because each is created only if it is absent.
 """
 
 import fcntl
@@ -81,6 +82,12 @@ class ObjectLock:
         self._clock = SystemClock() if clock is None else clock
         self._renew_s = renew_s
         self._expires_s = expires_s
+        # A try that fails after `_gives_up_s` is the last. The one before failed earlier, so it begins a pause later at
+        # most, and its two requests end before the lock expires.
+        self._within_s = expires_s / 8
+        self._retry_s = min(renew_s, expires_s / 20)
+        self._gives_up_s = expires_s - 2 * self._within_s - self._retry_s
+        self._renewed_at = 0.0  # when the last renewal that was carried out was sent
         self._owner = uuid.uuid4().hex
         self._number = 0
         self._etag = ""
@@ -100,7 +107,7 @@ class ObjectLock:
             with suppress(PlatformError):  # while the store is away it stays, and expires
                 # Another pipeline may have taken it over since it was renewed.
                 if not self._is_lost and self._own_etag() is not None:
-                    delete_objects(self._location, [self._location.key])
+                    delete_objects(self._location, [self._location.key], within_s=self._within_s)
 
     def _content(self) -> bytes:
         """Another one each time, because an ETag is a hash of the content."""
@@ -109,6 +116,7 @@ class ObjectLock:
         return json.dumps(content).encode()
 
     def _acquire(self) -> None:
+        self._renewed_at = self._clock.monotonic()
         created = create_object(self._location, self._content())
         if created is not None:
             self._etag = created
@@ -121,6 +129,7 @@ class ObjectLock:
             if now is not None and now != found:
                 raise UsageError(_in_use(self._location.parent))
             found = now
+        self._renewed_at = self._clock.monotonic()
         taken = (
             create_object(self._location, self._content())
             if found is None
@@ -137,29 +146,37 @@ class ObjectLock:
             return None
 
     def _renew_until_ended(self) -> None:
-        while not self._ended.wait(self._renew_s):
+        wait_s = self._renew_s
+        while not self._ended.wait(wait_s):
             try:
                 if not self._renew():
                     self._lose(f"the lock {self._location} was taken over by another pipeline")
                     return
-            except PlatformError:
-                continue  # while the store is away another pipeline cannot begin, and the queries report it
+                wait_s = self._renew_s
+            except PlatformError as failure:
+                silent_s = self._clock.monotonic() - self._renewed_at
+                if silent_s >= self._gives_up_s:
+                    self._lose(f"the lock could not be renewed for {silent_s:.0f} s and expires: {failure}")
+                    return
+                wait_s = self._retry_s
 
     def _renew(self) -> bool:
         """False when the lock is another's by now."""
-        etag = replace_object(self._location, self._content(), self._etag)
+        sent_at = self._clock.monotonic()
+        etag = replace_object(self._location, self._content(), self._etag, within_s=self._within_s)
         if etag is None:
             # A request that got no answer may have been carried out: then the content is ours.
             etag = self._own_etag()
             if etag is None:
                 return False
-        self._etag = etag
+            sent_at = self._renewed_at  # it is not known when that was
+        self._etag, self._renewed_at = etag, sent_at
         return True
 
     def _own_etag(self) -> str | None:
         """The ETag of the stored lock; None when it is not this process's, or gone."""
         try:
-            content, etag = read_object(self._location)
+            content, etag = read_object(self._location, within_s=self._within_s)
             return etag if json.loads(content)["owner"] == self._owner else None
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None

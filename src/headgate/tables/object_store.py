@@ -49,12 +49,12 @@ def delta_options(location: ObjectLocation) -> dict[str, str]:
     }
 
 
-def read_object(location: ObjectLocation) -> tuple[bytes, str]:
-    """The content and the ETag; `FileNotFoundError` without the object."""
+def read_object(location: ObjectLocation, *, within_s: float | None = None) -> tuple[bytes, str]:
+    """The content and the ETag; `FileNotFoundError` without the object. `within_s` bounds the one try in time."""
     import obstore  # noqa: PLC0415 - only where tables are on an object store
 
     with translate_store_errors(location):
-        found = obstore.get(store_of(location), location.key)
+        found = obstore.get(store_of(location, within_s=within_s), location.key)
         return bytes(found.bytes()), found.meta["e_tag"] or ""
 
 
@@ -78,14 +78,18 @@ def create_object(location: ObjectLocation, content: bytes) -> str | None:
             return None
 
 
-def replace_object(location: ObjectLocation, content: bytes, etag: str) -> str | None:
-    """Write an object over the one with this ETag, and return the new one; None when it has changed or is gone."""
+def replace_object(location: ObjectLocation, content: bytes, etag: str, *, within_s: float | None = None) -> str | None:
+    """Write an object over the one with this ETag, and return the new one; None when it has changed or is gone.
+
+    `within_s` bounds the one try in time.
+    """
     import obstore  # noqa: PLC0415
     from obstore.exceptions import NotFoundError, PreconditionError  # noqa: PLC0415
 
     with translate_store_errors(location):
         try:
-            return str(obstore.put(store_of(location), location.key, content, mode={"e_tag": etag})["e_tag"] or "")
+            store = store_of(location, within_s=within_s)
+            return str(obstore.put(store, location.key, content, mode={"e_tag": etag})["e_tag"] or "")
         except (PreconditionError, NotFoundError):
             return None
 
@@ -129,24 +133,25 @@ def objects_beneath(location: ObjectLocation, *, after: str | None = None) -> It
                 )
 
 
-def delete_objects(location: ObjectLocation, keys: Sequence[str]) -> None:
-    """Delete these objects of the location's bucket; absent ones are no error."""
+def delete_objects(location: ObjectLocation, keys: Sequence[str], *, within_s: float | None = None) -> None:
+    """Delete these objects of the location's bucket; absent ones are no error. `within_s` bounds the one try."""
     import obstore  # noqa: PLC0415
 
     with translate_store_errors(location), suppress(FileNotFoundError):
         if keys:
-            obstore.delete(store_of(location), list(keys))
+            obstore.delete(store_of(location, within_s=within_s), list(keys))
 
 
 # --- one store, and its errors ----------------------------------------------------------------------------------------
 
 
-def store_of(location: ObjectLocation) -> "S3Store":
-    return _store(location.bucket, location.options)
+def store_of(location: ObjectLocation, *, within_s: float | None = None) -> "S3Store":
+    """The store; with `within_s` one whose requests are tried once, and end within this time."""
+    return _store(location.bucket, location.options, within_s)
 
 
 @lru_cache(maxsize=16)
-def _store(bucket: str, options: tuple[tuple[str, str], ...]) -> "S3Store":
+def _store(bucket: str, options: tuple[tuple[str, str], ...], within_s: float | None) -> "S3Store":
     try:
         from obstore.store import S3Store  # noqa: PLC0415
     except ModuleNotFoundError as missing:
@@ -157,10 +162,13 @@ def _store(bucket: str, options: tuple[tuple[str, str], ...]) -> "S3Store":
         config=named,
         client_options={
             "allow_http": dict(options).get("AWS_ALLOW_HTTP") == "true",
-            "connect_timeout": timedelta(seconds=CONNECT_S),
-            "timeout": timedelta(seconds=REQUEST_S),
+            "connect_timeout": timedelta(seconds=CONNECT_S if within_s is None else min(CONNECT_S, within_s)),
+            "timeout": timedelta(seconds=REQUEST_S if within_s is None else within_s),
         },
-        retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)},
+        retry_config={
+            "max_retries": RETRIES if within_s is None else 0,
+            "retry_timeout": timedelta(seconds=RETRY_S if within_s is None else within_s),
+        },
     )
 
 

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from headgate.base.locations import ObjectLocation
 from headgate.pipeline.pipeline_lock import ObjectLock
 from headgate.tables.files import has_file
 from headgate.tables.object_store import put_object, read_object
-from tests.support.object_stores import moto_server
+from tests.support.object_stores import Application, moto_server
 
 pytestmark = pytest.mark.object_store
 
@@ -36,8 +37,20 @@ class Losses:
         self.event.set()
 
 
-def lock(location: ObjectLocation, losses: Losses | None = None) -> ObjectLock:
-    return ObjectLock(location, losses or Losses(), renew_s=RENEW_S, expires_s=EXPIRES_S)
+class Hanging:
+    """A store that takes requests, and answers them while `answers` is set."""
+
+    def __init__(self, store: Application, answers: threading.Event) -> None:
+        self._store = store
+        self._answers = answers
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self._answers.wait(60)
+        return self._store(environ, start_response)
+
+
+def lock(location: ObjectLocation, losses: Losses | None = None, expires_s: float = EXPIRES_S) -> ObjectLock:
+    return ObjectLock(location, losses or Losses(), renew_s=RENEW_S, expires_s=expires_s)
 
 
 def test_a_second_pipeline_is_refused_while_the_first_renews(root: ObjectLocation) -> None:
@@ -78,11 +91,11 @@ def test_a_holder_goes_on_when_the_store_was_away(root: ObjectLocation, monkeypa
     location = root / "away" / "lock"
     losses, tries = Losses(), threading.Semaphore(0)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         tries.release()
         raise PlatformError("the store is away")
 
-    with lock(location, losses).held():
+    with lock(location, losses, expires_s=20).held():
         with monkeypatch.context() as patch:
             patch.setattr("headgate.pipeline.pipeline_lock.replace_object", fail)
             assert all(tries.acquire(timeout=10) for _ in range(3))
@@ -91,3 +104,21 @@ def test_a_holder_goes_on_when_the_store_was_away(root: ObjectLocation, monkeypa
         while read_object(location)[1] == before:
             assert time.monotonic() < until
     assert not losses.told
+
+
+def test_a_holder_gives_up_before_a_lock_expires_that_it_cannot_renew() -> None:
+    losses, answers = Losses(), threading.Event()
+    answers.set()
+    with (
+        moto_server(lambda store: Hanging(store, answers)) as server,
+        lock(server.new_location() / "lock", losses).held(),
+    ):
+        began = time.monotonic()
+        answers.clear()
+        try:
+            assert losses.event.wait(20)
+            took_s = time.monotonic() - began
+        finally:
+            answers.set()
+    assert took_s < EXPIRES_S
+    assert "could not be renewed for" in losses.told[0]
