@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -91,7 +91,12 @@ class Operator:
 
 
 class OperationRate:
-    """At most so many operations of one caller and of all in a minute, so that no password is guessed here."""
+    """At most so many operations of one caller and of all in a minute.
+
+    Each kind of operation has its own: who looks at thirty records must still be able to pause a group.
+    """
+
+    _text = "Too many operations: wait a minute"
 
     def __init__(self, clock: Clock, *, most: int = _MOST, most_of_one: int = _MOST_OF_ONE) -> None:
         self._clock = clock
@@ -100,13 +105,41 @@ class OperationRate:
 
     def take(self, caller: str) -> None:
         """Count an operation; `OperationError` if there were too many."""
+        self._drop_old()
+        if len(self._last) >= self._most or sum(one == caller for _, one in self._last) >= self._most_of_one:
+            raise OperationError(HTTPStatus.TOO_MANY_REQUESTS, self._text)
+        self._last.append((self._clock.monotonic(), caller))
+
+    def _drop_old(self) -> None:
         now = self._clock.monotonic()
         while self._last and self._last[0][0] <= now - _WINDOW_S:
             self._last.popleft()
-        if len(self._last) >= self._most or sum(one == caller for _, one in self._last) >= self._most_of_one:
-            text = "Too many operations: wait a minute"
-            raise OperationError(HTTPStatus.TOO_MANY_REQUESTS, text)
-        self._last.append((now, caller))
+
+
+class LoginRate(OperationRate):
+    """Failed logins, of operations of all kinds together: so many passwords can be guessed here, and no more.
+
+    A login counts from its start until it has succeeded, so that many at once are not more.
+    """
+
+    _text = "Too many failed logins: wait a minute"
+
+    @contextlib.contextmanager
+    def counted(self, caller: str) -> Iterator[None]:
+        """Count the login in this block unless it succeeds or cannot be tried; `OperationError` if too many failed."""
+        self.take(caller)
+        begun = self._last[-1]
+        try:
+            yield
+        except ClusterError as failure:
+            if not isinstance(failure, LoginError):
+                self._forget(begun)
+            raise
+        self._forget(begun)
+
+    def _forget(self, begun: tuple[float, str]) -> None:
+        with contextlib.suppress(ValueError):  # it is older than the window
+            self._last.remove(begun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +180,11 @@ class GatewayAccess:
         credentials = await asyncio.to_thread(credentials_of, operator)
         return await asyncio.to_thread(self.dialler, credentials)
 
-    async def reach(self, connections: Connections, operator: Operator) -> None:
+    async def reach(self, connections: Connections, operator: Operator, logins: LoginRate) -> None:
         """Connect and log in; `OperationError` when that is refused or not possible."""
         try:
-            await connections.to(self.address)
+            with logins.counted(operator.caller):
+                await connections.to(self.address)
         except LoginError as refused:
             raise OperationError(HTTPStatus.FORBIDDEN, _login_text(str(refused), operator)) from None
         except ClusterError as failure:
@@ -232,10 +266,16 @@ class OperationTrail:
 
 
 class ShareGroupOperations:
-    """`audit` writes an event; `port` shows the state afterwards, None if share groups are not read here."""
+    """`audit` writes an event; `port` shows the state afterwards, None if share groups are not read here.
 
-    def __init__(self, gateway: GatewayAccess, *, audit: Audit, port: SharePort | None, clock: Clock) -> None:
+    `logins` is shared with all other operations.
+    """
+
+    def __init__(
+        self, gateway: GatewayAccess, *, audit: Audit, port: SharePort | None, clock: Clock, logins: LoginRate
+    ) -> None:
         self.gateway = gateway
+        self._logins = logins
         self._trail = OperationTrail(audit, clock)
         self._port = port
         self._rate = OperationRate(clock)
@@ -250,7 +290,7 @@ class ShareGroupOperations:
     async def _act(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> None:
         dialler = await self.gateway.login(operator)
         async with Connections(dialler) as connections:
-            await self.gateway.reach(connections, operator)
+            await self.gateway.reach(connections, operator, self._logins)
             try:
                 await pause_or_resume(connections, group, operation.key, reason)
             except ActionRefusedError as refused:

@@ -20,7 +20,7 @@ from headgate.dead_letters.model.plans import PlanRecord
 from headgate.dead_letters.record_reader import ReadRecord, RecordReader
 from headgate.kafka.connections import Connections, Credentials
 from headgate.kafka.topics import TopicAdmin, reason
-from headgate.web.operations import GatewayAccess, OperationError, OperationRate, OperationTrail, Operator
+from headgate.web.operations import GatewayAccess, LoginRate, OperationError, OperationRate, OperationTrail, Operator
 from headgate.web.replay_runs.job import client_settings_of
 
 MAX_VALUE: Final = 16 * 1024
@@ -43,8 +43,9 @@ Row = dict[str, Any]
 class RecordViewer:
     """`close` it. Reading blocks, so it has a few threads of its own."""
 
-    def __init__(self, gateway: GatewayAccess, trail: OperationTrail, clock: Clock) -> None:
+    def __init__(self, gateway: GatewayAccess, trail: OperationTrail, clock: Clock, logins: LoginRate) -> None:
         self._gateway = gateway
+        self._logins = logins
         self._trail = trail
         self._rate = OperationRate(clock, most=_MOST, most_of_one=_MOST_OF_ONE)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="headgate-record")
@@ -57,7 +58,7 @@ class RecordViewer:
         async with self._trail.audited(group, operator, {"operation": "show_record", **address}):
             dialler = await self._gateway.login(operator)
             async with Connections(dialler) as connections:
-                await self._gateway.reach(connections, operator)
+                await self._gateway.reach(connections, operator, self._logins)
             found = await self._run(lambda: self._read(record, dialler.credentials, operator.principal))
         return {"group": group, **address, **found}
 

@@ -27,7 +27,7 @@ from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.connectors import ConnectCluster, problems
 from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.live_sources import LiveSources
-from headgate.web.operations import GatewayAccess, ShareGroupOperations
+from headgate.web.operations import GatewayAccess, LoginRate, ShareGroupOperations
 from headgate.web.share_states import ShareStateTopics
 from headgate.web.tokens import read_tokens
 
@@ -118,13 +118,15 @@ class WebServer:
             consumer=None if self._shares is None else self._clients.consumer,
             prefix=self._config.facts.prefix,
         )
-        audit = AuditWriter(self._config, self._clients)
+        audit, logins = AuditWriter(self._config, self._clients), LoginRate(SystemClock())
         operations, statuses = None, None
         if self._shares is not None:
             gateway = GatewayAccess.of(self._config)
-            operations = ShareGroupOperations(gateway, audit=audit.write, port=self._shares, clock=SystemClock())
+            operations = ShareGroupOperations(
+                gateway, audit=audit.write, port=self._shares, clock=SystemClock(), logins=logins
+            )
             statuses = BreakerStatuses(gateway, self._config.upstream, SystemClock())
-        replays = None if tables is None else self._open_replays(tables, audit)
+        replays = None if tables is None else self._open_replays(tables, audit, logins)
         application = make_application(
             clusters=self._clusters,
             wire=self._wire,
@@ -188,10 +190,10 @@ class WebServer:
             )
         return EstateTables(config.tables.path, SystemClock(), topics), topics
 
-    def _open_replays(self, tables: "EstateTables", audit: AuditWriter) -> "ReplayService":
+    def _open_replays(self, tables: "EstateTables", audit: AuditWriter, logins: LoginRate) -> "ReplayService":
         from headgate.web.replay_runs.service import ReplayService  # noqa: PLC0415 - optional libraries
 
-        return ReplayService.of(self._config, self._clients, tables, audit.write, SystemClock())
+        return ReplayService.of(self._config, self._clients, tables, audit.write, SystemClock(), logins)
 
 
 def _settings(config: Config, application: object) -> uvicorn.Config:

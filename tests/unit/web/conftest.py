@@ -13,7 +13,7 @@ from headgate.kafka.shared_clients import clients_of
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.gateway_leader import LeaderStatus
-from headgate.web.operations import GatewayAccess, ShareGroupOperations
+from headgate.web.operations import GatewayAccess, LoginRate, ShareGroupOperations
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.replay_stage import replay_service
@@ -39,7 +39,7 @@ def shop(shop_tables: tuple[EstateTables, FakeClock]) -> ApiStage:
     shares, clock = FakeShares.of_the_shop(), shop_tables[1]
     # No gateway is there: what is asked of it is answered with 503.
     gateway = GatewayAccess(address=Address("127.0.0.1", 1), has_tls=False, tls_ca=None, has_sasl=False)
-    operations = ShareGroupOperations(gateway, audit=_forget, port=shares, clock=clock)
+    operations = ShareGroupOperations(gateway, audit=_forget, port=shares, clock=clock, logins=LoginRate(clock))
     statuses = BreakerStatuses(gateway, UpstreamConfig(service_mechanism="none"), clock)
     # No cluster is there either, so nothing that needs a leader is enabled.
     config = Config(share_groups=ShareGroupsConfig(enable=False), lags=LagsConfig(enable=False))

@@ -7,7 +7,7 @@ from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
 from headgate.dead_letters.model.plans import ReplayRules
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.operations import Audit, GatewayAccess, OperationTrail
+from headgate.web.operations import Audit, GatewayAccess, LoginRate, OperationTrail
 from headgate.web.record_view import RecordViewer
 from headgate.web.replay_runs.progress import ReplayRecords
 from headgate.web.replay_runs.replay_operations import ReplayOperations
@@ -53,7 +53,7 @@ def _no_cluster() -> NoReturn:
 def replay_service(tables: EstateTables, gateway: GatewayAccess, audit: Audit, clock: Clock) -> ReplayService:
     records = ReplayRecords()
     supervisor = ReplaySupervisor(clock, (sys.executable, "-S", "-E", "-c", PROCESS))
-    trail = OperationTrail(audit, clock)
+    trail, logins = OperationTrail(audit, clock), LoginRate(clock)
     operations = ReplayOperations(
         gateway,
         tables=tables.root,
@@ -63,13 +63,14 @@ def replay_service(tables: EstateTables, gateway: GatewayAccess, audit: Audit, c
         records=records,
         trail=trail,
         clock=clock,
+        logins=logins,
     )
     return ReplayService(
         gateway=gateway,
         tables=tables,
         supervisor=supervisor,
         operations=operations,
-        viewer=RecordViewer(gateway, trail, clock),
+        viewer=RecordViewer(gateway, trail, clock, logins),
         view=ReplayView(records, supervisor),
         clock=clock,
     )

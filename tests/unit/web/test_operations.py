@@ -16,11 +16,24 @@ import structlog
 from headgate.base.errors import ClusterError
 from headgate.config.addresses import Address
 from headgate.config.model import Config, GatewayConfig, UpstreamConfig, WebConfig
+from headgate.dead_letters.model.plans import PlanRecord
 from headgate.facts import EventHappened, GroupPaused, GroupPauseEnded
+from headgate.kafka.connections import Connections, Credentials, LoginError
 from headgate.share_groups.admin import ActionRefusedError
 from headgate.web import operations as operations_module
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.operations import GatewayAccess, GroupOperation, Operator, ShareGroupOperations
+from headgate.web.operations import (
+    Audit,
+    GatewayAccess,
+    GroupOperation,
+    LoginRate,
+    OperationError,
+    OperationTrail,
+    Operator,
+    ShareGroupOperations,
+)
+from headgate.web.record_view import RecordViewer
+from headgate.web.share_states import SharePort
 from headgate.web.tokens import TokenScope, add_token, read_tokens
 from headgate.wire.errors import ErrorCode
 from tests.unit.lineage.shop import TWO
@@ -62,6 +75,13 @@ class OperationScene:
         )
 
 
+def new_operations(
+    audit: Audit, port: SharePort | None = None, logins: LoginRate | None = None
+) -> ShareGroupOperations:
+    clock = FakeClock()
+    return ShareGroupOperations(GATEWAY, audit=audit, port=port, clock=clock, logins=logins or LoginRate(clock))
+
+
 @pytest.fixture
 def scene(shop_tables: tuple[EstateTables, FakeClock], monkeypatch: pytest.MonkeyPatch) -> OperationScene:
     return make_scene(shop_tables, monkeypatch)
@@ -76,7 +96,7 @@ def make_scene(
     async def audit(fact: EventHappened) -> None:
         written.append(fact)
 
-    operations = ShareGroupOperations(GATEWAY, audit=audit, port=shares, clock=FakeClock())
+    operations = new_operations(audit, shares)
     stage = ApiStage(*shop_tables, tokens_file=tokens_file, share_port=shares, operations=operations)
     scene = OperationScene(stage=stage, shares=shares, written=written)
     monkeypatch.setattr(operations, "_act", scene.act)
@@ -235,6 +255,41 @@ def test_operations_of_all_callers_are_limited() -> None:
     rate.take("another")
 
 
+async def test_failed_logins_of_all_kinds_of_operations_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def audit(_: EventHappened) -> None: ...
+
+    async def refuse(*_: Any) -> None:
+        raise LoginError("wrong password")
+
+    monkeypatch.setattr(Connections, "to", refuse)
+    clock = FakeClock()
+    logins = LoginRate(clock)
+    operations = new_operations(audit, logins=logins)
+    viewer = RecordViewer(GATEWAY, OperationTrail(audit, clock), clock, logins)
+    places: dict[str, Any] = dict.fromkeys(PlanRecord.__dataclass_fields__)
+    operator = Operator(caller="token t", typed=Credentials(user="dora", password=PASSWORD, mechanism="PLAIN"))
+    statuses = []
+    for number in range(12):
+        paused = operations.run(GroupOperation.PAUSE, "g", "x", operator)
+        shown = viewer.show("g", PlanRecord(**places), operator)
+        tried, other = (paused, shown) if number % 2 else (shown, paused)
+        other.close()
+        with pytest.raises(OperationError) as refused:
+            await tried
+        statuses.append(refused.value.status)
+    await viewer.close()
+    assert statuses == [403] * 10 + [429] * 2
+
+
+def test_logins_that_succeed_or_cannot_be_tried_are_not_counted() -> None:
+    logins = LoginRate(FakeClock())
+    for _ in range(20):
+        with logins.counted("c"):
+            pass
+        with pytest.raises(ClusterError), logins.counted("c"):
+            raise ClusterError("no gateway")
+
+
 @pytest.mark.parametrize(
     ("code", "status", "outcome", "text"),
     [
@@ -272,7 +327,7 @@ async def test_an_operation_that_cannot_be_audited_is_in_the_log(
 async def test_without_a_user_only_this_machine_may_act() -> None:
     async def audit(_: EventHappened) -> None: ...
 
-    operations = ShareGroupOperations(GATEWAY, audit=audit, port=None, clock=FakeClock())
+    operations = new_operations(audit)
     with pytest.raises(operations_module.OperationError) as refused:
         await operations.run(GroupOperation.PAUSE, "g", "x", Operator(caller="token t"))
     assert refused.value.status == 403

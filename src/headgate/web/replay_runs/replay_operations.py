@@ -21,7 +21,7 @@ from headgate.facts.plan_requests import PlanRequested
 from headgate.facts.replays import PROGRESS_TOPIC
 from headgate.kafka.connections import Connections
 from headgate.kafka.topics import TopicAdmin
-from headgate.web.operations import GatewayAccess, OperationError, OperationRate, OperationTrail, Operator
+from headgate.web.operations import GatewayAccess, LoginRate, OperationError, OperationRate, OperationTrail, Operator
 from headgate.web.replay_runs.job import ReplayCommand, ReplayJob, ReplayKind
 from headgate.web.replay_runs.progress import ReplayRecords
 from headgate.web.replay_runs.supervisor import ReplayRun, ReplaySupervisor
@@ -52,6 +52,7 @@ class ReplayOperations:
         records: ReplayRecords,
         trail: OperationTrail,
         clock: Clock,
+        logins: LoginRate,
     ) -> None:
         self.gateway = gateway
         self._tables = tables
@@ -61,6 +62,7 @@ class ReplayOperations:
         self._records = records
         self._trail = trail
         self._rate = OperationRate(clock)
+        self._logins = logins
 
     async def request_plan(self, request: PlanRequested, operator: Operator) -> None:
         """Ask the running pipeline for a plan; `OperationError` when the request could not be written."""
@@ -91,7 +93,7 @@ class ReplayOperations:
                 raise OperationError(HTTPStatus.CONFLICT, f"Plan {plan.plan} {ended}")
             dialler = await self.gateway.login(operator)
             async with Connections(dialler) as connections:
-                await self.gateway.reach(connections, operator)
+                await self.gateway.reach(connections, operator, self._logins)
             if order.kind is ReplayKind.ABORT and self._supervisor.is_running(plan.plan):
                 await self._supervisor.end(plan.plan, "aborted")
             job = ReplayJob(

@@ -14,7 +14,7 @@ from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.plans import plans_router
-from headgate.web.operations import Audit, GatewayAccess, OperationTrail
+from headgate.web.operations import Audit, GatewayAccess, LoginRate, OperationTrail
 from headgate.web.record_actions import record_router
 from headgate.web.record_view import RecordViewer
 from headgate.web.replay_runs.actions import replay_actions_router
@@ -39,7 +39,13 @@ class ReplayService:
 
     @classmethod
     def of(
-        cls, config: Config, clients: SharedClients, tables: EstateTables, audit: Audit, clock: Clock
+        cls,
+        config: Config,
+        clients: SharedClients,
+        tables: EstateTables,
+        audit: Audit,
+        clock: Clock,
+        logins: LoginRate,
     ) -> "ReplayService":
         """Made on the event loop."""
         gateway = GatewayAccess.of(config)
@@ -61,13 +67,14 @@ class ReplayService:
             records=records,
             trail=trail,
             clock=clock,
+            logins=logins,
         )
         return cls(
             gateway=gateway,
             tables=tables,
             supervisor=supervisor,
             operations=operations,
-            viewer=RecordViewer(gateway, trail, clock),
+            viewer=RecordViewer(gateway, trail, clock, logins),
             view=ReplayView(records, supervisor, tail),
             clock=clock,
             tail=tail,
