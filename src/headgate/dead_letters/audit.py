@@ -4,7 +4,7 @@ The topic is the truth, because its records are in the transactions of the repla
 and any number of processes may do so at a time: a row depends on nothing but its record.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,8 +20,18 @@ _TABLE: Final = TABLES["replay_audit"]
 _ROWS_AT_ONCE: Final = 50_000
 
 
-def refresh_audit(root: Location, settings: Mapping[str, Any], admin: TopicAdmin, cluster_id: str) -> int:
-    """Add what the table lacks, and return the number of rows; `ClusterError` when the topic cannot be read."""
+def refresh_audit(
+    root: Location,
+    settings: Mapping[str, Any],
+    admin: TopicAdmin,
+    cluster_id: str,
+    *,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Add what the table lacks, and return the number of rows.
+
+    `ClusterError` when the topic cannot be read, or reading was stopped.
+    """
     if not has_progress_topic(admin):
         return 0
     writer = TableWriter(root, _TABLE)
@@ -30,11 +40,12 @@ def refresh_audit(root: Location, settings: Mapping[str, Any], admin: TopicAdmin
         known = writer.transaction(query)
         rows: dict[tuple[str, int], dict[str, Any]] = {}  # a batch has each key once
         written = last = 0
-        for message in read_progress(settings, admin, start=0 if known is None else known + 1):
+        start = 0 if known is None else known + 1
+        for message in read_progress(settings, admin, start=start, is_stopped=is_stopped):
             progress = decode_progress(message.key(), message.value())
             offset = message.offset()
             if isinstance(progress, ReplayProgressed) and offset is not None:
-                rows |= {(progress.plan, row["position"]): row for row in audit_rows(progress, cluster_id)}
+                rows |= {(row["plan"], row["position"]): row for row in audit_rows(progress, cluster_id)}
                 if len(rows) >= _ROWS_AT_ONCE:
                     written += _write(writer, rows, query, offset)
                     rows = {}
@@ -52,11 +63,10 @@ def _write(writer: TableWriter, rows: Mapping[tuple[str, int], dict[str, Any]], 
 
 
 def audit_rows(progress: ReplayProgressed, cluster_id: str) -> Iterator[dict[str, Any]]:
-    """A row for each record that the progress names."""
-    common = {
+    """A row for each record that the progress names; texts may have lone surrogates, which no table can hold."""
+    texts: dict[str, str | None] = {
         "cluster_id": cluster_id,
         "plan": progress.plan,
-        "at": progress.at,
         "by": progress.by,
         "group": progress.group,
         "topic": progress.topic,
@@ -66,6 +76,7 @@ def audit_rows(progress: ReplayProgressed, cluster_id: str) -> Iterator[dict[str
         "target_topic": progress.target,
         "target_topic_id": progress.target_id,
     }
+    common: dict[str, Any] = {"at": progress.at} | {name: _utf8(text) for name, text in texts.items()}
     for index, position in enumerate(progress.positions):
         is_written = progress.outcome != "skipped"
         yield common | {
@@ -75,3 +86,8 @@ def audit_rows(progress: ReplayProgressed, cluster_id: str) -> Iterator[dict[str
             "target_partition": progress.to_partitions[index] if is_written else None,
             "target_offset": progress.to_offsets[index] if is_written else None,
         }
+
+
+def _utf8(text: str | None) -> str | None:
+    """The text with lone surrogates in backslash form, as in the tables of the pipeline."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -6,18 +6,21 @@ that the topic had at the beginning, instead of stopping at the first record tha
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from headgate.base.errors import ClusterError
 from headgate.facts import Rejected, ReplayStateChanged, decode
-from headgate.facts.replays import PROGRESS_TOPIC, ReplayProgressed, decode_progress
+from headgate.facts.replays import PROGRESS_TOPIC, ReplayProgressed, decode_progress, plan_of_key
 from headgate.facts.topics import replication_of
 from headgate.kafka.topics import TopicAdmin, quiet, reason
+
+log = structlog.get_logger()
 
 _CALL_S: Final = 30.0
 # Longer than the transaction of a replay that was killed stays open.
@@ -78,27 +81,46 @@ def has_progress_topic(admin: TopicAdmin) -> bool:
 
 
 def read_past(settings: Mapping[str, Any], admin: TopicAdmin, *, group: str, plan: str) -> PastReplays:
-    """All that replays of the group have committed."""
+    """All that replays of the group have committed.
+
+    A progress of this plan that cannot be read is a `ClusterError`: records could be replayed twice. One of another
+    plan is skipped with a warning, because everyone who replays may write the topic, and must not stop all replays.
+    """
     past = PastReplays()
+    skipped = 0
+    first: dict[str, Any] = {}  # of the skipped ones
     for message in read_progress(settings, admin):
         progress = decode_progress(message.key(), message.value())
         if isinstance(progress, ReplayProgressed):
             if progress.group == group:
                 past.add(progress, plan)
         elif isinstance(progress, Rejected):
-            raise ClusterError(
-                f"{PROGRESS_TOPIC} has a record at offset {message.offset()} that cannot be read: {progress.reason}. "
-                "Without it, records may be replayed twice"
-            )
+            named = plan_of_key(message.key())
+            if named == plan:
+                raise ClusterError(
+                    f"{PROGRESS_TOPIC} has a record of plan {plan} at offset {message.offset()} that cannot be read: "
+                    f"{progress.reason}. Without it, records may be replayed twice: see `headgate dlq audit --plan "
+                    f"{plan}`, and make a new plan for the others"
+                )
+            first = first or {"offset": message.offset(), "plan": named, "reason": progress.reason}
+            skipped += 1
         else:
             fact = decode("state", message.key(), message.value())
             if isinstance(fact, ReplayStateChanged) and fact.plan == plan:
                 past.state = fact.state
+    if skipped:
+        log.warning("progress of other plans cannot be read", topic=PROGRESS_TOPIC, records=skipped, **first)
     return past
 
 
-def read_progress(settings: Mapping[str, Any], admin: TopicAdmin, *, start: int = 0) -> Iterator[Message]:
-    """The committed records from this offset on; `ClusterError` when they cannot be read."""
+def read_progress(
+    settings: Mapping[str, Any],
+    admin: TopicAdmin,
+    *,
+    start: int = 0,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[Message]:
+    """The committed records from this offset on; `ClusterError` when they cannot be read, or reading was stopped."""
     try:
         first, end = admin.bounds(PROGRESS_TOPIC, [0], timeout_s=_CALL_S)[0]
     except KafkaException as failure:
@@ -130,6 +152,8 @@ def read_progress(settings: Mapping[str, Any], admin: TopicAdmin, *, start: int 
                         return
                 elif message.topic() is not None and not error.retriable():  # else it is about the unused group
                     raise ClusterError(f"{PROGRESS_TOPIC} cannot be read: {reason(error)}")
+            if is_stopped():
+                raise ClusterError(f"reading {PROGRESS_TOPIC} was stopped")
             if time.monotonic() > until:
                 raise ClusterError(
                     f"{PROGRESS_TOPIC} could not be read to its end within {_SILENCE_S:.0f} s: a transaction in it is "

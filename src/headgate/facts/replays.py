@@ -51,6 +51,19 @@ def encode_progress(progress: ReplayProgressed) -> tuple[bytes, bytes]:
     return key, dumps({"v": VERSION} | object_type(ReplayProgressed).write(progress))
 
 
+def plan_of_key(key: bytes | None) -> str | None:
+    """The plan that the key of a progress names, also where its value cannot be read; None when it names none."""
+    try:
+        named = None if key is None else loads(key)
+    except MisfitError:
+        return None
+    match named:
+        case ["progress", str(plan), *_]:
+            return plan
+        case _:
+            return None
+
+
 def decode_progress(key: bytes | None, value: bytes | None) -> ReplayProgressed | Rejected | None:
     """The progress in a record; None for a record about something else. It never raises."""
     if key is None or value is None or not key.startswith(b'["progress",'):

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,10 +18,11 @@ from confluent_kafka import Message, Producer, TopicPartition
 from headgate.base.errors import ClusterError
 from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import PlanRecord, ReplayPlan
-from headgate.dead_letters.progress_topic import read_past
+from headgate.dead_letters.progress_topic import read_past, read_progress
 from headgate.dead_letters.replay_control import ReplayControl
 from headgate.dead_letters.replay_transactions import ReplayFencedError, ReplayMoment
 from headgate.dead_letters.replayer import ReplayOptions, ReplayResult
+from headgate.facts.replays import PROGRESS_TOPIC
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition, TableReader
 from tests.integration.dead_letters.replays import DEADLINE_S, Scene, new_replayer
@@ -186,6 +188,20 @@ def test_a_replay_pauses_goes_on_and_stops_between_transactions(fresh: Scene) ->
     assert len(fresh.values(fresh.target)) == result.written
     assert fresh.replayer(plan).run(records).state == "DONE"
     assert fresh.values(fresh.target) == fresh.values(fresh.source)
+
+
+def test_reading_behind_an_open_transaction_waits_for_it_and_can_be_stopped(fresh: Scene) -> None:
+    producer = Producer({**fresh.settings, "transactional.id": fresh.source})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(PROGRESS_TOPIC, key=b"open", value=b"{}", partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+    began = time.monotonic()
+    with pytest.raises(ClusterError, match="was stopped"):
+        list(read_progress(fresh.settings, fresh.admin, is_stopped=lambda: time.monotonic() > began + 0.5))
+    assert time.monotonic() - began < 10
+    producer.abort_transaction(DEADLINE_S)
+    assert b"open" not in [message.key() for message in read_progress(fresh.settings, fresh.admin)]
 
 
 def test_a_dry_run_reads_everything_and_writes_nothing(scene: Scene) -> None:
