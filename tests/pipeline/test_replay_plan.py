@@ -103,7 +103,15 @@ class Incident:
         rows = [shared | flags | {"actor_kind": kind, "app_id": name} for kind, name in readers]
         self.add("lineage_edges", rows)
 
-    def plan(self, *, to: str = "original", fanout: bool = False, superseded: bool = False, **more: Any) -> ReplayPlan:
+    def plan(
+        self,
+        *,
+        to: str = "original",
+        fanout: bool = False,
+        superseded: bool = False,
+        topics: tuple[str, ...] | None = None,
+        **more: Any,
+    ) -> ReplayPlan:
         refresh_audit(self.config.tables.path, self.settings, self.admin, self.cluster_id)
         request = PlanRequest(
             plan=uuid.uuid4().hex[:12],
@@ -112,6 +120,7 @@ class Incident:
             to=to,
             selection=PlanSelection(cluster_id=self.cluster_id, **({"group": GROUP} | more)),
             asked={},
+            topics=topics,
             accept_fanout=fanout,
             include_superseded=superseded,
         )
@@ -143,7 +152,7 @@ def test_an_incident_is_planned_replayed_and_audited_and_what_fails_again_is_par
     incident.read_by(("share_group", GROUP), ("streams", "totals"))
     with pytest.raises(ReplayRefusedError, match="streams totals"):
         incident.plan()
-    plan = incident.plan(fanout=True)
+    plan = incident.plan(fanout=True, topics=("orders-*",))
     assert actions(incident.rows(plan)) == {0: "superseded", 1: "replay", 3: "replay", 4: "replay", 5: "expired"}
     assert [row["offset"] for row in incident.rows(plan)] == sorted(row["offset"] for row in incident.rows(plan))
     assert (plan.records, plan.superseded, plan.expired) == (3, 1, 1)
@@ -191,6 +200,8 @@ def test_a_plan_is_refused_where_records_must_not_go(incident: Incident) -> None
         incident.plan(to="elsewhere", fanout=True)
     with pytest.raises(PlanNotFoundError):
         incident.plan(fanout=True, where=parse_where("reason = 'another'", WHERE_COLUMNS))
+    with pytest.raises(PlanNotFoundError):
+        incident.plan(fanout=True, topics=(GROUP,))
     incident.fail(0, group="other")
     with pytest.raises(UsageError, match="of 2 groups"):
         incident.plan(fanout=True, group=None, dlq_topic="dlq.orders")

@@ -8,6 +8,7 @@ import argparse
 import getpass
 import os
 import secrets
+from dataclasses import replace
 
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError, UsageError
@@ -22,7 +23,7 @@ from headgate.config.addresses import Address
 from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import WHERE_COLUMNS, ReplayPlan, ReplayRefusedError, new_plan_id
 from headgate.dead_letters.model.where import parse_where
-from headgate.dead_letters.plan_store import load_plan
+from headgate.dead_letters.plan_store import load_answered_plan, tables_id
 from headgate.dead_letters.plan_topic import request_plan
 from headgate.dead_letters.progress_topic import ensure_progress_topic
 from headgate.facts.plan_requests import PlanOption, PlanRequested
@@ -79,6 +80,7 @@ def _ask(args: argparse.Namespace, config: Config, asked: PlanRequested) -> Repl
     if args.bootstrap_server is None:
         args.bootstrap_server = str(Address(config.gateway.advertised_host, config.gateway.listen.port))
     args.timeout = None
+    asked = replace(asked, tables=tables_id(config.tables.path))
     dialler = dialler_of(args)
     properties = {} if args.command_config is None else read_properties(args.command_config)
     settings = librdkafka_settings(properties, dialler.bootstrap)
@@ -95,7 +97,7 @@ def _ask(args: argparse.Namespace, config: Config, asked: PlanRequested) -> Repl
         raise ClusterError(text) if answer.state == "FAILED" else ReplayRefusedError(text)
     reader = TableReader(config.tables.path)
     try:
-        return load_plan(reader, answer.plan)
+        return load_answered_plan(reader, answer.plan, asked)
     finally:
         reader.close()
 

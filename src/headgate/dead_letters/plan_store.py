@@ -1,31 +1,84 @@
-"""Reads plans from their tables, and the limits of the topics that they write to from the cluster."""
+"""Reads plans from their tables, and the limits of the topics that they write to from the cluster.
+
+Everyone who may ask for a plan may write an answer too, and could name a plan of other records. What a plan was made
+for is in its table, which only the pipeline writes: that is compared with the request.
+"""
 
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from headgate.base.errors import ClusterError
-from headgate.dead_letters.model.plans import PlanNotFoundError, PlanRecord, ReplayPlan, ReplayRefusedError, ReplayRules
+from headgate.base.errors import ClusterError, UsageError
+from headgate.base.locations import Location
+from headgate.dead_letters.model.plans import (
+    WHERE_COLUMNS,
+    PlanMismatchError,
+    PlanNotFoundError,
+    PlanRecord,
+    ReplayPlan,
+    ReplayRefusedError,
+    ReplayRules,
+)
 from headgate.dead_letters.model.target_limits import TargetLimits, limits_of
+from headgate.dead_letters.model.where import parse_where, where_text
+from headgate.facts.plan_requests import PlanRequested
+from headgate.facts.replays import PROGRESS_TOPIC
 from headgate.kafka.topics import TopicAdmin, reason
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition, TableReader
+from headgate.tables.storage import StoredTable
 
 _CALL_S: Final = 30.0
 _AT_ONCE: Final = 10_000
+_LONGEST_ID: Final = 64
 _PLANS: Final = TABLES["replay_plans"]
 _RECORDS: Final = TABLES["replay_plan_records"]
 _FIELDS: Final = tuple(PlanRecord.__dataclass_fields__)
 
 
 def load_plan(reader: TableReader, plan: str) -> ReplayPlan:
-    found = reader.rows(_PLANS, where=[Condition("plan", "=", plan)], limit=2).rows
-    if len(found) != 1:
+    row = _plan_row(reader, plan)
+    if row is None:
         raise PlanNotFoundError(f"there is no plan {plan}: `headgate tables show replay_plans` lists them")
-    return plan_of_row(found[0])
+    return plan_of_row(row)
+
+
+def load_answered_plan(reader: TableReader, plan: str, request: PlanRequested) -> ReplayPlan:
+    """The plan that an answer to the request names; `PlanMismatchError` unless it was made for this request."""
+    is_id = len(plan) <= _LONGEST_ID and plan.isascii() and plan.isprintable()
+    row = _plan_row(reader, plan) if is_id else None
+    if row is None or row["to"] != request.to or json.loads(row["selection"]) != kept_request(request):
+        named = f"the plan {plan}" if is_id else "a plan"
+        what = "which the tables here do not have" if row is None else "which was made for another request"
+        raise PlanMismatchError(
+            f"the answer names {named}, {what}: do not replay it. Another principal may have written the answer: see "
+            f"who may write {PROGRESS_TOPIC}, and ask again"
+        )
+    return plan_of_row(row)
+
+
+def kept_request(request: PlanRequested) -> dict[str, str]:
+    """What is kept of a request with its plan. A `where` that is no expression has no plan, and stays as it is."""
+    kept = request.asked() | {"request": request.request}
+    with suppress(UsageError):
+        if request.where is not None:
+            kept["where"] = where_text(parse_where(request.where, WHERE_COLUMNS))
+    return kept
+
+
+def tables_id(root: Location) -> str | None:
+    """What tells these tables from others, by whatever path they are reached; None without `dead_letters`."""
+    delta = StoredTable(root, TABLES["dead_letters"]).newest()
+    return None if delta is None else str(delta.metadata().id)
+
+
+def _plan_row(reader: TableReader, plan: str) -> dict[str, Any] | None:
+    found = reader.rows(_PLANS, where=[Condition("plan", "=", plan)], limit=2).rows
+    return found[0] if len(found) == 1 else None
 
 
 def plan_of_row(row: dict[str, Any]) -> ReplayPlan:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from headgate.facts.codec import VERSION, Rejected
-from headgate.facts.json_form import MisfitError, ObjectType, Time, dumps, loads, object_type
+from headgate.facts.json_form import OMIT_NULL, MisfitError, ObjectType, Time, dumps, loads, object_type
 
 PlanOption = Literal["accept_fanout", "include_superseded"]
 PlanRequestState = Literal["WAITING", "RUNNING", "DONE", "REFUSED", "FAILED"]
@@ -26,7 +26,10 @@ _ANSWER: Final = b'["plan_answer",'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequested:
-    """A plan is asked for; `group` or `dlq_topic` is set, times are of the dead letters."""
+    """A plan is asked for; `group` or `dlq_topic` is set, times are of the dead letters.
+
+    Of several pipelines on one cluster, the one whose tables these are makes the plan, which is read from them.
+    """
 
     at: Annotated[int, "when, by the clock of who asks", Time()]
     request: Annotated[str, "the id of the request"]
@@ -39,13 +42,21 @@ class PlanRequested:
     episode: Annotated[str | None, "only those of this episode of `dead_letter_clusters`"] = None
     to: Annotated[str, "original, or the topic to write to"]
     options: Annotated[tuple[PlanOption, ...], "what is accepted"] = ()
+    topics: Annotated[
+        tuple[str, ...] | None, "only records of topics that one of these patterns matches, those of a token", OMIT_NULL
+    ] = None
+    tables: Annotated[
+        str | None, "the id of the table `dead_letters`: pipelines with other tables pass the request over", OMIT_NULL
+    ] = None
     extra: tuple[()] = ()
 
     def asked(self) -> dict[str, str]:
         """What was asked for by the names of the options, as it is kept with the plan."""
         named = {"group": self.group, "topic": self.dlq_topic, "where": self.where, "cluster": self.episode}
         times = {"since": self.since, "until": self.until}
+        lists = {"options": sorted(self.options) or None, "topics": self.topics}
         shown = named | {name: None if time is None else _iso(time) for name, time in times.items()}
+        shown |= {name: None if texts is None else ", ".join(texts) for name, texts in lists.items()}
         return {name: text for name, text in shown.items() if text is not None}
 
 

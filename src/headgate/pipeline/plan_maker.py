@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from headgate.base.errors import ClusterError, PlatformError, UsageError
 from headgate.base.locations import Location
 from headgate.config import Config
+from headgate.config.values import GroupPatterns
 from headgate.dead_letters.model.plans import (
     MOST_REASONS,
     ORIGINAL,
@@ -29,7 +30,8 @@ from headgate.dead_letters.model.plans import (
     ReplayRules,
     other_readers,
 )
-from headgate.dead_letters.model.where import parse_where, where_text
+from headgate.dead_letters.model.where import parse_where
+from headgate.dead_letters.plan_store import kept_request
 from headgate.facts.plan_requests import PlanRequested
 from headgate.kafka.topics import TopicAdmin, reason
 from headgate.pipeline.derived.source_tables import SourceTables, all_files, read_rows
@@ -49,7 +51,7 @@ PART_ROWS: Final = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What an operator asks for; `asked` is kept with the plan."""
+    """What an operator asks for; `asked` is kept with the plan, `topics` are patterns."""
 
     plan: str
     at: int
@@ -57,6 +59,7 @@ class PlanRequest:
     to: str
     selection: PlanSelection
     asked: Mapping[str, str]
+    topics: tuple[str, ...] | None = None
     accept_fanout: bool = False
     include_superseded: bool = False
 
@@ -66,7 +69,6 @@ def plan_request_of(asked: PlanRequested, *, plan: str, at: int, cluster_id: str
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--since must be before --until")
     where = None if asked.where is None else parse_where(asked.where, WHERE_COLUMNS)
-    kept = asked.asked() | ({} if where is None else {"where": where_text(where)})
     return PlanRequest(
         plan=plan,
         at=at,
@@ -81,7 +83,8 @@ def plan_request_of(asked: PlanRequested, *, plan: str, at: int, cluster_id: str
             until=asked.until,
             episode=asked.episode,
         ),
-        asked=kept | {"request": asked.request},
+        asked=kept_request(asked),
+        topics=asked.topics,
         accept_fanout="accept_fanout" in asked.options,
         include_superseded="include_superseded" in asked.options,
     )
@@ -116,14 +119,15 @@ class PlanMaker:
             )
         letters, audit = (read_rows(self._session, name, all_files(versions.get(name))) for name in names)
         audit = audit.where(sf.col("cluster_id") == request.selection.cluster_id)
-        chosen = select_letters(letters, request.selection).persist()
+        selected = select_letters(letters, request.selection).persist()
         try:
+            chosen = selected if request.topics is None else _of_topics(selected, request.topics)
             return self._make(request, letters, audit, chosen)
         except PySparkException as failure:
             first = next(iter(str(failure).splitlines()), type(failure).__name__)
             raise ClusterError(f"the plan could not be made: {first}") from None
         finally:
-            chosen.unpersist()
+            selected.unpersist()
 
     def _make(self, request: PlanRequest, letters: DataFrame, audit: DataFrame, chosen: DataFrame) -> ReplayPlan:
         group = _only_group(chosen)
@@ -266,6 +270,13 @@ def check_number(letters: int) -> None:
             f"{letters} dead letters are selected, and a plan has at most {MOST_LETTERS}: select fewer with --where, "
             "--since and --until, and make a plan for each part"
         )
+
+
+def _of_topics(chosen: DataFrame, patterns: tuple[str, ...]) -> DataFrame:
+    """The dead letters of topics that one of the patterns matches."""
+    shown = GroupPatterns(allow=patterns)
+    names = [row[0] for row in chosen.select("topic").distinct().collect() if shown.matches(row[0])]
+    return chosen.where(sf.col("topic").isin(names) if names else sf.expr("false"))
 
 
 def _only_group(chosen: DataFrame) -> str:

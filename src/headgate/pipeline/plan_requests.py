@@ -19,6 +19,7 @@ from headgate.base.errors import ClusterError, HeadgateError, PlatformError
 from headgate.config import Config
 from headgate.dead_letters.audit import refresh_audit
 from headgate.dead_letters.model.plans import new_plan_id
+from headgate.dead_letters.plan_store import tables_id
 from headgate.dead_letters.plan_topic import HEARTBEAT_S, PlanRecordReader, PlanRecordWriter
 from headgate.facts.plan_requests import (
     FINAL,
@@ -44,6 +45,10 @@ _CANCEL_AGAIN_S: Final = 0.5
 _FIRST_STEP: Final = "reading the tables"
 _STOPPED: Final = "the pipeline was stopped while it made the plan: ask for it again"
 _ENDED: Final = "a pipeline ended while it made the plan: see its log, then ask for it again"
+
+
+class PlanCancelledError(HeadgateError):
+    """The pipeline is being stopped, and the plan is not made."""
 
 
 class PlanQueue:
@@ -108,6 +113,7 @@ class PlanRequests:
         self._problem: str | None = None
         self._queue = PlanQueue()
         self._making: tuple[str, Future[str]] | None = None  # the id of the request
+        self._cancelled = threading.Event()  # of the plan that is being made
         self._step = _FIRST_STEP
         self._beat_at = 0.0
 
@@ -145,8 +151,12 @@ class PlanRequests:
                 self._end_making(writer)
 
     def _take(self, reader: PlanRecordReader) -> None:
-        for record in reader.poll(_POLL_S):
-            self._queue.take(record)
+        records = reader.poll(_POLL_S)
+        tables = {one.tables for one in records if isinstance(one, PlanRequested)}
+        own = tables_id(self._config.tables.path) if tables - {None} else None
+        for record in records:
+            if not isinstance(record, PlanRequested) or record.tables is None or record.tables == own:
+                self._queue.take(record)
 
     def _answer(
         self, writer: PlanRecordWriter, request: str, state: PlanRequestState, text: str | None, plan: str | None = None
@@ -184,6 +194,7 @@ class PlanRequests:
         if self._making is None and waiting:
             request = waiting.pop(0)
             self._step = _FIRST_STEP
+            self._cancelled.clear()
             self._answer(writer, request.request, "RUNNING", _FIRST_STEP)
             self._making = request.request, maker.submit(self._make, request)
         if self._clock.monotonic() >= self._beat_at:
@@ -195,16 +206,13 @@ class PlanRequests:
                     writer, one.request, "WAITING", f"waits for {number} other plan{'s' if number > 1 else ''}"
                 )
 
-    def _tell(self, step: str) -> None:
-        self._step = step
-        self._beat_at = 0.0  # told at once
-
     def _end_making(self, writer: PlanRecordWriter) -> None:
         """Answer the request that is being made; one that is not done is cancelled."""
         if self._making is None:
             return
         (request, result), self._making = self._making, None
         is_cancelled = not result.done()
+        self._cancelled.set()
         while not result.done():
             self._session.sparkContext.cancelJobGroup(JOB_GROUP)
             wait([result], timeout=_CANCEL_AGAIN_S)
@@ -228,8 +236,19 @@ class PlanRequests:
         spark.setLocalProperty("spark.scheduler.pool", JOB_GROUP)
         spark.setJobGroup(JOB_GROUP, "a replay plan", interruptOnCancel=True)  # by which a stop cancels what runs
         cluster_id = list_topics(self._settings).cluster
-        refresh_audit(self._config.tables.path, self._settings, self._admin, cluster_id)
+        # An open transaction of a replay that was killed may keep this waiting for more than a minute.
+        refresh_audit(
+            self._config.tables.path, self._settings, self._admin, cluster_id, is_stopped=self._cancelled.is_set
+        )
+        self._tell(_FIRST_STEP)
         now_ms = self._clock.epoch_ms()
         plan = new_plan_id(now_ms, secrets.token_bytes(2))
         request = plan_request_of(asked, plan=plan, at=now_ms, cluster_id=cluster_id)
         return PlanMaker(self._config, self._session, self._admin, self._tell).make(request).plan
+
+    def _tell(self, step: str) -> None:
+        if self._cancelled.is_set():
+            raise PlanCancelledError(_STOPPED)
+        if step != self._step:
+            self._step = step
+            self._beat_at = 0.0  # told at once

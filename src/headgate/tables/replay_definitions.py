@@ -91,7 +91,8 @@ REPLAY_TABLES = (
                 _GROUP,
                 text(
                     "selection",
-                    "what was asked for, a JSON object: group or topic, where, since, until, cluster, request",
+                    "what was asked for, a JSON object: group or topic, where, since, until, cluster, options, topics, "
+                    "request",
                 ),
                 text("to", "original, or the topic to write to"),
                 text("targets", "the topics that it writes to, a JSON object from their names to their ids"),

@@ -29,6 +29,13 @@ _SAME: Final = frozenset({"same-origin", "none"})
 M = TypeVar("M", bound=BaseModel)
 
 
+class AsciiResponse(JSONResponse):
+    """JSON of ASCII characters: a name that is not UTF-8, from a client or a topic, fails no answer."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 class CredentialModel(ApiModel):
     """A user of the cluster, for this one operation; it is not kept."""
 

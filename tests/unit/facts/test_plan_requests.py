@@ -28,7 +28,8 @@ REQUEST = PlanRequested(
     options=("accept_fanout",),
 )
 ANSWER = PlanAnswered(at=1794731903010, request="6a187a28-91c04b1f02aa", state="DONE", plan="6a187a2a-91c0")
-RECORDS = [REQUEST, replace(REQUEST, group=None, dlq_topic="dlq.\udcff"), ANSWER]
+OF_A_TOKEN = replace(REQUEST, group=None, dlq_topic="dlq.\udcff", topics=("orders", "shop-*"), tables="an id")
+RECORDS = [REQUEST, OF_A_TOKEN, ANSWER]
 
 
 @pytest.mark.parametrize("record", RECORDS)
@@ -65,7 +66,9 @@ def test_a_record_that_does_not_fit_is_rejected(
 
 
 def test_a_plan_keeps_what_was_asked_for_by_the_names_of_the_options() -> None:
-    assert REQUEST.asked() == {"group": "sg", "where": "partition = 3", "since": "2026-11-15T08:38:20Z"}
+    where = {"group": "sg", "where": "partition = 3", "since": "2026-11-15T08:38:20Z"}
+    assert REQUEST.asked() == where | {"options": "accept_fanout"}
+    assert OF_A_TOKEN.asked()["topics"] == "orders, shop-*"
     assert replace(REQUEST, since=10**17).asked()["since"] == str(10**17)
 
 

@@ -1,17 +1,26 @@
 """The queue of requests for plans: what is made, what is refused, and what an ended pipeline leaves."""
 
 import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headgate.base.clock import SystemClock
+from headgate.base.errors import ClusterError
 from headgate.config import Config
+from headgate.config.model import TablesConfig
+from headgate.dead_letters.plan_store import tables_id
 from headgate.facts.plan_requests import REQUEST_LIFE_MS, PlanAnswered, PlanRequested, PlanRequestState
+from headgate.kafka.topics import TopicListing
 from headgate.pipeline import plan_requests
-from headgate.pipeline.plan_requests import MOST_WAITING, PlanQueue, PlanRequests
+from headgate.pipeline.plan_requests import MOST_WAITING, PlanCancelledError, PlanQueue, PlanRequests
+from tests.unit.lineage.shop import write
 
 NOW = 1794731901727
 
@@ -100,3 +109,76 @@ def test_an_unexpected_error_does_not_end_the_making_of_plans(
     PlanRequests(Config(), session, SystemClock()).run(stop)
     assert len(asked) == 2
     assert capsys.readouterr().err.count("an error of a library") == 1
+
+
+class FakeProgress:
+    """Records of the topic to read, and the answers that were written."""
+
+    def __init__(self, *records: PlanRequested) -> None:
+        self.records = list(records)
+        self.answers: list[PlanAnswered] = []
+
+    def poll(self, _timeout_s: float) -> list[PlanRequested]:
+        found, self.records = self.records, []
+        return found
+
+    def write(self, answer: PlanAnswered) -> None:
+        self.answers.append(answer)
+
+
+class FakeSession:
+    """Spark without jobs: what a request waits for here is not Spark."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_, **__: self
+
+    @property
+    def sparkContext(self) -> "FakeSession":  # noqa: N802 - as Spark names it
+        return self
+
+
+def new_requests(tables: Path) -> PlanRequests:
+    session: Any = FakeSession()
+    return PlanRequests(Config(tables=TablesConfig(path=tables)), session, SystemClock())
+
+
+def test_a_request_that_names_other_tables_is_left_to_the_pipeline_that_has_them(tmp_path: Path) -> None:
+    write(tmp_path / "own", "dead_letters", [])
+    write(tmp_path / "others", "dead_letters", [])
+    own, others = tables_id(tmp_path / "own"), tables_id(tmp_path / "others")
+    assert (tables_id(tmp_path / "nowhere"), own == others) == (None, False)
+    reader: Any = FakeProgress(
+        replace(request("a"), tables=others), replace(request("b"), tables=own), replace(request("c"), tables=None)
+    )
+    requests = new_requests(tmp_path / "own")
+    requests._take(reader)
+    assert [one.request for one in requests._queue.waiting()] == ["b", "c"]
+
+
+def test_a_plan_that_waits_for_a_transaction_of_a_replay_ends_with_the_pipeline_and_its_requester_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waits = threading.Event()
+
+    def wait_for_transaction(*_: Any, is_stopped: Callable[[], bool]) -> None:
+        waits.set()
+        until = time.monotonic() + 30
+        while not is_stopped() and time.monotonic() < until:
+            time.sleep(0.01)
+        raise ClusterError("reading was stopped")
+
+    monkeypatch.setattr(plan_requests, "list_topics", lambda _settings: TopicListing(cluster="c", topics={}))
+    monkeypatch.setattr(plan_requests, "refresh_audit", wait_for_transaction)
+    requests = new_requests(tmp_path)
+    requests._queue.take(request("a", SystemClock().epoch_ms()))
+    progress: Any = FakeProgress()
+    with ThreadPoolExecutor(1) as maker:
+        requests._advance(maker, progress)
+        assert waits.wait(20)
+        began = time.monotonic()
+        requests._end_making(progress)
+        assert time.monotonic() - began < 5
+    assert [one.state for one in progress.answers][-1] == "FAILED"
+    assert "the pipeline was stopped while it made the plan" in progress.answers[-1].text
+    with pytest.raises(PlanCancelledError):
+        requests._tell("another step")

@@ -73,3 +73,8 @@ async def test_a_limited_token_sees_its_groups_and_topics_and_no_evidence(shop: 
     assert ([one["offset"] for one in letters["letters"]], letters["count"]) == ([10, 7], 2)
     assert {one["dlq_topic"] for one in letters["letters"]} == {None}
     assert (await stage.get("dead-letters", token=token, group="other")).json["letters"] == []
+    hidden = (await shop.json("dead-letters", group="billing", topic="secret"))["count"]
+    assert (hidden, (await stage.get("dead-letters", token=token, group="billing", topic="secret")).json["count"]) == (
+        1,
+        0,
+    )

@@ -8,7 +8,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,11 @@ from tests.unit.web.stage import Answer, FakeClock
 JSON = {"content-type": "application/json"}
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 GATEWAY = GatewayAccess(address=Address("127.0.0.1", 9092), has_tls=False, tls_ca=None, has_sasl=True)
+REPORT = {"event": "ended", "state": "DONE", "written": 3, "parked": 0, "skipped": 0, "reasons": {}, "stopped_by": None}
+WRONG: list[dict[str, Any]] = [
+    *({"written": "1"}, {"state": "x"}, {"state": []}),
+    *({"reasons": {"a": []}}, {"stopped_by": 1}, {"event": "other"}),
+]
 CREDENTIAL = {"user": "dora", "password": "correct horse", "mechanism": "PLAIN"}
 
 
@@ -59,6 +64,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         _plan("refused", "billing", at=1),
         _plan("hung", "billing", at=1),
         _plan("hidden", "other", at=TWO + 2),
+        _plan("asked", "billing", at=1, selection='{"group":"billing","where":"partition = 1","request":"known"}'),
     ],
     "replay_plan_records": [
         {"plan": "p1", "position": position, "topic": "orders", "offset": 10 + position, "action": action}
@@ -202,6 +208,49 @@ async def test_a_request_for_a_plan_is_followed_to_its_answer(desk: Desk) -> Non
     assert (await desk.stage.get("plan-requests/nothing")).status == 404
 
 
+KNOWN = PlanRequested(at=TWO, request="known", by="ops", group="billing", where="partition  = 1", to="original")
+
+
+@pytest.mark.parametrize(
+    ("request_", "plan", "text"),
+    [
+        (KNOWN, "asked", None),
+        (replace(KNOWN, request="another"), "asked", "was made for another request"),
+        (replace(KNOWN, where="partition = 2"), "asked", "was made for another request"),
+        (replace(KNOWN, options=("include_superseded",)), "asked", "was made for another request"),
+        (replace(KNOWN, to="orders"), "asked", "was made for another request"),
+        (KNOWN, "p1", "was made for another request"),
+        (replace(KNOWN, where="no expression"), "asked", "was made for another request"),
+        (KNOWN, "nothing", "the tables here do not have"),
+        (KNOWN, "\udcff", "the answer names a plan, which the tables here do not have"),
+    ],
+)
+async def test_an_answer_counts_only_with_the_plan_that_was_asked_for(
+    desk: Desk, request_: PlanRequested, plan: str, text: str | None
+) -> None:
+    name = request_.request
+    desk.replays.view.records.take([request_, PlanAnswered(at=1, request=name, state="DONE", plan=plan)])
+    found = PlanRequestModel.model_validate(await desk.stage.json(f"plan-requests/{name}"))
+    if text is None:
+        assert (found.state, found.plan, found.text) == ("DONE", plan, None)
+    else:
+        assert (found.state, found.plan, text in str(found.text)) == ("FAILED", None, True)
+
+
+async def test_a_token_with_names_plans_and_counts_records_of_its_topics_alone(
+    plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens.toml"
+    names = ["billing", "shop-*"]
+    token = add_token(file, name="team", scope=TokenScope.OPERATE, expires=LATER, names=names)
+    desk = make_desk(plan_tables, monkeypatch, tokens_file=file)
+    body = {"group": "billing", "to": "original", "where": "topic like 'sec%'"}
+    answer = await desk.post("plans", body, token=token)
+    asked = desk.replays.view.records.request(answer.json["request"])
+    assert asked is not None
+    assert asked.request.topics == tuple(names)
+
+
 # --- replays ----------------------------------------------------------------------------------------------------------
 
 
@@ -335,6 +384,25 @@ async def test_a_process_that_refuses_or_breaks_is_a_failed_replay(desk: Desk) -
         assert (failed.state, error in str(failed.error)) == ("FAILED", True)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"a warning of a library\n", b"\xff", b"[]", b"7", b"{}", b"[" * 100_000, b'{"event":"note"}'),
+        *(b'{"event":"note","text":7}', b'{"event":"failed"}', b'{"event":"ended"}', b'{"event":["progress"]}'),
+        *(json.dumps(REPORT | wrong).encode() for wrong in WRONG),
+    ],
+)
+def test_a_line_that_is_no_report_changes_nothing(line: bytes) -> None:
+    run = supervisor_module.ReplayRun(
+        plan="p", group="g", kind=ReplayKind.REPLAY, rate=None, timestamps="now", by="User:dora", caller="c", at=1
+    )
+    before = asdict(run)
+    assert not supervisor_module._take_report(run, line)
+    assert asdict(run) == before
+    assert supervisor_module._take_report(run, json.dumps(REPORT).encode())
+    assert (run.state, run.written) == ("DONE", 3)
+
+
 async def test_a_plan_that_is_done_or_unknown_is_not_replayed(desk: Desk) -> None:
     desk.replays.view.records.take([changed("p2", "ABORTED")])
     answer = await desk.post("replays", {"plan": "p2", "credential": CREDENTIAL})
@@ -386,6 +454,11 @@ async def test_what_another_process_does_is_seen_with_how_to_go_on(desk: Desk) -
     assert (await desk.stage.json("replays/p1"))["go_on"] is None
     assert "replay 'p;reboot' --config" in str((await desk.stage.json("replays"))["replays"])
     assert (await desk.stage.get("replays/p2")).status == 404
+
+
+async def test_names_that_are_not_utf8_fail_no_list(desk: Desk) -> None:
+    desk.replays.view.records.take([changed("p\udcff", "RUNNING"), replace(changed("p1", "RUNNING"), by="\ud800")])
+    assert {one["plan"] for one in (await desk.stage.json("replays"))["replays"]} >= {"p\udcff", "p1"}
 
 
 def changed(plan: str, state: Any) -> ReplayStateChanged:

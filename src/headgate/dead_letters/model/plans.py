@@ -59,6 +59,10 @@ class PlanNotFoundError(HeadgateError):
     """There is no such plan, or there are no dead letters to plan for."""
 
 
+class PlanMismatchError(HeadgateError):
+    """The answer to a request names a plan that is not the one that was asked for."""
+
+
 class ReplayRefusedError(HeadgateError):
     """A rule of `[replay]` or of the target topic forbids the replay; nothing was written."""
 

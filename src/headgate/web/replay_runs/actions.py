@@ -5,6 +5,7 @@ that is limited to names acts on groups of its names alone, and gets no text tha
 """
 
 import secrets
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -13,9 +14,9 @@ from fastapi.responses import JSONResponse
 
 from headgate.base.clock import Clock
 from headgate.base.errors import UsageError
-from headgate.dead_letters.model.plans import ORIGINAL, WHERE_COLUMNS, new_plan_id
+from headgate.dead_letters.model.plans import ORIGINAL, WHERE_COLUMNS, PlanMismatchError, new_plan_id
 from headgate.dead_letters.model.where import parse_where
-from headgate.dead_letters.plan_store import plan_of_row
+from headgate.dead_letters.plan_store import load_answered_plan, plan_of_row, tables_id
 from headgate.dead_letters.plan_topic import SILENCE_S
 from headgate.facts.plan_requests import REQUEST_LIFE_MS, PlanOption, PlanRequested
 from headgate.web.access import AccessControl, Caller
@@ -37,6 +38,7 @@ from headgate.web.operations import OperationError
 from headgate.web.operator_requests import (
     CREDENTIAL_HINT,
     OPERATION_HEADERS,
+    AsciiResponse,
     body_of,
     operator_of,
     read_body,
@@ -83,6 +85,7 @@ def replay_actions_router(
         require_own_page(request.headers)
         asked = await read_body(request, PlanBodyModel, _PLAN_HINT)
         wanted = _plan_requested(asked, caller, clock.epoch_ms())
+        wanted = replace(wanted, tables=await tables.run(lambda: tables_id(tables.root)))
         try:
             await operations.request_plan(wanted, operator_of(request, caller, None))
         except OperationError as refused:
@@ -104,7 +107,8 @@ def replay_actions_router(
             if view.problem is not None:
                 raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"Requests are not known yet: {view.problem}")
             raise HTTPException(HTTPStatus.NOT_FOUND, f"There is no request '{name}'")
-        return JSONResponse(_request_row(found, names, clock.epoch_ms()), headers=OPERATION_HEADERS)
+        mismatch = None if found.plan is None else await tables.run(lambda: _mismatch(tables, found))
+        return AsciiResponse(_request_row(found, mismatch, names, clock.epoch_ms()), headers=OPERATION_HEADERS)
 
     @router.get("/replays", response_class=JSONResponse, responses={200: {"model": ReplaysModel}, **errors()})
     async def replays(
@@ -112,7 +116,7 @@ def replay_actions_router(
     ) -> JSONResponse:
         """Replays of commands and of this server, those that changed last first."""
         heads = await tables.run(lambda: plan_heads(tables))
-        return JSONResponse(view.document(heads, names, limit), headers=OPERATION_HEADERS)
+        return AsciiResponse(view.document(heads, names, limit), headers=OPERATION_HEADERS)
 
     @router.post(
         "/replays",
@@ -211,7 +215,7 @@ def replay_actions_router(
 
 def _answer(row: dict[str, Any] | None, status: int = HTTPStatus.OK) -> JSONResponse:
     assert row is not None
-    return JSONResponse(row, status, OPERATION_HEADERS)
+    return AsciiResponse(row, status, OPERATION_HEADERS)
 
 
 def _plan_requested(asked: PlanBodyModel, caller: Caller, now_ms: int) -> PlanRequested:
@@ -246,6 +250,7 @@ def _plan_requested(asked: PlanBodyModel, caller: Caller, now_ms: int) -> PlanRe
         episode=asked.cluster,
         to=asked.to,
         options=tuple(name for name, is_set in flags.items() if is_set),
+        topics=caller.names.patterns,  # what a token does not see is not counted for it either
     )
 
 
@@ -253,19 +258,31 @@ def _time(name: str, given: int | str | None) -> int | None:
     return None if given is None else parse_api_time(name, str(given))
 
 
-def _request_row(found: PlanRequestStatus, names: VisibleNames, now_ms: int) -> dict[str, Any]:
+def _mismatch(tables: EstateTables, found: PlanRequestStatus) -> str | None:
+    """Why the plan of the answer is not the one that was asked for; None when it is."""
+    try:
+        if found.plan is not None:
+            load_answered_plan(tables.reader, found.plan, found.request)
+    except PlanMismatchError as mismatch:
+        return str(mismatch)
+    return None
+
+
+def _request_row(found: PlanRequestStatus, mismatch: str | None, names: VisibleNames, now_ms: int) -> dict[str, Any]:
     request, state, text = found.request, found.state, found.text
     waits_ms = now_ms - request.at
     if found.taken_at is None and waits_ms > REQUEST_LIFE_MS:
         state, text = "FAILED", _NO_PIPELINE
     elif found.taken_at is None and waits_ms > SILENCE_S * 1000:
         text = _NO_PIPELINE
+    elif mismatch is not None:
+        state, text = "FAILED", mismatch
     elif text is not None and names.are_limited:
         text = _LIMITED
     return {
         "request": request.request,
         "state": state,
-        "plan": found.plan,
+        "plan": None if mismatch is not None else found.plan,
         "text": text,
         "group": request.group,
         "at": request.at,

@@ -13,11 +13,12 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final, get_args
 
 import structlog
 
 from headgate.base.clock import Clock
+from headgate.facts.decisions import ReplayState
 from headgate.web.operations import OperationError
 from headgate.web.replay_runs.job import (
     MAX_LINE,
@@ -32,6 +33,9 @@ log = structlog.get_logger()
 
 MOST_RUNNING: Final = 4
 _MOST_KEPT: Final = 100
+_MOST_NOTES: Final = 20
+_SHOWN_LINE: Final = 200
+_STATES: Final[tuple[str, ...]] = get_args(ReplayState)
 _END_S: Final = 10.0
 # -P: no code is imported from the folder in which the server was started.
 COMMAND: Final = (sys.executable, "-P", "-m", "headgate.web.replay_runs.child")
@@ -215,23 +219,42 @@ class ReplaySupervisor:
 
 
 def _take_report(run: ReplayRun, line: bytes) -> bool:
-    """Take in one report; whether it is the last one."""
-    report = json.loads(line)
-    match report["event"]:
-        case "note":
-            run.notes.append(report["text"])
+    """Take in one report; whether it is the last one. A line that is no report, as of a library, changes nothing."""
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        report = None
+    match report:
+        case {"event": "note", "text": str(text)}:
+            run.notes = [*run.notes, text][-_MOST_NOTES:]
             return False
-        case "failed":
-            run.state, run.error = "FAILED", report["error"]
+        case {"event": "failed", "error": str(error)}:
+            run.state, run.error = "FAILED", error
             return True
-        case event:
+        case {"event": "progress" | "ended" as event, **fields} if _is_result(fields):
             for name in RESULT_FIELDS:
-                setattr(run, name, report[name])
+                setattr(run, name, fields[name])
             if event == "ended" and run.kind is ReplayKind.DRY_RUN:
                 run.state = "DONE" if run.stopped_by is None else "PAUSED"
             elif run.kind is ReplayKind.DRY_RUN:
                 run.state = "RUNNING"
             return bool(event == "ended")
+        case _:
+            log.warning("line of a replay is no report", plan=run.plan, line=repr(line[:_SHOWN_LINE]))
+            return False
+
+
+def _is_result(fields: Mapping[Any, Any]) -> bool:
+    """Whether these are the fields of a result, each with its type."""
+    reasons, stopped_by = fields.get("reasons"), fields.get("stopped_by")
+    return (
+        fields.get("state") in _STATES
+        and all(type(fields.get(name)) is int for name in ("written", "parked", "skipped"))
+        and isinstance(reasons, dict)
+        and all(type(number) is int for number in reasons.values())
+        and (stopped_by is None or isinstance(stopped_by, str))
+        and fields.keys() >= set(RESULT_FIELDS)
+    )
 
 
 def _environment(of_server: Mapping[str, str]) -> dict[str, str]:
