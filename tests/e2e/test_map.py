@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.e2e.browsing import KEYS, NO_KAFKA, node, now_ms, open_map
+from tests.e2e.browsing import KEYS, NO_KAFKA, loose_edges, node, now_ms, open_map
 from tests.e2e.estate import APP, REPARTITION, write_estate
 from tests.support.web import Web, running_web
 
@@ -54,10 +54,32 @@ def test_the_server_computes_the_overview_and_the_browser_what_is_around_a_focus
     overview = boxes(page)
     assert overlapping(overview) == []
     assert overview["client/web-shop"]["right"] < overview["topic/orders"]["left"]
+    assert loose_edges(page) == []
     open_map(page, web, "?focus=orders")
     expect(node(page, "topic/orders")).to_be_visible()
     assert len(asked) == 1
     assert overlapping(boxes(page)) == []
+
+
+def test_a_drag_moves_the_map_as_one_layer_that_is_given_up_when_it_ends(page: Page, web: Web) -> None:
+    open_map(page, web)
+    viewport = page.locator(".react-flow__viewport")
+    place = page.locator(".map-canvas").bounding_box()
+    assert place is not None
+    before, (x, y) = boxes(page), (place["x"] + 20, place["y"] + 80)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    expect(viewport).to_have_css("will-change", "auto")  # of a click too, which moves nothing
+    page.mouse.move(x + 60, y + 30, steps=3)
+    expect(viewport).to_have_css("will-change", "transform")
+    page.mouse.up()
+    expect(viewport).to_have_css("will-change", "auto")
+    moved = boxes(page)
+    assert moved.keys() == before.keys()
+    shifts = {
+        (round(moved[key]["left"] - box["left"]), round(moved[key]["top"] - box["top"])) for key, box in before.items()
+    }
+    assert shifts == {(60, 30)}
 
 
 def test_without_graphviz_the_browser_lays_out_the_overview(
@@ -116,6 +138,7 @@ def test_an_application_expands_in_place_and_the_link_keeps_it(page: Page, web: 
     expect(page.locator(f'.react-flow__edge[data-id="topic/orders streams/{APP}#{source_id}"]')).to_be_attached()
     outside = {key: box for key, box in boxes(page).items() if key in before}
     assert overlapping(outside) == []
+    assert loose_edges(page) == []
     again = page.context.new_page()
     again.goto(page.url)
     expect(again.locator(".react-flow__node-piece", has_text="orders-source")).to_be_visible()

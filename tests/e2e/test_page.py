@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from headgate.web.tokens import TokenScope, add_token
-from tests.e2e.browsing import KEYS, NO_KAFKA, node, now_ms, open_map
+from tests.e2e.browsing import KEYS, NO_KAFKA, loose_edges, node, now_ms, open_map
 from tests.e2e.estate import APP, HOSTILE, edges, write_estate
 from tests.support.web import Web, running_web
 from tests.unit.lineage.shop import use, write
@@ -154,6 +154,7 @@ def test_an_application_has_its_topology_versions_and_text(page: Page, web: Web)
     expect(page.locator(".picture").get_by_text("Sub-topology 1")).to_be_visible()
     expect(page.locator(".react-flow__node", has_text="customer-store")).to_be_visible()
     expect(page.locator(".react-flow__node", has_text="audit-sink")).to_be_visible()
+    assert loose_edges(page) == []
     page.get_by_role("link", name="Versions", exact=True).click()
     expect(page.get_by_text("The newer version can take over")).to_be_visible()
     page.get_by_role("link", name="9f2c41d07a3e/0/ab12ab12ab12").click()

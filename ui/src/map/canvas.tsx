@@ -1,7 +1,7 @@
 /** The picture of a graph: real DOM nodes, so that names can be searched, read aloud and tested. */
 
-import { Controls, type Edge, type EdgeMarker, MarkerType, type Node, ReactFlow, type ReactFlowInstance, ReactFlowProvider } from "@xyflow/react";
-import { useEffect, useMemo, useRef } from "react";
+import { Controls, type Edge, type EdgeMarker, MarkerType, type Node, ReactFlow, type ReactFlowInstance, ReactFlowProvider, ViewportPortal } from "@xyflow/react";
+import { type RefObject, useEffect, useMemo, useRef } from "react";
 import { type Detour, detours } from "../model/back_edges";
 import { CHANGE_SIGNS, type ChangeMark } from "../model/difference";
 import { isApplication, type MapEdge, type MapGraph, type MapNode, USE_WORDS } from "../model/estate_graph";
@@ -11,6 +11,7 @@ import type { Badge, Figures } from "../model/overlay";
 import type { Positions } from "../model/placement";
 import { pieceSize } from "../model/topology";
 import { EDGE_TYPES } from "./edges";
+import { given, groundOf, roomIn, useGiven } from "./given";
 import { NODE_TYPES, type NodeData, Toggling } from "./nodes";
 
 export interface NodeMarks {
@@ -28,6 +29,8 @@ export interface NodeMarks {
 const FIT = { padding: 0.12, maxZoom: 1, minZoom: 0.05 };
 /** More labels of edges cannot be read, and take long to draw. */
 const MOST_LABELS = 150;
+/** Names with other letters can be wider than their nodes. */
+const FITS = /^[ -~\u00a0-\u024f…·]*$/;
 const CHANGE_COLOURS: Readonly<Record<ChangeMark, string>> = { added: "var(--good)", removed: "var(--stopped)", changed: "var(--attention)" };
 const CHANGE_STATES = { added: "good", removed: "stopped", changed: "attention" } as const;
 
@@ -38,6 +41,8 @@ interface Props {
   opened: ReadonlyMap<string, Opened>;
   /** Changes when the whole picture is another one: then it is fitted into the window. */
   layoutId: number;
+  /** What the map stands in: it has its size before the map is drawn. */
+  place: RefObject<HTMLDivElement | null>;
   onSelect: (key: string | null) => void;
   onOpen: (node: MapNode) => void;
   onToggle: (key: string) => void;
@@ -53,7 +58,7 @@ export function Canvas(props: Props) {
   );
 }
 
-function Flow({ graph, at, marks, opened, layoutId, onSelect, onOpen }: Props) {
+function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: Props) {
   const flow = useRef<ReactFlowInstance<Node, Edge> | null>(null);
   const near = useMemo(() => nearKeys(graph, marks.selected), [graph, marks.selected]);
   const things = useMemo(() => graph.nodes.map((node) => flowNode(node, at, marks, opened, near)), [graph, at, marks, opened, near]);
@@ -61,6 +66,9 @@ function Flow({ graph, at, marks, opened, layoutId, onSelect, onOpen }: Props) {
   const nodes = useMemo(() => [...things, ...pieces], [things, pieces]);
   const ways = useMemo(() => detours(graph.nodes, graph.edges.filter((edge) => edge.fromPiece === undefined && edge.toPiece === undefined), at), [graph, at]);
   const edges = useMemo(() => [...flowEdges(graph, marks, ways), ...pieceEdges(opened)], [graph, marks, ways, opened]);
+
+  const ground = useMemo(() => groundOf(nodes), [nodes]);
+  const first = useGiven(nodes, roomIn(place.current), FIT);
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => void flow.current?.fitView(FIT));
@@ -87,26 +95,34 @@ function Flow({ graph, at, marks, opened, layoutId, onSelect, onOpen }: Props) {
       onInit={(made) => {
         flow.current = made as ReactFlowInstance<Node, Edge>;
       }}
-      fitView
-      fitViewOptions={FIT}
+      defaultViewport={first}
       minZoom={0.05}
       maxZoom={2}
       nodesDraggable={false}
       nodesConnectable={false}
       elementsSelectable={false}
       edgesFocusable={false}
-      onlyRenderVisibleElements={nodes.length > 200}
       onNodeClick={(_, node) => onSelect(ownerOf(node))}
       onNodeDoubleClick={(_, node) => {
         if (node.type === "thing") onOpen((node.data as NodeData).node);
       }}
       onPaneClick={() => onSelect(null)}
+      onMove={(event) => place.current?.toggleAttribute("data-moving", isDrag(event))}
+      onMoveEnd={() => place.current?.removeAttribute("data-moving")}
       zoomOnDoubleClick={false}
       aria-label="Map of topics and their users"
     >
+      <ViewportPortal>
+        <div className="ground" aria-hidden="true" style={ground} />
+      </ViewportPortal>
       <Controls showInteractive={false} position="bottom-right" />
     </ReactFlow>
   );
+}
+
+/** A mouse or one finger; two of them zoom. */
+function isDrag(event: MouseEvent | TouchEvent | null): boolean {
+  return event !== null && ("touches" in event ? event.touches.length === 1 : event.type === "mousemove");
 }
 
 /** The node of the map that a piece belongs to: a piece is a part of its application. */
@@ -131,6 +147,7 @@ function flowNode(node: MapNode, at: Positions, marks: NodeMarks, opened: Readon
   const classes = ["node", node.kind];
   if (node.name === null) classes.push("is-hidden");
   if (node.internal) classes.push("internal");
+  if (!FITS.test(node.label)) classes.push("is-clipped");
   if (isOpen) classes.push("frame");
   if (node.key === marks.focus) classes.push("focus");
   if (node.key === marks.selected) classes.push("selected");
@@ -146,8 +163,7 @@ function flowNode(node: MapNode, at: Positions, marks: NodeMarks, opened: Readon
     id: node.key,
     type: "thing",
     position: at.get(node.key) ?? { x: 0, y: 0 },
-    width: node.width,
-    height: node.height,
+    ...given(node),
     data: { node, className: classes.join(" "), badge, isOpen: marks.canExpand && isApplication(node.kind) && node.name !== null && node.component === null ? isOpen : null },
     ariaLabel: words.join(", "),
   };
@@ -165,8 +181,8 @@ function pieceNodes(opened: ReadonlyMap<string, Opened>, shown: ReadonlySet<stri
       type: "piece",
       parentId: piece.parent ?? app,
       position: at.get(piece.key) ?? { x: 0, y: 0 },
-      ...(size.get(piece.key) ?? pieceSize(piece)),
-      data: { piece, direction: "RIGHT" },
+      ...given(size.get(piece.key) ?? pieceSize(piece)),
+      data: { piece },
       focusable: piece.type !== "sub",
       ariaLabel: `${piece.type} ${printable(piece.name)}${piece.note === undefined ? "" : `, ${printable(piece.note)}`}`,
     })),
@@ -180,6 +196,7 @@ function pieceEdges(opened: ReadonlyMap<string, Opened>): Edge[] {
       source: edge.from,
       target: edge.to,
       className: "edge-both",
+      interactionWidth: 0,
       markerEnd: arrow("var(--edge)"),
     })),
   );
@@ -210,6 +227,7 @@ function flowEdges(graph: MapGraph, marks: NodeMarks, ways: ReadonlyMap<string, 
       ...(figure === undefined ? {} : { style: { strokeWidth: 1 + 5 * figure.weight } }),
       ...(label === undefined ? {} : { label, labelShowBg: true, labelBgPadding: [4, 1] as [number, number] }),
       className: classes.join(" "),
+      interactionWidth: 0,
       markerEnd: arrow(color),
       ariaLabel: [USE_WORDS[edge.state], ...(edge.use.filled ? ["by a pattern or a chosen topic"] : []), ...(change === undefined ? [] : [change])].join(", "),
     };

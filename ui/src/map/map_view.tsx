@@ -1,6 +1,6 @@
 /** The map: what reads and writes which topics, around a focus or as a whole. The address has all of its settings. */
 
-import { type KeyboardEvent, useMemo, useState } from "react";
+import { type KeyboardEvent, useMemo, useRef, useState } from "react";
 import type { Change, Changes, Graph, GraphOverlay } from "../api/shapes";
 import { usePausedGroups } from "../api/use_paused_groups";
 import { useLastData, useResource } from "../api/use_resource";
@@ -109,6 +109,7 @@ function Picture(props: {
   children: React.ReactNode;
 }) {
   const { graph, changes, view, path, change } = props;
+  const place = useRef<HTMLDivElement>(null);
   const [again, setAgain] = useState(0);
   // While the answer of another view is awaited, the graph is still that of the former one.
   const [shownPath, setShownPath] = useState(path);
@@ -161,7 +162,7 @@ function Picture(props: {
 
   return (
     <>
-      <div className="map-canvas" onKeyDownCapture={onKey} data-layout={laid === null ? "pending" : laid.layoutId} data-expanded={insides.opened.size} tabIndex={-1}>
+      <div className="map-canvas" ref={place} onKeyDownCapture={onKey} data-layout={laid === null ? "pending" : laid.layoutId} data-expanded={insides.opened.size} tabIndex={-1}>
         {props.children}
         {problem === null ? null : (
           <div className="over">
@@ -179,6 +180,7 @@ function Picture(props: {
             marks={marks}
             opened={insides.opened}
             layoutId={laid.layoutId}
+            place={place}
             onSelect={(key) => change({ selected: key })}
             onOpen={open}
             onToggle={toggle}

@@ -1,6 +1,6 @@
 /** How nodes are drawn: topics as pills, everything else as boxes, and applications that are expanded as frames. */
 
-import { Handle, type Node, type NodeProps, Position } from "@xyflow/react";
+import type { Node, NodeProps } from "@xyflow/react";
 import { createContext, memo, useContext } from "react";
 import type { MapNode } from "../model/estate_graph";
 import { kindWord, printable, shortened } from "../model/format";
@@ -26,7 +26,6 @@ const Thing = memo(function Thing({ data }: NodeProps<ThingNode>) {
   const { node, className, badge, isOpen } = data;
   return (
     <div className={className}>
-      <Handle type="target" position={Position.Left} isConnectable={false} />
       {node.kind === "topic" ? null : (
         <span className="kind">
           <Icon of={node.kind} />
@@ -37,7 +36,6 @@ const Thing = memo(function Thing({ data }: NodeProps<ThingNode>) {
       )}
       <bdi className="name">{node.label}</bdi>
       {badge === null ? null : <BadgeView of={badge} />}
-      <Handle type="source" position={Position.Right} isConnectable={false} />
     </div>
   );
 });

@@ -1,22 +1,21 @@
 /** One application from inside: sub-topologies as frames, with sources, processors, stores and sinks. */
 
-import { Controls, type Edge, Handle, MarkerType, type Node, type NodeProps, Position, ReactFlow } from "@xyflow/react";
-import { memo, useEffect, useMemo, useRef, useState } from "react";
+import { Controls, type Edge, MarkerType, type Node, type NodeProps, ReactFlow, ReactFlowProvider } from "@xyflow/react";
+import { memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import type { Description } from "../api/shapes";
 import { printable, shortened } from "../model/format";
 import { MOST_CHARACTERS, type Piece, pieceSize, topologyGraph, type TopologyGraph } from "../model/topology";
 import { MARK_SIGNS } from "../model/topology_marks";
 import { Notice } from "../shell/parts";
-import { type Direction, type Laid, layOut, shownAt } from "./layout";
+import { given, roomIn, useGiven } from "./given";
+import { type Laid, layOut, shownAt } from "./layout";
 
-export type PieceNode = Node<{ piece: Piece; direction: Direction } & Record<string, unknown>>;
+export type PieceNode = Node<{ piece: Piece } & Record<string, unknown>>;
 
-export const PieceView = memo(function PieceView({ data: { piece, direction } }: NodeProps<PieceNode>) {
-  const isDown = direction === "DOWN";
+export const PieceView = memo(function PieceView({ data: { piece } }: NodeProps<PieceNode>) {
   if (piece.type === "sub") return <div className="sub">{printable(piece.name)}</div>;
   return (
-    <div className={`node piece-${piece.type}${piece.mark === undefined ? "" : ` mark-${piece.mark}`}`} title={printable(piece.name)}>
-      <Handle type="target" position={isDown ? Position.Top : Position.Left} isConnectable={false} />
+    <div className={`node is-clipped piece-${piece.type}${piece.mark === undefined ? "" : ` mark-${piece.mark}`}`} title={printable(piece.name)}>
       {piece.type === "topic" ? null : (
         <span className="kind">
           {piece.type === "actor" ? (piece.note ?? "") : piece.type}
@@ -25,21 +24,21 @@ export const PieceView = memo(function PieceView({ data: { piece, direction } }:
       )}
       {piece.mark === undefined ? null : <span className="mark">{`${MARK_SIGNS[piece.mark]} ${piece.mark}`}</span>}
       <bdi className="name">{shortened(piece.name, MOST_CHARACTERS)}</bdi>
-      <Handle type="source" position={isDown ? Position.Bottom : Position.Right} isConnectable={false} />
     </div>
   );
 });
 
 const NODE_TYPES = { piece: PieceView };
+const FIT = { padding: 0.06, minZoom: 0.05, maxZoom: 1 };
 
 export function TopologyPicture({ description }: { description: Description }) {
   return <GraphPicture graph={topologyGraph(description)} label="Topology" />;
 }
 
 /** Pieces and edges, laid out so that most of it can be read; `className` gives it another height. */
-export function GraphPicture({ graph: given, label, className = "" }: { graph: TopologyGraph; label: string; className?: string }) {
+export function GraphPicture({ graph: wanted, label, className = "" }: { graph: TopologyGraph; label: string; className?: string }) {
   // Equal content is the same picture, whatever object it comes in.
-  const text = JSON.stringify(given);
+  const text = JSON.stringify(wanted);
   const graph = useMemo(() => JSON.parse(text) as TopologyGraph, [text]);
   const place = useRef<HTMLDivElement>(null);
   const [laid, setLaid] = useState<Laid | null>(null);
@@ -70,21 +69,36 @@ export function GraphPicture({ graph: given, label, className = "" }: { graph: T
   }
   return (
     <div className={`picture ${className}`} ref={place} data-layout={laid === null ? "pending" : "done"}>
-      {laid === null ? <p className="laying" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn graph={graph} laid={laid} label={label} />}
+      {laid === null ? <p className="laying" role="status">Laying out {graph.pieces.length} nodes…</p> : <Drawn key={laid.at.size} graph={graph} laid={laid} label={label} place={place} />}
     </div>
   );
 }
 
-function Drawn({ graph, laid, label }: { graph: TopologyGraph; laid: Laid; label: string }) {
+interface DrawnProps {
+  graph: TopologyGraph;
+  laid: Laid;
+  label: string;
+  place: RefObject<HTMLDivElement | null>;
+}
+
+function Drawn(props: DrawnProps) {
+  return (
+    <ReactFlowProvider>
+      <Flow {...props} />
+    </ReactFlowProvider>
+  );
+}
+
+function Flow({ graph, laid, label, place }: DrawnProps) {
   const nodes = graph.pieces
     .filter((piece) => laid.at.has(piece.key))
     .map((piece): PieceNode => ({
       id: piece.key,
       type: "piece",
       position: laid.at.get(piece.key) ?? { x: 0, y: 0 },
-      ...(laid.size.get(piece.key) ?? pieceSize(piece)),
+      ...given(laid.size.get(piece.key) ?? pieceSize(piece), laid.direction),
       ...(piece.parent === undefined ? {} : { parentId: piece.parent }),
-      data: { piece, direction: laid.direction },
+      data: { piece },
       focusable: piece.type !== "sub",
       ariaLabel: `${piece.mark === undefined ? "" : `${piece.mark}: `}${piece.type === "actor" ? (piece.note ?? "") : piece.type} ${printable(piece.name)}`,
     }));
@@ -93,17 +107,17 @@ function Drawn({ graph, laid, label }: { graph: TopologyGraph; laid: Laid; label
     source: edge.from,
     target: edge.to,
     zIndex: 1,
+    interactionWidth: 0,
     markerEnd: { type: MarkerType.ArrowClosed, width: 14, height: 14, color: "var(--edge)" },
   }));
+  const first = useGiven(nodes, roomIn(place.current), FIT);
   return (
     <ReactFlow
-      key={nodes.length}
       nodes={nodes}
       edges={edges}
       nodeTypes={NODE_TYPES}
-      fitView
-      fitViewOptions={{ padding: 0.06, maxZoom: 1 }}
-      minZoom={0.05}
+      defaultViewport={first}
+      minZoom={FIT.minZoom}
       nodesDraggable={false}
       nodesConnectable={false}
       elementsSelectable={false}
