@@ -1,7 +1,7 @@
 /** The picture of a graph: real DOM nodes, so that names can be searched, read aloud and tested. */
 
 import { Controls, type Edge, type EdgeMarker, MarkerType, type Node, ReactFlow, type ReactFlowInstance, ReactFlowProvider, ViewportPortal } from "@xyflow/react";
-import { type RefObject, useEffect, useMemo, useRef } from "react";
+import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { type Detour, detours } from "../model/back_edges";
 import { CHANGE_SIGNS, type ChangeMark } from "../model/difference";
 import { isApplication, type MapEdge, type MapGraph, type MapNode, USE_WORDS } from "../model/estate_graph";
@@ -11,7 +11,7 @@ import type { Badge, Figures } from "../model/overlay";
 import type { Positions } from "../model/placement";
 import { pieceSize } from "../model/topology";
 import { EDGE_TYPES } from "./edges";
-import { given, groundOf, roomIn, useGiven } from "./given";
+import { given, groundOf, roomIn, type Size, useGiven } from "./given";
 import { NODE_TYPES, type NodeData, Toggling } from "./nodes";
 
 export interface NodeMarks {
@@ -29,6 +29,8 @@ export interface NodeMarks {
 const FIT = { padding: 0.12, maxZoom: 1, minZoom: 0.05 };
 /** More labels of edges cannot be read, and take long to draw. */
 const MOST_LABELS = 150;
+/** So few nodes are always drawn. */
+const FEW = 200;
 /** Names with other letters can be wider than their nodes. */
 const FITS = /^[ -~\u00a0-\u024f…·]*$/;
 const CHANGE_COLOURS: Readonly<Record<ChangeMark, string>> = { added: "var(--good)", removed: "var(--stopped)", changed: "var(--attention)" };
@@ -69,6 +71,7 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
 
   const ground = useMemo(() => groundOf(nodes), [nodes]);
   const first = useGiven(nodes, roomIn(place.current), FIT);
+  const [isCloseUp, setIsCloseUp] = useState(false);
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => void flow.current?.fitView(FIT));
@@ -102,13 +105,17 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
       nodesConnectable={false}
       elementsSelectable={false}
       edgesFocusable={false}
+      onlyRenderVisibleElements={isCloseUp && nodes.length > FEW}
       onNodeClick={(_, node) => onSelect(ownerOf(node))}
       onNodeDoubleClick={(_, node) => {
         if (node.type === "thing") onOpen((node.data as NodeData).node);
       }}
       onPaneClick={() => onSelect(null)}
       onMove={(event) => place.current?.toggleAttribute("data-moving", isDrag(event))}
-      onMoveEnd={() => place.current?.removeAttribute("data-moving")}
+      onMoveEnd={(_, { zoom }) => {
+        place.current?.removeAttribute("data-moving");
+        setIsCloseUp(isPart(ground, roomIn(place.current), zoom));
+      }}
       zoomOnDoubleClick={false}
       aria-label="Map of topics and their users"
     >
@@ -118,6 +125,11 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
       <Controls showInteractive={false} position="bottom-right" />
     </ReactFlow>
   );
+}
+
+/** Whether less than half of the map is in sight: then it costs less to draw only that. */
+function isPart(whole: Size, room: Size | null, zoom: number): boolean {
+  return room !== null && (room.width * room.height) / zoom ** 2 < (whole.width * whole.height) / 2;
 }
 
 /** A mouse or one finger; two of them zoom. */

@@ -9,7 +9,7 @@ import type { Direction } from "./layout";
 
 const AROUND = 60; // for badges, outlines, and edges that go around the nodes
 
-interface Size {
+export interface Size {
   width: number;
   height: number;
 }
