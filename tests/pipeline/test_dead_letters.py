@@ -25,7 +25,7 @@ from headgate.config import load
 from headgate.kafka.topics import TopicAdmin, list_topics, quiet
 from headgate.pipeline.batches import Moment, TableWriters
 from headgate.pipeline.derived.dead_letters import DEAD_LETTERS
-from headgate.pipeline.derived.derivation import DerivedContext
+from headgate.pipeline.derived.derivation import HOUR_MS, DerivedContext
 from headgate.pipeline.derived.derived_runner import DerivedTables
 from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource, topic_id_of
@@ -127,8 +127,8 @@ class Incident:
                 writer.upsert(made, query="facts", batch=self.batch)
         writers.close()
 
-    def write_dispositions(self, failed: int, accepted: int, *, seq: int = 0) -> None:
-        """So many of each second, by two members."""
+    def write_dispositions(self, failed: int, accepted: int, *, seq: int = 0, seconds: int = SECONDS) -> None:
+        """So many of each second from `begin` on, by two members."""
         rows = [
             {
                 "cluster_id": self.cluster,
@@ -144,7 +144,7 @@ class Incident:
                 "accepted": accepted,
                 "by_delivery_count": "{}",
             }
-            for second in range(SECONDS)
+            for second in range(seconds)
             for member in range(2)
         ]
         self.write("dispositions", rows)
@@ -275,6 +275,30 @@ def test_only_new_letters_are_read_and_a_killed_run_counts_none_twice(
         one: row["cluster"] for one, row in before.items()
     }
     assert len(found) == len(before) + 1
+
+
+def test_what_a_group_does_hours_later_after_a_resume_says_whether_an_outage_is_over(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The letters are of an hour whose attempts end with the pause; the episode ends some minutes before the runs."""
+    incident = Incident(dict(cluster.client_config()), spark, tmp_path)
+    incident.begin = incident.now - 4 * HOUR_MS
+    letters = [incident.letter(incident.orders, incident.topic_id(incident.orders), one) for one in range(60)]
+    incident.produce(incident.dlq, [(None, None, one) for one in letters])
+    incident.write_dispositions(failed=1, accepted=0)
+    incident.begin += SECONDS * 1000
+    incident.event("tripped", {})
+    incident.begin = incident.now - 300_000
+    incident.event("resumed", {})
+    incident.write_dispositions(failed=0, accepted=1, seq=1000, seconds=10)
+    assert incident.run()
+    [few] = incident.rows("dead_letter_clusters")
+    assert (few["verdict"], few["action"], few["ended_at"]) == ("outage", "resume_and_watch", incident.begin)
+    incident.begin += 10_000
+    incident.write_dispositions(failed=0, accepted=1, seq=2000, seconds=20)
+    assert incident.run()
+    [many] = incident.rows("dead_letter_clusters")
+    assert many | {"evidence": few["evidence"]} == few | {"action": "replay_now"}
 
 
 def test_what_is_left_of_the_record_is_told(triaged: Triaged) -> None:

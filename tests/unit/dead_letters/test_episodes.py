@@ -83,6 +83,23 @@ def test_a_resume_ends_an_episode_and_failures_after_it_begin_another() -> None:
     assert second.ended_at is None
 
 
+def test_the_attempts_after_a_resume_are_told_for_every_episode_before_them() -> None:
+    """Also where the group failed again meanwhile; what failed then is of that episode alone."""
+    outages = (steady(at, at + 20, failed=20, succeeded=0) for at in (300, 421))
+    pauses = [Pause(since=320_000, until=421_000), Pause(since=441_000, until=600_000)]
+    calm = [*steady(0, 300), *steady(600, 610, succeeded=5)]
+    first, second = episodes_of([*calm, *(one for outage in outages for one in outage)], pauses, now=610_000)
+    assert (first.ended_at, second.ended_at) == (421_000, 600_000)
+    assert (first.after, second.after) == ((), ())
+    assert first.later == second.later == FailureRate(0, 50)
+
+
+def test_an_episode_that_lasts_has_nothing_after_its_end() -> None:
+    attempts = [*steady(0, 300), *steady(300, 330, failed=20, succeeded=0), *steady(330, 400)]
+    [found] = episodes_of(attempts, now=400_000)
+    assert found.later == FailureRate(0, 0)
+
+
 def test_a_group_that_fails_from_its_first_record_has_an_episode() -> None:
     [found] = episodes_of(steady(0, 60, failed=18, succeeded=2), now=60_000)
     assert found.since == 0
@@ -139,3 +156,4 @@ def test_episodes_are_in_order_and_the_failing_part_is_of_the_episode(
     for one, other in pairwise(found):
         assert one.ended_at is not None
         assert one.ended_at <= other.since
+        assert one.later.attempts >= other.later.attempts

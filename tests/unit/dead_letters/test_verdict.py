@@ -1,5 +1,7 @@
 """The verdict on an episode: each rule at its limits, their order, and simulated incidents."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.triage import evaluate, page_of, wrong_and_abstained
@@ -126,6 +128,14 @@ def test_after_an_outage_that_is_over_records_can_be_replayed() -> None:
     assert verdict(episode(down)).action is OperatorAction.RESUME_AND_WATCH
     assert verdict(episode(down, after=(0, 100))).action is OperatorAction.REPLAY_NOW
     assert verdict(episode(down, after=(30, 100))).action is OperatorAction.RESUME_AND_WATCH
+
+
+def test_attempts_after_a_resume_tell_that_an_outage_is_over_and_not_what_it_was() -> None:
+    down = replace(episode({"a": (10, 10), "b": (10, 10)}), ended_at=6_000)
+    for later, action in ((34, OperatorAction.RESUME_AND_WATCH), (35, OperatorAction.REPLAY_NOW)):
+        resumed = replace(down, buckets=[*down.buckets, *down.buckets], later=FailureRate(0, later))
+        assert (verdict(resumed).cause, verdict(resumed).action) == (EpisodeCause.OUTAGE, action)
+    assert verdict(replace(down, later=FailureRate(0, 35))).cause is EpisodeCause.INSUFFICIENT
 
 
 def test_single_records_that_fail_whatever_is_tried_are_poison() -> None:

@@ -8,8 +8,11 @@ A paused group has no attempts, and so no failures: the time of a pause is not r
 over one.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from headgate.dead_letters.model.rates import NONE, FailureRate
@@ -63,13 +66,18 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One episode. `buckets` are those from the first to the last above the threshold, `after` those that follow."""
+    """One episode. `buckets` are those from the first to the last above the threshold, `after` those that follow in it.
+
+    `later` are all attempts after its end but those of the failing buckets of later episodes: a resume ends an episode,
+    and what the group does then says whether the cause is gone.
+    """
 
     base: float
     buckets: Sequence[Bucket]
     after: Sequence[Bucket]
     ended_at: int | None
     paused_ms: int
+    later: FailureRate = NONE
 
     @property
     def since(self) -> int:
@@ -174,6 +182,17 @@ def episodes_of(attempts: Iterable[Attempts], pauses: Sequence[Pause] = (), *, n
             calm.append(bucket)
     if hot:
         end(ended_at(now))
+    return _with_later(found, calm)
+
+
+def _with_later(episodes: Sequence[Episode], calm: Sequence[Bucket]) -> list[Episode]:
+    """The episodes with the attempts after their ends, by the buckets that are above no threshold."""
+    sums = list(accumulate((one.rate for one in reversed(calm)), initial=NONE))
+    found: list[Episode] = []
+    for one in episodes:
+        ended_at = math.inf if one.ended_at is None else one.ended_at
+        first = bisect_left(calm, ended_at, key=lambda bucket: bucket.since)
+        found.append(replace(one, later=sums[len(calm) - first]))
     return found
 
 

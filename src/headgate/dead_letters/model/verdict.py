@@ -189,8 +189,8 @@ def _is_poison(numbers: _EpisodeNumbers) -> bool:
 
 
 def _has_recovered(episode: Episode) -> bool:
-    """Whether attempts after the last failing bucket say that the downstream works again."""
-    after = sum((one.rate for one in episode.after), start=NONE)
+    """Whether attempts after the last failing bucket say that the downstream works again, also after the end."""
+    after = sum((one.rate for one in episode.after), start=episode.later)
     return after.attempts >= MIN_ATTEMPTS and after.upper <= max(OTHERS_UPPER, episode.threshold)
 
 

@@ -9,7 +9,7 @@ what the topics have.
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.dead_letters.model.clusters import Letter, LetterCluster, clusters_of, pauses_of
-from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts
+from headgate.dead_letters.model.episodes import BASE_MS, BUCKET_MS, QUIET_MS, Attempts, Pause
 from headgate.pipeline.derived.dead_letter_edges import dead_letter_periods
 from headgate.pipeline.derived.dead_letter_frames import FEATURE_NAMES, Ranges, read_letters
 from headgate.pipeline.derived.dead_letter_sources import join_sources
@@ -31,7 +31,8 @@ _KEY = table_named(_LETTERS).key
 # Letters that are read, or written, at once; their rows pass through this process.
 PART_LETTERS: Final = 50_000
 # Letters of this time are triaged again, because dispositions, events and withdrawals are read later than they; those
-# that belong to no episode yet for longer, because a pipeline that was stopped reads dispositions last.
+# that belong to no episode yet for longer, because a pipeline that was stopped reads dispositions last. So are episodes
+# that ended within this time: what the group does after a resume says whether the cause is gone.
 RECENT_MS: Final = HOUR_MS // 4
 UNASSIGNED_MS: Final = 2 * HOUR_MS
 # Older letters keep the episode that they have.
@@ -179,8 +180,9 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
     _set_withdrawn(run, letters)
     sources = join_sources(run, catalog, letters)
     rows: list[Row] = []
-    attempts = _attempts(run, cluster, letters)
     events = _pause_events(run, cluster, groups)
+    pauses = {group: pauses_of(events.get(group, ())) for group in groups}
+    attempts = _attempts(run, cluster, letters, pauses)
     for group in sorted(groups):
         of_group = [one for one in letters if one["group"] == group and not one["withdrawn"]]
         made = clusters_of(
@@ -188,7 +190,7 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
             group,
             map(_letter, of_group),
             attempts.get(group, ()),
-            pauses_of(events.get(group, ())),
+            pauses[group],
             sources,
             now=run.now_ms,
         )
@@ -233,7 +235,7 @@ def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: se
         times |= {one["group"]: min(one["at"], times.get(one["group"], one["at"])) for one in first}
     stored = clusters.where(sf.col("first_at") >= oldest).select("group", "first_at", "ended_at").toArrow().to_pylist()
     for one in stored:
-        if one["ended_at"] is None:
+        if one["ended_at"] is None or one["ended_at"] >= run.now_ms - RECENT_MS:
             times[one["group"]] = min(one["first_at"], times.get(one["group"], one["first_at"]))
     since = min(times.values(), default=run.now_ms) - BUCKET_MS
     # A letter that came late may belong to an episode that had begun before.
@@ -259,15 +261,20 @@ def _set_withdrawn(run: DerivedRun, letters: Iterable[Row]) -> None:
         letter["cluster"] = None if letter["withdrawn"] else letter["cluster"]
 
 
-def _attempts(run: DerivedRun, cluster: str, letters: Sequence[Row]) -> dict[str, list[Attempts]]:
-    """All attempts of the groups in the hours around their letters, each disposition once."""
-    hours = {
-        (one["group"], hour)
-        for one in letters
-        for hour in range(
-            (one["dead_lettered_at"] - BASE_MS) // HOUR_MS, (one["dead_lettered_at"] + 2 * QUIET_MS) // HOUR_MS + 1
-        )
-    }
+def _attempts(
+    run: DerivedRun, cluster: str, letters: Sequence[Row], pauses: Mapping[str, Sequence[Pause]]
+) -> dict[str, list[Attempts]]:
+    """All attempts of the groups in the hours around their letters and after resumes, each disposition once."""
+    first_letters: dict[str, int] = {}
+    spans: set[tuple[str, int, int]] = set()
+    for one in letters:
+        group, at = one["group"], one["dead_lettered_at"]
+        first_letters[group] = min(at, first_letters.get(group, at))
+        spans.add((group, (at - BASE_MS) // HOUR_MS, (at + 2 * QUIET_MS) // HOUR_MS))
+    for group, first_at in first_letters.items():
+        resumes = (one.until for one in pauses[group] if one.until is not None and one.until >= first_at)
+        spans |= {(group, at // HOUR_MS, (at + 2 * QUIET_MS) // HOUR_MS) for at in resumes}
+    hours = {(group, hour) for group, first, last in spans for hour in range(first, last + 1)}
     if not hours:
         return {}
     wanted = run.session.createDataFrame(
