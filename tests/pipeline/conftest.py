@@ -25,6 +25,7 @@ SETTINGS = {
 
 LONG_FILES = (
     "test_facts_query.py",
+    "test_incidents.py",
     "test_lineage.py",
     "test_append_query.py",
     "test_command.py",

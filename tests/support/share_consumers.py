@@ -127,10 +127,14 @@ class ShareJvm(CallingJvm):
         mode: Mode = "explicit",
         commit: Commit = "none",
         rejects_percent: int = 0,
+        releases: bool = False,
         each: bool = True,
         work_ms: int = 0,
     ) -> ShareMember:
-        """A member that runs until it is closed; with `each` it tells every record and every answer."""
+        """A member that runs until it is closed; with `each` it tells every record and every answer.
+
+        With `releases` it releases the records that it would reject by `rejects_percent`, until their delivery limit.
+        """
         first = len(self.events())
         self.call(
             "join",
@@ -141,6 +145,7 @@ class ShareJvm(CallingJvm):
             mode=mode,
             commit=commit,
             rejects_percent=rejects_percent,
+            releases=releases,
             each=each,
             work_ms=work_ms,
         )

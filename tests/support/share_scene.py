@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka import admin as confluent_admin
 
 from headgate.wire.messages.cluster import FindCoordinatorRequest
-from headgate.wire.messages.share import ShareGroupDescribeRequest
+from headgate.wire.messages.share import DescribedShareGroup, ShareGroupDescribeRequest
 from tests.support.cluster import ClientConfig, Cluster
 from tests.support.gateway import GatewayProcess, running_gateway
 from tests.support.raw_client import RawClient
@@ -226,11 +226,18 @@ class ShareScene:
 
     def status(self, group: str) -> dict[str, Any]:
         """The breaker's state from the tagged field; empty when there is none."""
+        told = dict(self._described(group).unknown_tags).get(STATUS_TAG)
+        return {} if told is None else json.loads(told)
+
+    def member_ids(self, group: str) -> dict[str, str]:
+        """The id of each member by its client id."""
+        return {one.client_id: one.member_id for one in self._described(group).members}
+
+    def _described(self, group: str) -> DescribedShareGroup:
         request = ShareGroupDescribeRequest(group_ids=(group,))
         with self._raw(self.gateway.address(self.coordinator(group))) as client:
             [found] = client.call(request, 1).groups
-        told = dict(found.unknown_tags).get(STATUS_TAG)
-        return {} if told is None else json.loads(told)
+        return found
 
     @contextmanager
     def _raw(self, address: str) -> Iterator[RawClient]:

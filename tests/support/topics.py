@@ -1,12 +1,13 @@
-"""Topics of a test, created past the gateway by a super user.
+"""Topics of a test, created and read past the gateway by a super user.
 
 One rule: when a call returns, the leaders of all partitions serve the topics. The controller answers before they do.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from tests.support.cluster import Cluster
@@ -36,3 +37,37 @@ def _are_served(admin: AdminClient, ends: dict[TopicPartition, OffsetSpec]) -> b
         return all(listed.result(_DEADLINE_S).offset >= 0 for listed in admin.list_offsets(ends).values())
     except KafkaException:  # a broker may not know yet what the controller has created
         return False
+
+
+def committed_records(settings: Mapping[str, Any], topic: str) -> list[Message]:
+    """All records that readers of committed records see, by partition and offset."""
+    consumer = Consumer(
+        {
+            **settings,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    partitions = [TopicPartition(topic, number, 0) for number in consumer.list_topics(topic).topics[topic].partitions]
+    ends = {one.partition: consumer.get_watermark_offsets(one, _DEADLINE_S)[1] for one in partitions}
+    waiting = {number for number, end in ends.items() if end}
+    consumer.assign([one for one in partitions if one.partition in waiting])
+    found: list[Message] = []
+    while waiting:
+        message = consumer.poll(_DEADLINE_S)
+        assert message is not None, f"{topic} could not be read to its end"
+        error = message.error()
+        partition = message.partition()
+        assert partition is not None
+        if error is None:
+            found.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            if (message.offset() or 0) >= ends[partition]:
+                waiting.discard(partition)
+        else:
+            raise AssertionError(error)
+    consumer.close()
+    return sorted(found, key=lambda one: (one.partition() or 0, one.offset() or 0))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka import admin as kafka
 
 from headgate.base.clock import SystemClock
@@ -22,7 +22,7 @@ from headgate.kafka.topics import TopicAdmin
 from headgate.tables.definitions import TABLES
 from headgate.tables.writer import TableWriter
 from tests.support.cluster import Cluster
-from tests.support.topics import create_topics
+from tests.support.topics import committed_records, create_topics
 
 DEADLINE_S = 60.0
 _kafka: Any = kafka
@@ -153,35 +153,7 @@ class Scene:
 
     def committed(self, topic: str) -> list[Message]:
         """All records that readers of committed records see, by partition and offset."""
-        bounds = self.admin.bounds(topic, range(self.partitions), timeout_s=DEADLINE_S)
-        consumer = Consumer(
-            {
-                **self.settings,
-                "group.id": "reader",
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-            }
-        )
-        waiting = {partition for partition, (_, end) in bounds.items() if end}
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in waiting])
-        found: list[Message] = []
-        while waiting:
-            message = consumer.poll(DEADLINE_S)
-            assert message is not None, f"{topic} could not be read to its end"
-            error = message.error()
-            partition = message.partition()
-            assert partition is not None
-            if error is None:
-                found.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                if (message.offset() or 0) >= bounds[partition][1]:
-                    waiting.discard(partition)
-            else:
-                raise AssertionError(error)
-        consumer.close()
-        return sorted(found, key=lambda one: (one.partition() or 0, one.offset() or 0))
+        return committed_records(self.settings, topic)
 
     def values(self, topic: str) -> list[bytes | None]:
         return [message.value() for message in self.committed(topic)]

@@ -38,6 +38,7 @@ final class ShareMember {
     private final boolean explicit;
     private final String commit;
     private final int percent;
+    private final Verdict unlucky;
     private final boolean each;
     private final long workMs;
     private final Main.Lines lines;
@@ -67,6 +68,7 @@ final class ShareMember {
         this.explicit = call.path("mode").asText("explicit").equals("explicit");
         this.commit = call.path("commit").asText("none");
         this.percent = call.path("rejects_percent").asInt(0);
+        this.unlucky = call.path("releases").asBoolean(false) ? Verdict.RELEASE : Verdict.REJECT;
         this.each = call.path("each").asBoolean(false);
         this.workMs = call.path("work_ms").asLong(0);
         this.consumer = new KafkaShareConsumer<>(settings(call), new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -193,7 +195,7 @@ final class ShareMember {
         if (chance.nextInt(100) < called.failingPercent()) {
             return called.onFailure();
         }
-        Verdict verdict = Verdict.of(record, percent);
+        Verdict verdict = Verdict.of(record, percent, unlucky);
         if (verdict != Verdict.RENEW) {
             return verdict;
         }

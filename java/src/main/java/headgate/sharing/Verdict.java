@@ -9,8 +9,8 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
  * <p>A value that begins with a letter and a colon says it: {@code A:} accept, {@code R:} reject, {@code L:} release
  * whenever it comes, {@code l:} release when it comes first, {@code N:} renew once and then accept, {@code H:} hang
  * until the member is told to go on, and then accept, {@code h:} the same and then reject. Of all others a share of
- * {@code percent} is rejected, chosen by the checksum of their keys. The letter may stand behind the id of a schema, as
- * serializers of schema registries write it: a byte 0 and four of the id.
+ * {@code percent}, chosen by the checksum of their keys, is rejected, or whatever {@code unlucky} says. The letter may
+ * stand behind the id of a schema, as serializers of schema registries write it: a byte 0 and four of the id.
  */
 enum Verdict {
     ACCEPT,
@@ -20,14 +20,14 @@ enum Verdict {
 
     private static final int SCHEMA_BYTES = 5;
 
-    static Verdict of(ConsumerRecord<byte[], byte[]> record, int percent) {
+    static Verdict of(ConsumerRecord<byte[], byte[]> record, int percent, Verdict unlucky) {
         return switch (letter(record)) {
             case 'A', 'H' -> ACCEPT;
             case 'R', 'h' -> REJECT;
             case 'L' -> RELEASE;
             case 'l' -> record.deliveryCount().orElse((short) 1) > 1 ? ACCEPT : RELEASE;
             case 'N' -> RENEW;
-            default -> isUnlucky(record.key(), percent) ? REJECT : ACCEPT;
+            default -> isUnlucky(record.key(), percent) ? unlucky : ACCEPT;
         };
     }
 
