@@ -59,6 +59,7 @@ class Oversize(enum.Enum):
     PASS_UNPROVED = enum.auto()  # up to `max_bytes` it passes unopened; for features that lose nothing by that
     AWAIT_PROOF = enum.auto()  # up to `max_bytes` it waits for the proof; often the first request of its connection
     AWAIT_PROOF_OR_PASS = enum.auto()  # the same, and over `max_bytes` it passes unopened
+    AWAIT_PROOF_OR_FILTER = enum.auto()  # the same, if the prefilter does not open it; else the connection is closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

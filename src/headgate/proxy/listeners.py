@@ -7,9 +7,10 @@ that a broker's share sessions and coordinator traffic stay in one process.
 
 Limits: of connections, and of *unproved* ones, whose broker has not got a request yet that it answers only to
 authenticated clients; both in all and for each address. One more unproved connection than there may be in all is
-admitted, and an older one makes room (`excess_unproved`). Each worker counts its own connections in its own row of a
-table in shared memory, and sums all rows before it admits one more. Addresses are counted in buckets by their checksum:
-two addresses may share a bucket, and then they share the limit; memory does not grow with the number of addresses.
+admitted, and an older one makes room (`excess_unproved`); so it is where all places are taken. Each worker counts its
+own connections in its own row of a table in shared memory, and sums all rows before it admits one more. Addresses are
+counted in buckets by their checksum: two addresses may share a bucket, and then they share the limit; memory does not
+grow with the number of addresses.
 """
 
 import socket
@@ -118,6 +119,8 @@ class Ports:
 
 _BUCKETS = 1 << 16
 _MOST_HOSTS = 1024
+# Of all places so many are kept free of unproved connections that are not new, for workers that have none to close.
+_FREE_SHARE = 100
 _COUNTER = array("I").itemsize
 UNKNOWN_HOST = "?"  # a client whose address is not known yet: it counts, but not for an address
 
@@ -135,8 +138,11 @@ class ConnectionLimits:
         all_limits, unproved_limits = _limits(config)
         self._all = _SharedCount(self._row, rows, 0, *all_limits)
         self._unproved = _SharedCount(self._row, rows, _counters(all_limits), *unproved_limits)
+        self._most = config.max_connections
         self._most_unproved = config.max_unproved_connections
         self._unproved_share = max(1, (config.max_unproved_connections or 0) // config.workers)
+        self._free_places = config.max_connections // _FREE_SHARE
+        self._newest = max(1, self._free_places // config.workers)
 
     @property
     def connections(self) -> int:
@@ -152,19 +158,23 @@ class ConnectionLimits:
     def excess_unproved(self) -> int:
         """How many unproved connections this worker has to close, so that there are not too many in all.
 
-        A worker that has no more than its share of them closes none: a flood of one worker does not keep the clients of
-        the others out.
+        Too many unproved ones: a worker that has no more than its share of them closes none, so that a flood of one
+        worker does not keep the clients of the others out. Too many of any kind: unproved ones make room, all but the
+        newest, and before every place is taken.
         """
-        if self._most_unproved is None or self._unproved.own <= self._unproved_share:
-            return 0
-        return max(0, min(self._unproved.total - self._most_unproved, self._unproved.own - self._unproved_share))
+        own = self._unproved.own
+        over = self._all.total - self._most
+        excess = max(min(over, own - 1), min(over + self._free_places, own - self._newest))
+        if self._most_unproved is not None:
+            excess = max(excess, min(self._unproved.total - self._most_unproved, own - self._unproved_share))
+        return max(0, excess)
 
     def admit(self, host: str) -> CloseCause | None:
         """Count one more connection from `host`, as unproved; a cause if that were one too many.
 
-        Too many unproved ones in all are no cause: see `excess_unproved`.
+        That there are too many in all is no cause while unproved ones can make room: see `excess_unproved`.
         """
-        if not (self._all.has_room and self._all.has_room_from(host)):
+        if not (self._all.has_room or self._unproved.own) or not self._all.has_room_from(host):
             return CloseCause.TOO_MANY_CONNECTIONS
         if not self._unproved.has_room_from(host):
             return CloseCause.TOO_MANY_UNPROVED

@@ -39,6 +39,7 @@ _START: Final = frames.REQUEST_START.unpack_from
 _START_BYTES: Final = frames.REQUEST_START.size
 _SMALLEST: Final = frames.SMALLEST_REQUEST
 _CALLS_WAIT: Final = HANDSHAKE_KEYS | {_NO_KEY}  # behind these the client is not through with authentication
+_LONGEST_FILTERED: Final = 1024  # a prefilter decides by so many bytes of a body
 _LARGEST_UNPROVED_HANDSHAKE: Final = 4096  # it cannot wait for the proof; Kafka's own have a hundred bytes
 
 
@@ -202,8 +203,11 @@ class RequestStream:
                     is_opened = not body_at or route.prefilter(view, body_at, min(end, size))
                 if is_opened and connection.max_gathered_bytes < length <= route.max_bytes and route.passes_unproved:
                     is_opened = connection.is_proved
-                elif length > route.max_bytes and route.passes_large:
-                    is_opened = False
+                elif is_opened and length > route.max_bytes and route.passes_large:
+                    is_opened = self._is_filtered(route, view, pos, min(end, size))
+                    decided = pos + _START_BYTES + max(0, client_id_size) + _LONGEST_FILTERED
+                    if is_opened and size < min(end, decided):
+                        break  # the name that decides has not been received whole
                 if is_opened:  # it is gathered; one that passes costs no memory
                     most = min(connection.max_gathered_bytes, route.max_bytes)
                     if not is_proved and key in HANDSHAKE_KEYS:
@@ -275,6 +279,14 @@ class RequestStream:
         if pos > begin:
             connection.upstream.write(view[begin:pos])
         return pos
+
+    def _is_filtered(self, route: Route, view: memoryview, pos: int, received: int) -> bool:
+        """Whether a request that is too large to be opened must not pass either, by what has been received of it."""
+        if route.prefilter_of_large is None:
+            return False
+        client_id_size = _START(view, pos)[-1]
+        body_at = frames.plain_body(view, pos, received, client_id_size, flexible=route.flexible_request)
+        return not body_at or route.prefilter_of_large(view, body_at, received)
 
     def _begin_passing(self, left: int, *, is_pending: bool) -> None:
         """The request passes, and so many bytes of it have not been received."""

@@ -51,6 +51,7 @@ class Route:
         "passes_large",
         "passes_unproved",
         "prefilter",
+        "prefilter_of_large",
         "spliced_calls",
         "tail_program",
         "tail_splice",
@@ -77,8 +78,11 @@ class Route:
         self.prefilter = _any_of([one.prefilter(api_version) for one in self.interceptors])
         oversize = {one.oversize(api_version) for one in self.interceptors}
         self.passes_unproved = oversize == {Oversize.PASS_UNPROVED}
-        self.awaits_proof = oversize <= {Oversize.AWAIT_PROOF, Oversize.AWAIT_PROOF_OR_PASS}
-        self.passes_large = oversize == {Oversize.AWAIT_PROOF_OR_PASS}
+        passing = {Oversize.AWAIT_PROOF_OR_PASS, Oversize.AWAIT_PROOF_OR_FILTER}
+        self.awaits_proof = oversize <= {Oversize.AWAIT_PROOF, *passing}
+        self.passes_large = oversize <= passing
+        filtering = [one for one in self.interceptors if one.oversize(api_version) is Oversize.AWAIT_PROOF_OR_FILTER]
+        self.prefilter_of_large = _any_of([one.prefilter(api_version) for one in filtering])
         self.truncated_bytes = min(
             (one.truncated_bytes for one in self.interceptors if one.truncated_bytes is not None), default=None
         )

@@ -28,6 +28,7 @@ from headgate.proxy.interceptor import (
     OnRequest,
     OnResponse,
     Outcome,
+    Oversize,
     Prefilter,
     RequestFrame,
     ResponseFrame,
@@ -173,6 +174,10 @@ class ReservedNamesInterceptor(Interceptor[Message]):
             return at >= end or has_id(view, pos, end) or has_group(view, at, end)
 
         return prefilter
+
+    def oversize(self, api_version: ApiVersion) -> Oversize:
+        """A large request with another name is the other interceptors' business."""
+        return Oversize.AWAIT_PROOF if self.prefilter(api_version) is None else Oversize.AWAIT_PROOF_OR_FILTER
 
     # --- requests
 

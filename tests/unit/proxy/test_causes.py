@@ -54,12 +54,13 @@ async def handshake_failed(on: Stage) -> None:
 
 
 async def too_many_connections(on: Stage) -> None:
-    clients = [await on.client() for _ in range(4)]
-    assert await clients[-1].rest() == b""
+    for _ in range(3):
+        await on.pair()
+    assert await (await on.client()).rest() == b""
     assert on.ended == {"too_many_connections": 1}
     assert not on.upstream.has_connection()
-    for client in clients[:3]:
-        client.close()
+    for end in on.ends:
+        end.close()
     await until(lambda: on.ended == {"too_many_connections": 1, "client_closed": 3})
     del on.gateway.metrics.ended[CloseCause.CLIENT_CLOSED]
 

@@ -146,6 +146,8 @@ def test_without_a_cap_for_one_address_the_table_is_two_numbers_a_worker() -> No
     assert table_bytes(config, rows=4) == 32
     caps = ConnectionLimits(config)
     assert [caps.admit("a") for _ in range(10)] == [None] * 10
+    for _ in range(10):
+        caps.mark_proved("a")
     assert caps.admit("a") is CloseCause.TOO_MANY_CONNECTIONS
 
 
@@ -188,6 +190,40 @@ def test_without_a_limit_no_unproved_connection_makes_room() -> None:
     assert caps.excess_unproved == 0
 
 
+def test_unproved_connections_make_room_where_every_place_is_taken() -> None:
+    caps = ConnectionLimits(GatewayConfig(max_connections=10, max_unproved_connections=None))
+    for number in range(10):
+        assert caps.admit("a") is None
+        if number < 6:
+            caps.mark_proved("a")
+    assert caps.excess_unproved == 0
+    assert caps.admit("b") is None
+    assert caps.excess_unproved == 1
+    caps.leave("a", is_proved=False)
+    for host in "aaab":  # now all are proved
+        caps.mark_proved(host)
+    assert caps.admit("b") is CloseCause.TOO_MANY_CONNECTIONS
+
+
+def test_a_worker_makes_room_for_workers_that_have_no_unproved_connections() -> None:
+    config = GatewayConfig(max_connections=1000, max_unproved_connections_per_address=None, workers=2)
+    flooded, other = rows(2, config)
+    for _ in range(600):
+        other.admit("a")
+        other.mark_proved("a")
+    for _ in range(390):
+        flooded.admit("b")
+    assert flooded.excess_unproved == 0
+    for _ in range(10):
+        flooded.admit("b")
+    assert other.admit("c") is CloseCause.TOO_MANY_CONNECTIONS
+    assert flooded.excess_unproved == 10
+    for _ in range(10):
+        flooded.leave("b", is_proved=False)
+    assert [other.admit("c") for _ in range(5)] == [None] * 5
+    assert other.excess_unproved == 0, "those that have just come stay"
+
+
 class Crowd(RuleBasedStateMachine):
     """Workers that let in, let go and die, beside a list of who is in."""
 
@@ -198,7 +234,7 @@ class Crowd(RuleBasedStateMachine):
 
     @rule(row=st.integers(0, ROWS - 1), host=st.sampled_from(HOSTS))
     def comes(self, row: int, host: str) -> None:
-        room = len(self.inside) < MOST
+        room = len(self.inside) < MOST or any(one[0] == row and not one[2] for one in self.inside)
         if host != UNKNOWN_HOST:
             room = room and sum(other == host for _, other, _ in self.inside) < MOST_FROM_ONE
         unproved = [other for _, other, proved in self.inside if not proved]
@@ -214,6 +250,7 @@ class Crowd(RuleBasedStateMachine):
                 self.inside.remove(oldest)
                 caps.leave(oldest[1], is_proved=False)
         assert sum(not proved for _, _, proved in self.inside) <= MOST_UNPROVED
+        assert len(self.inside) <= MOST
 
     @rule(which=st.integers(0, 100))
     def is_proved(self, which: int) -> None:

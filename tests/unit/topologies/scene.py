@@ -25,6 +25,7 @@ from headgate.facts import (
 from headgate.plugin import TopologyStore
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
+from headgate.share_groups.feature import ReservedNames
 from headgate.topologies.feature import TopologyFeature
 from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.resources import TopologyResources
@@ -248,7 +249,8 @@ async def scene(
             watch_tasks=write_tasks is not None,
         )
         who = () if principals is None else (PrincipalsFeature(principals),)
-        gateway = Gateway(whole, features=(*who, feature))
+        # With what every gateway has in front of its features: several interceptors of a request decide together.
+        gateway = Gateway(whole, features=(ReservedNames(whole.facts.prefix), *who, feature))
         stage = Stage(gateway, fake, gateway.running())
         await stage.running.__aenter__()
         try:

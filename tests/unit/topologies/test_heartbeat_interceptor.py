@@ -23,7 +23,7 @@ from headgate.wire.messages.streams import (
     TaskIds,
 )
 from tests.support.fake_upstream import BROKER_VERSIONS, FakeUpstream, body_of, request
-from tests.unit.proxy.stage import stage, until
+from tests.unit.proxy.stage import stage, turns, until
 from tests.unit.topologies.scene import (
     DESCRIBE,
     HEARTBEAT,
@@ -277,6 +277,37 @@ async def test_a_large_join_of_version_0_passes_as_it_came() -> None:
         assert (await it.broker.reply(fine())).frame == sent
         await sending
         await it.client.frame()
+
+
+@pytest.mark.parametrize("split", [0, 4, 14, 20, 24, 60])
+async def test_a_large_join_of_a_reserved_group_does_not_pass(split: int) -> None:
+    """Wherever what is received first ends: before the group, in the middle of it, or behind it."""
+    message = replace(large_join(5000), group_id="headgate.leader", task_offsets=None, task_end_offsets=None)
+    async with scene() as it:
+        await it.join("first")
+        sent = request(STREAMS_HEARTBEAT, 0, message)
+        with suppress(ConnectionError):
+            await it.client.send(sent[:split])
+            await turns()
+            await it.client.send(sent[split:])
+        await until(lambda: it.stage.ended == {CloseCause.FRAME_TOO_LARGE.value: 1})
+
+
+@pytest.mark.parametrize("split", [4, 14, 20, 24, 60])
+async def test_a_large_join_passes_wherever_what_is_received_first_ends(split: int) -> None:
+    message = replace(large_join(5000), group_id="headgate.leaders", task_offsets=None, task_end_offsets=None)
+    async with scene() as it:
+        await it.join("first")
+        sent = request(STREAMS_HEARTBEAT, 0, message)
+
+        async def send() -> None:
+            await it.client.send(sent[:split])
+            await turns()
+            await it.client.send(sent[split:])
+
+        sending = asyncio.create_task(send())
+        assert (await it.broker.reply(fine())).frame == sent
+        await sending
 
 
 async def test_a_heartbeat_of_version_1_that_is_too_large_ends_its_connection() -> None:
