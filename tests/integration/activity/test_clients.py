@@ -155,8 +155,10 @@ def test_streams_with_a_client_id_of_its_own(
         read = facts.of(WORDS_IN, "read")
         wrote = facts.of(COUNTS_OUT, "write")
         changelog = facts.until(lambda one: (one.topic or "").endswith("-changelog") and one.direction == "write")[0]
+    with word_count_demo(gateway.bootstrap, application, tmp_path / "without its stores"):
+        restored = facts.of(changelog.topic or "", "read")
     assert (read.actor.kind, read.actor.name, read.actor.rule) == ("streams", application, "streams-group")
-    for one in (wrote, changelog):
+    for one in (wrote, changelog, restored):
         assert (one.actor.kind, one.actor.name, one.actor.rule) == ("streams", application, "streams-thread-group")
         assert (one.client_id or "").startswith("demo-")
 

@@ -85,6 +85,8 @@ def test_a_group_is_known_to_all_clients_with_the_same_key_and_to_no_other() -> 
     assert known.groups_of(producer, 3.0) == ()
     assert known.instance_groups_of(producer, 3.0) == (G,)
     assert known.instance_groups_of(producer._replace(host="h2"), 3.0) == ()
+    restoring = CLIENT._replace(client_id="svc-StateUpdater-2-restore-consumer")
+    assert known.instance_groups_of(restoring, 3.0) == (G,)
 
 
 def test_a_membership_expires_without_heartbeats() -> None:

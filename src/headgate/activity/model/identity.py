@@ -68,7 +68,8 @@ class Evidence:
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _CONNECTOR: Final = re.compile(r"connector-(?:dlq-)?(producer|consumer)-(.+)-(\d{1,9})", re.DOTALL)
 _THREAD: Final = re.compile(
-    r"(?P<instance>.+)-(?:StreamThread-\d{1,9}-(?:restore-)?(?:consumer|producer)|global-consumer)", re.DOTALL
+    r"(?P<instance>.+)-(?:(?:StreamThread|StateUpdater)-\d{1,9}-(?:restore-)?(?:consumer|producer)|global-consumer)",
+    re.DOTALL,
 )
 _NAMED_INSTANCE: Final = re.compile(rf"(?P<app>.+)-{_UUID}", re.DOTALL)
 _SPARK: Final = re.compile(
