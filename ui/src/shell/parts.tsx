@@ -14,6 +14,15 @@ export function Link({ to, children, ...more }: { to: string; children: ReactNod
   );
 }
 
+/** The way from a heading back to what its view belongs to. */
+export function Crumb({ to, children }: { to: string; children: ReactNode }) {
+  return (
+    <Link to={to} className="crumb">
+      {children} /
+    </Link>
+  );
+}
+
 export function Name({ of }: { of: string | null }) {
   if (of === null) return <span className="muted">name not visible</span>;
   return (

@@ -8,7 +8,7 @@ import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
 import { shortVersion } from "../model/topology";
 import { TopologyPicture } from "../map/topology_picture";
-import { Command, Link, Name, Notice, Time } from "../shell/parts";
+import { Command, Crumb, Link, Name, Notice, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { Members } from "./application_members";
@@ -122,9 +122,7 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/apps" className="crumb">
-            Applications /
-          </Link>
+          <Crumb to="/apps">Applications</Crumb>
           <Name of={name} />
         </h1>
         {topology.state === "ready" ? (

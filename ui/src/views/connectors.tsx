@@ -7,7 +7,7 @@ import { comparedTopics, comparison, connectorKind } from "../model/connectors";
 import { count, shellQuoted } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { Command, Link, Name, Notice, ProblemList, State, ThingLink, Time } from "../shell/parts";
+import { Command, Crumb, Link, Name, Notice, ProblemList, State, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { UsesPanel } from "./uses_panel";
@@ -133,9 +133,7 @@ function OneConnector({ name }: { name: string }) {
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/connect" className="crumb">
-            Connectors /
-          </Link>
+          <Crumb to="/connect">Connectors</Crumb>
           <Name of={name} />
         </h1>
         <span className="space" />

@@ -6,7 +6,7 @@ import { useResource } from "../api/use_resource";
 import { episodeAt, planPath } from "../model/dead_letters";
 import { count, exact, printable } from "../model/format";
 import { thingPath } from "../model/route";
-import { Command, Link, Name, Notice } from "../shell/parts";
+import { Command, Crumb, Link, Name, Notice } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { EpisodeCard, EpisodeTable } from "./episodes";
@@ -88,9 +88,7 @@ function Letters({ group, episode, at }: { group: string; episode: string | null
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/letters" className="crumb">
-            Dead letters /
-          </Link>
+          <Crumb to="/letters">Dead letters</Crumb>
           <Name of={group} />
         </h1>
         {found.state === "ready" ? <Counted number={found.data.count} episode={only} /> : null}

@@ -9,7 +9,7 @@ import { groupState, pausedSince, rateChart, reasonText } from "../model/groups"
 import { BreakerWindowPanel } from "../live/breaker_window";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { Command, Lasting, Link, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
+import { Command, Crumb, Lasting, Link, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { BacktestPanel } from "./backtest_panel";
@@ -114,9 +114,7 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/groups" className="crumb">
-            Share groups /
-          </Link>
+          <Crumb to="/groups">Share groups</Crumb>
           <Name of={name} />
         </h1>
         {group.state === "ready" ? <GroupMark group={group.data} problem={group.data.problem} /> : null}

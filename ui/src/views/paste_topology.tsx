@@ -4,7 +4,7 @@ import { useState } from "react";
 import { type Parsed, parseTopology } from "../api/parse_topology";
 import { TopologyPicture } from "../map/topology_picture";
 import { count, printable } from "../model/format";
-import { Command, Link, Notice } from "../shell/parts";
+import { Command, Crumb, Notice } from "../shell/parts";
 import { Outline } from "./topology_outline";
 
 const EXAMPLE = `Topologies:
@@ -28,9 +28,7 @@ export function PasteTopology() {
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/apps" className="crumb">
-            Applications /
-          </Link>
+          <Crumb to="/apps">Applications</Crumb>
           Paste a topology
         </h1>
       </div>

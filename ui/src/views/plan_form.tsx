@@ -8,7 +8,7 @@ import { useResource } from "../api/use_resource";
 import { duration } from "../model/format";
 import { emptyForm, formProblem, isFanout, planBody, planCommand, type PlanForm, requestLines } from "../model/plans";
 import { thingPath } from "../model/route";
-import { Command, Link, Name, Notice, useNow } from "../shell/parts";
+import { Command, Crumb, Link, Name, Notice, useNow } from "../shell/parts";
 import { go } from "../shell/router";
 
 const POLL_MS = 1_000;
@@ -44,12 +44,10 @@ export function PlanFormView({ group, episode, request }: { group: string; episo
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/letters" className="crumb">
-            Dead letters /
-          </Link>
-          <Link to={thingPath("letters", null, group)} className="crumb">
-            <Name of={group} /> /
-          </Link>
+          <Crumb to="/letters">Dead letters</Crumb>
+          <Crumb to={thingPath("letters", null, group)}>
+            <Name of={group} />
+          </Crumb>
           Plan a replay
         </h1>
       </div>

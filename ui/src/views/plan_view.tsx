@@ -6,7 +6,7 @@ import { useLastData, useResource } from "../api/use_resource";
 import { count, percent, printable } from "../model/format";
 import { holdsText, leftOut, reasonBars } from "../model/plans";
 import { thingPath } from "../model/route";
-import { Command, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { Command, Crumb, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { ReplayPanel } from "./replay_panel";
 
@@ -20,12 +20,10 @@ export function PlanView({ group, id }: { group: string; id: string }) {
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/letters" className="crumb">
-            Dead letters /
-          </Link>
-          <Link to={thingPath("letters", null, group)} className="crumb">
-            <Name of={group} /> /
-          </Link>
+          <Crumb to="/letters">Dead letters</Crumb>
+          <Crumb to={thingPath("letters", null, group)}>
+            <Name of={group} />
+          </Crumb>
           <span>
             Plan <code>{printable(id)}</code>
           </span>

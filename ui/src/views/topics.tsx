@@ -7,7 +7,7 @@ import { count, kindWord, percent } from "../model/format";
 import { coverageState } from "../model/impact";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { Link, Name, Notice, State, ThingLink } from "../shell/parts";
+import { Crumb, Link, Name, Notice, State, ThingLink } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { ImpactPanel } from "./impact_panel";
@@ -87,9 +87,7 @@ function OneTopic({ name, cluster }: { name: string; cluster: string | null }) {
     <div className="content">
       <div className="heading">
         <h1>
-          <Link to="/topics" className="crumb">
-            Topics /
-          </Link>
+          <Crumb to="/topics">Topics</Crumb>
           <Name of={name} />
         </h1>
         <span className="space" />
