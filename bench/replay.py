@@ -4,13 +4,17 @@ Records are written to one real broker and replayed from there to another topic,
 transactions. The plain loop writes the same records from memory with the same client, without reading or transactions:
 what an operator's own script would do at its best. Then every record of the target is read, committed records only, and
 its number must be the next one of its key.
+
+After that, how well `--rate` is kept: for each rate, so many seconds of records go to a topic of their own. The first
+two seconds do not count. Target: within 5 %.
 """
 
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -30,6 +34,8 @@ from tests.support.ports import port_block
 
 _SOURCE, _PLAIN, _TARGET = "replay-source", "replay-plain", "replay-target"
 _CALL_S = 60.0
+_TARGET_DEVIATION = 0.05
+_START_S = 2.0  # the first transaction takes longer than others, and what it delays is made up for
 
 
 def fill(bootstrap: str, topic: str, args: argparse.Namespace) -> float:
@@ -52,7 +58,7 @@ def fill(bootstrap: str, topic: str, args: argparse.Namespace) -> float:
     return time.perf_counter() - began
 
 
-def records(topics: TopicAdmin, args: argparse.Namespace) -> Iterator[PlanRecord]:
+def records(topics: TopicAdmin, args: argparse.Namespace, target: str) -> Iterator[PlanRecord]:
     source = topics.ids([_SOURCE])[_SOURCE]
     position = 0
     for partition, (first, end) in topics.bounds(_SOURCE, range(args.partitions), timeout_s=_CALL_S).items():
@@ -70,25 +76,28 @@ def records(topics: TopicAdmin, args: argparse.Namespace) -> Iterator[PlanRecord
                 copied=False,
                 action="replay",
                 why=None,
-                target_topic=_TARGET,
+                target_topic=target,
                 target_partition=partition,
             )
             position += 1
 
 
-def replay(bootstrap: str, args: argparse.Namespace) -> float:
+def replay(
+    bootstrap: str, args: argparse.Namespace, target: str, number: int, rate: float | None = None
+) -> list[tuple[float, int]]:
+    """Replay the first records, as a plan of its own group; when it began, and when how many had been written."""
     settings = {"bootstrap.servers": bootstrap}
     topics = TopicAdmin(settings)
     ensure_progress_topic(topics)
     plan = ReplayPlan(
         cluster_id="bench",
-        plan="bench",
+        plan=target,
         at=0,
         by="bench",
-        group="bench",
-        to=_TARGET,
-        targets=topics.ids([_TARGET]),
-        records=args.records,
+        group=target,
+        to=target,
+        targets=topics.ids([target]),
+        records=number,
         parked=0,
         expired=0,
         superseded=0,
@@ -98,21 +107,56 @@ def replay(bootstrap: str, args: argparse.Namespace) -> float:
         readers=(),
         oldest_at=None,
     )
+    listed = list(islice(records(topics, args, target), number))
+    progress: list[tuple[float, int]] = []
     replayer = Replayer(
         plan=plan,
-        limits=topic_limits(topics, [_TARGET]),
+        limits=topic_limits(topics, [target]),
         settings=settings,
         admin=topics,
         clock=SystemClock(),
-        options=ReplayOptions(by="User:bench", rate=args.rate),
+        options=ReplayOptions(by="User:bench", rate=rate),
         control=ReplayControl(),
+        on_progress=lambda now: progress.append((time.perf_counter(), now.written)),
     )
-    listed = list(records(topics, args))
-    began = time.perf_counter()
+    progress.append((time.perf_counter(), 0))
     result = replayer.run(listed)
-    if (result.state, result.written) != ("DONE", args.records):
+    if (result.state, result.written) != ("DONE", number):
         raise SystemExit(f"the replay did not write everything: {result}")
-    return time.perf_counter() - began
+    progress.append((time.perf_counter(), number))
+    return progress
+
+
+def whole_rate(progress: Sequence[tuple[float, int]]) -> float:
+    """Records a second from the call to its end."""
+    return progress[-1][1] / (progress[-1][0] - progress[0][0])
+
+
+def kept_rate(progress: Sequence[tuple[float, int]]) -> float:
+    """Records a second from two seconds after the first transaction to the last one."""
+    steady = [one for one in progress[1:-1] if one[0] >= progress[1][0] + _START_S]
+    if len(steady) < 2:
+        raise SystemExit("too few transactions for a rate: ask for more seconds")
+    (began, before), (ended, after) = steady[0], steady[-1]
+    return (after - before) / (ended - began)
+
+
+def rates_table(bootstrap: str, args: argparse.Namespace) -> str:
+    lines = [
+        "| asked for, records/s | records | kept, records/s | deviation | within 5 % |",
+        "|---:|---:|---:|---:|---|",
+    ]
+    for asked in args.rate:
+        number = min(args.records, round(asked * args.rate_seconds))
+        kept = kept_rate(replay(bootstrap, args, rate_topic(asked), number, asked))
+        away = kept / asked - 1
+        met = "yes" if abs(away) <= _TARGET_DEVIATION else "**no**"
+        lines.append(f"| {asked:,.0f} | {number:,} | {kept:,.1f} | {away:+.1%} | {met} |")
+    return "\n".join(lines)
+
+
+def rate_topic(asked: float) -> str:
+    return f"{_TARGET}-{asked:g}"
 
 
 def check_order(bootstrap: str, topic: str, args: argparse.Namespace) -> int:
@@ -158,28 +202,33 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=200, help="of each value")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--rate", type=float, help="measure how well this rate is kept")
+    parser.add_argument(
+        "--rate", type=float, nargs="*", default=[50.0, 1_000.0, 20_000.0], help="measure how well these are kept"
+    )
+    parser.add_argument("--rate-seconds", type=float, default=30.0, help="of records for each rate")
     args = parser.parse_args()
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-"))
         kafka = stack.enter_context(EmbeddedKafka(ClusterSpec(data_dir=Path(name) / "kafka", port=port_block())))
-        wanted = [NewTopic(topic, args.partitions, 1) for topic in (_SOURCE, _PLAIN, _TARGET)]
+        names = (_SOURCE, _PLAIN, _TARGET, *map(rate_topic, args.rate))
+        wanted = [NewTopic(topic, args.partitions, 1) for topic in names]
         client = admin(kafka.bootstrap, None)  # its requests end with it
         for made in client.create_topics(wanted).values():
             made.result(_CALL_S)
         fill(kafka.bootstrap, _SOURCE, args)
         check_order(kafka.bootstrap, _SOURCE, args)
         plain = args.records / fill(kafka.bootstrap, _PLAIN, args)
-        replayed = args.records / replay(kafka.bootstrap, args)
+        replayed = whole_rate(replay(kafka.bootstrap, args, _TARGET, args.records))
         keys = check_order(kafka.bootstrap, _TARGET, args)
+        rates = rates_table(kafka.bootstrap, args) if args.rate else None
     print(", ".join(f"{key} {value}" for key, value in machine.facts().items()))
     print(
         f"\n| records | bytes | plain loop, records/s | replay, records/s | share | keys in order |\n"
         f"|---:|---:|---:|---:|---:|---:|\n"
         f"| {args.records:,} | {args.bytes} | {plain:,.0f} | {replayed:,.0f} | {replayed / plain:.2f} | {keys:,} |"
     )
-    if args.rate is not None:
-        print(f"\nasked for {args.rate:,.0f} records/s: {replayed / args.rate - 1:+.1%}")
+    if rates is not None:
+        print(f"\n{rates}")
 
 
 if __name__ == "__main__":
