@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,31 @@ def test_a_process_that_is_killed_between_produce_and_commit_neither_loses_nor_d
         assert child.exitcode == -signal.SIGKILL
     result = fresh.replayer(plan).run(records)
     assert (result.state, result.written) == ("DONE", 1500)
+    assert [content(one) for one in fresh.committed(fresh.target)] == [
+        content(one) for one in fresh.committed(fresh.source)
+    ]
+
+
+def _slow_child(settings: dict[str, Any], plan: ReplayPlan, records: list[PlanRecord], started: Event) -> None:
+    started.set()
+    new_replayer(settings, plan, options=SLOW).run(records)
+
+
+def test_a_process_that_is_killed_at_any_moment_neither_loses_nor_doubles_a_record(fresh: Scene) -> None:
+    records = fresh.records(fresh.fill(2500))
+    plan = fresh.plan(records)
+    spawn = multiprocessing.get_context("spawn")
+    chance = random.Random(20)
+    for _ in range(3):
+        started = spawn.Event()
+        child = spawn.Process(target=_slow_child, args=(fresh.settings, plan, records, started))
+        child.start()
+        assert started.wait(DEADLINE_S)
+        child.join(chance.uniform(0.0, 2.5))  # fencing, reading progress, the first transactions
+        child.kill()
+        child.join(DEADLINE_S)
+        assert child.exitcode in {-signal.SIGKILL, 0}
+    assert fresh.replayer(plan).run(records).state == "DONE"
     assert [content(one) for one in fresh.committed(fresh.target)] == [
         content(one) for one in fresh.committed(fresh.source)
     ]
