@@ -28,6 +28,7 @@ from headgate.base.locations import Location
 from headgate.config.model import Config
 from headgate.lineage.estate import Estate, NoTableError
 from headgate.lineage.jobs import EstateJob, estate_jobs
+from headgate.pipeline import catalogue_transport  # noqa: F401 - registers itself
 from headgate.tables.definitions import table_named
 from headgate.tables.files import read_file, write_file
 from headgate.tables.reader import TableReader

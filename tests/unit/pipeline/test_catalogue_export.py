@@ -1,6 +1,7 @@
 """The estate as OpenLineage events: what is sent, when again, and how. The transports are those of the real client."""
 
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -187,6 +188,32 @@ def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: ExportCloc
             server.shutdown()
             thread.join()
     assert names(received) == ["billing", "night-job", "shop-app.0", "shop-app.1"]
+
+
+def test_an_event_that_kafka_does_not_confirm_was_not_sent(folder: Path, clock: ExportClock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it is bound, and does not answer
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = f"{{bootstrap.servers: '{address}', message.timeout.ms: 300}}"
+        export = create_export(configured(folder, f"  type: kafka\n  topic: ol\n  config: {settings}\n"), clock)
+        try:
+            with pytest.raises(ClusterError, match=r"could not be sent: ClusterError: .*_MSG_TIMED_OUT"):
+                export.export("c1")
+            assert json.loads((folder / "checkpoint" / "openlineage-sent.json").read_text("utf-8")) == {}
+        finally:
+            export.close()
+
+
+def test_kafka_is_waited_for_a_bounded_time(folder: Path, clock: ExportClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.pipeline.catalogue_transport.CONFIRM_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = f"  type: kafka\n  topic: ol\n  config: {{bootstrap.servers: '{address}'}}\n"
+        export = create_export(configured(folder, settings), clock)
+        try:
+            with pytest.raises(ClusterError, match="Kafka has not confirmed it within"):
+                export.export("c1")
+        finally:
+            export.close()
 
 
 @pytest.mark.parametrize(
