@@ -4,6 +4,7 @@ Four groups side by side, each with another cause: real share consumers behind o
 for every step the command of an operator. Only the pauses between the runs of the pipeline are shorter than usual.
 """
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,10 +34,11 @@ from tests.pipeline.incidents import (
     Incident,
     Outage,
     Poison,
+    headgate,
 )
 from tests.support.cluster import Cluster
 from tests.support.share_consumers import ShareJvm
-from tests.support.share_scene import ShareScene, share_scene
+from tests.support.share_scene import MINIMUM, ShareScene, share_scene
 from tests.support.share_truth import Spot
 from tests.support.topics import committed_records
 
@@ -193,6 +195,25 @@ def test_a_broken_member_is_named_and_the_others_go_on(incidents: Incidents) -> 
     assert verdict(one.failing) == ("member", "restart_member", len(one.failed()))
     assert one.failing["member"] == one.broken_id
     assert figures(one.failing["evidence"]["other_members"])[0] == 0
+
+
+@pytest.mark.parametrize("cause", [Outage, BadProducer, Poison, BrokenMember])
+def test_the_live_setting_trips_in_the_back_test_when_the_breaker_tripped(
+    incidents: Incidents, cause: type[Incident]
+) -> None:
+    one = incidents[cause]
+    said, _ = headgate("share-groups", "--backtest", "--group", one.group, *one.config, "--json")
+    found = json.loads(said)
+    live = found["configs"][found["live"]]
+    assert live["min_messages"] == int(one.configs.get(MINIMUM, 100))
+    seconds = {
+        name: [row["at"] // 1000 for row in one.scene.events(one.group, name)] for name in ("tripped", "resumed")
+    }
+    assert live["trips"] == len(seconds["tripped"]) == (1 if cause.trips else 0)
+    for tripped, resumed in zip(seconds["tripped"], seconds["resumed"], strict=True):
+        assert found["left_out_s"] == resumed - tripped - 1
+        # The breaker trips at the end of the second that the simulation names, or in the next.
+        assert live["paused_s"] - found["left_out_s"] in {0, 1}
 
 
 @pytest.mark.parametrize("cause", [Outage, BadProducer, Poison, BrokenMember])
