@@ -194,9 +194,10 @@ async def test_requests_without_a_group_of_ours_pass_byte_for_byte(version: int)
         await it.passes(DESCRIBE_CONFIGS, version, describing((GROUP, "sg", None)), answer)
 
 
+@pytest.mark.parametrize("proved", [False, True])
 @every_version
-async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(version: int) -> None:
-    async with scene() as it:
+async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(version: int, *, proved: bool) -> None:
+    async with scene(proved=proved) as it:
         many = describing(*((TOPIC, f"{i:060}", None) for i in range(10_000)))
         assert len(encode(many, version)) > 512 * 1024, "more than is gathered for somebody who is not known yet"
         await it.passes(DESCRIBE_CONFIGS, version, many)

@@ -125,10 +125,13 @@ async def test_what_is_none_of_ours_passes_byte_for_byte(
         assert it.applied() == []
 
 
+@pytest.mark.parametrize("proved", [False, True])
 @every_version
-async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(key: int, version: int) -> None:
+async def test_a_large_request_of_topics_passes_byte_for_byte_whoever_sends_it(
+    key: int, version: int, *, proved: bool
+) -> None:
     many = [resource(f"topic-{i}", ("retention.ms", SET, "1" * 100), kind=TOPIC) for i in range(8_000)]
-    async with scene() as it:
+    async with scene(proved=proved) as it:
         await it.passes(key, version, altering(key, *many))
         # Larger than what is gathered for a client that the broker has not yet answered.
         assert len(encode(altering(key, *many), version)) > 512 * 1024

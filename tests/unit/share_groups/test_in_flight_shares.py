@@ -1,5 +1,6 @@
 """Shares of the dead letters in flight: no group takes the last of the others."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,14 +44,22 @@ def test_a_group_that_takes_all_it_can_never_refuses_another_one(sizes: list[int
     assert shares.take("b", size) is None
 
 
-@given(st.integers(1, 5))
+@pytest.mark.parametrize("groups", range(1, 6))
 def test_of_n_groups_that_take_all_they_can_each_leaves_half_to_the_next(groups: int) -> None:
-    shares = InFlightShares(MAX_LETTERS, MAX_BYTES)
+    small = InFlightShares(MAX_LETTERS, MAX_BYTES)
+    assert fill(small, groups, 1) is None
+    assert MAX_LETTERS - small.letters == MAX_LETTERS // 2**groups - 1
+    large, size = InFlightShares(MAX_BYTES, MAX_BYTES), MAX_BYTES // MAX_LETTERS
+    assert fill(large, groups, size) is None
+    assert MAX_BYTES - large.bytes == MAX_BYTES // 2**groups - size
+
+
+def fill(shares: InFlightShares, groups: int, size: int) -> str | None:
+    """Groups take all that they can, and then another one takes one dead letter."""
     for number in range(groups):
-        while shares.take(str(number), 1) is None:
+        while shares.take(str(number), size) is None:
             pass
-    assert MAX_LETTERS - shares.letters == MAX_LETTERS // 2**groups
-    assert shares.take("next", 1) is None
+    return shares.take("next", size)
 
 
 def test_alone_a_dead_letter_of_any_size_is_accepted() -> None:

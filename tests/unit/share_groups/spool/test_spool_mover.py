@@ -54,6 +54,8 @@ class FakeTopics:
         self.hung: set[int] = set()
         self.max_bytes = 1000
         self.during_write: Callable[[], None] = lambda: None
+        self.goes_on = asyncio.Event()  # cleared: writes do not end
+        self.goes_on.set()
         self.on_late: Callable[[SpooledLetter], None] | None = None
 
     async def write(
@@ -66,6 +68,7 @@ class FakeTopics:
         self.on_late = on_late
         self.attempts.append((topic, [one.offset for one in letters]))
         await asyncio.sleep(0)
+        await self.goes_on.wait()
         self.during_write()
         results = [self._problem(topic, one) for one in letters]
         written = [one for one, failure in zip(letters, results, strict=True) if failure is None]
@@ -343,6 +346,42 @@ async def test_a_failing_topic_is_tried_once_a_second_with_its_first_letter_unti
         assert on.left == 0
 
 
+@pytest.mark.parametrize(("topics", "probes"), [(1, 4), (20, 64)])
+async def test_a_topic_that_hangs_has_four_probes_at_a_time_and_all_topics_together_sixty_four(
+    topics: int, probes: int
+) -> None:
+    async with bench() as on:
+        for number in range(topics):
+            on.topics.problems[f"dlq.{number}"] = UNREACHABLE
+            for lane in range(6):
+                on.spooled(1, 2, partition=10 * number + lane, target=f"dlq.{number}")
+        await on.tick()
+        on.topics.goes_on.clear()
+        on.topics.attempts.clear()
+        for _ in range(8):
+            await on.tick(1)
+        assert [offsets for _, offsets in on.topics.attempts] == [[1]] * probes
+        on.topics.goes_on.set()
+        on.topics.problems.clear()
+        for _ in range(8):
+            await on.tick(1)
+        assert on.left == 0
+
+
+async def test_no_more_than_six_thousand_are_in_their_topic_and_not_removed_yet() -> None:
+    async with bench() as on:
+        on.spool.is_away = True
+        on.spooled(*range(8000))
+        await on.tick()
+        await on.tick(1)
+        assert 5000 <= len(on.topics.offsets()) <= 6000
+        on.spool.is_away = False
+        await on.tick(10)
+        await on.tick(10)
+        assert on.topics.offsets() == list(range(8000))
+        assert on.left == 0
+
+
 async def test_a_leader_that_is_killed_between_write_and_tombstone_leaves_duplicates_and_loses_nothing() -> None:
     async with bench() as on:
         on.spool.is_away = True
@@ -416,9 +455,10 @@ async def test_a_partition_of_the_spool_that_cannot_be_read_is_tried_once_in_fiv
         on.spooled(1, partition=30, target="dlq.0")
         await on.tick()
         on.spool.reads.clear()
-        for _ in range(10):
+        for second in range(10):
+            on.spooled(1, spool_partition=1, partition=40 + second)
             await on.tick(1)
-        assert on.spool.reads[1] == 2
+        assert on.spool.reads[1] == 2, "nor for dead letters that come meanwhile"
         on.topics.hung.clear()
         await on.tick(1)
         assert on.topics.offsets("dlq.0", partition=30) == [1], "it has its probes"

@@ -1,6 +1,7 @@
 """The writer of the spool with a producer whose partitions answer, hang or fail as a test says."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -124,7 +125,9 @@ async def test_dead_letters_go_to_the_partition_of_their_lane() -> None:
 async def test_when_a_partition_hangs_the_next_one_gets_them_and_later_ones_at_once() -> None:
     async with opened() as (writer, producer):
         producer.hanging = {FIRST}
+        began = time.monotonic()
         assert await writer.write(LETTERS[:2], LONG_S) == [None, None]
+        assert time.monotonic() - began < 2, "0.2 s for each attempt"
         assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (4, 2), "all replicas, then the leader alone"
         assert await writer.write(LETTERS[2:], LONG_S) == [None]
         assert (len(producer.of(FIRST)), len(producer.of(NEXT))) == (4, 3), "the hanging one is not tried again"
