@@ -32,6 +32,7 @@ from headgate.proxy.interceptor import (
     Prefilter,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
 )
@@ -61,7 +62,7 @@ from headgate.wire.messages.groups import (
     OffsetDeleteRequest,
     SyncGroupRequest,
 )
-from headgate.wire.messages.share import ShareGroupHeartbeatRequest
+from headgate.wire.messages.share import AlterShareGroupOffsetsRequest, ShareGroupHeartbeatRequest
 from headgate.wire.messages.streams import StreamsGroupHeartbeatRequest
 from headgate.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -98,6 +99,7 @@ _OF_GROUP: Final[dict[ApiKey, type[Request[Any]]]] = {
         OffsetDeleteRequest,
         ConsumerGroupHeartbeatRequest,
         ShareGroupHeartbeatRequest,
+        AlterShareGroupOffsetsRequest,  # makes a group that does not exist
         StreamsGroupHeartbeatRequest,
     )
 }
@@ -309,6 +311,7 @@ class ReservedNamesInterceptor(Interceptor[Message]):
             results = tuple(map(_denied_topic, message.v3_and_below_topics))
             return Answer(encode(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results), version))
         own = [one for one in message.transactions if one.transactional_id == self._transactional_id]
+        others = tuple(one for one in message.transactions if one.transactional_id != self._transactional_id)
         if not own:
             return Forward()
         refused = AddPartitionsToTxnResponse(
@@ -319,24 +322,33 @@ class ReservedNamesInterceptor(Interceptor[Message]):
                 for one in own
             )
         )
-        others = tuple(one for one in message.transactions if one not in own)
         if not others:
             return Answer(encode(refused, version))
         return Rewritten(encode(replace(message, transactions=others), version), refused)
 
     def on_response(self, response: ResponseFrame, context: Message, session: Session) -> OnResponse:  # noqa: ARG002
-        version = response.api_version
-        merged: Message
-        if isinstance(context, DeleteGroupsResponse):
-            deleted = decode(DeleteGroupsResponse, version, response.body)
-            merged = replace(deleted, results=(*deleted.results, *context.results))
-        elif isinstance(context, AddPartitionsToTxnResponse):
-            added = decode(AddPartitionsToTxnResponse, version, response.body)
-            results = (*added.results_by_transaction, *context.results_by_transaction)
-            merged = replace(added, results_by_transaction=results)
-        else:
-            raise TypeError(f"{type(context).__name__} has one name only")
-        return Rewritten(encode(merged, version))
+        if len(response.body) > SMALL_BYTES:
+            return Hold(self._complete_off_loop(response, context), DECODE_SECONDS)
+        return Rewritten(_completed(response, context))
+
+    async def _complete_off_loop(self, response: ResponseFrame, context: Message) -> ResponseOutcome:
+        return Rewritten(await run_off_loop(lambda: _completed(response, context)))
+
+
+def _completed(response: ResponseFrame, refused: Message) -> bytes:
+    """The broker's response with the refused part."""
+    version = response.api_version
+    merged: Message
+    if isinstance(refused, DeleteGroupsResponse):
+        deleted = decode(DeleteGroupsResponse, version, response.body)
+        merged = replace(deleted, results=(*deleted.results, *refused.results))
+    elif isinstance(refused, AddPartitionsToTxnResponse):
+        added = decode(AddPartitionsToTxnResponse, version, response.body)
+        results = (*added.results_by_transaction, *refused.results_by_transaction)
+        merged = replace(added, results_by_transaction=results)
+    else:
+        raise TypeError(f"{type(refused).__name__} has one name only")
+    return encode(merged, version)
 
 
 def _denied_topic(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:

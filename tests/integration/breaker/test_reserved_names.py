@@ -3,6 +3,13 @@
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from headgate.wire.messages.share import (
+    AlteredShareOffset,
+    AlteredShareTopic,
+    AlterShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
+from tests.support.raw_client import RawClient
 from tests.support.share_scene import ShareScene, until
 
 LEADING = "headgate_share_groups_leading"
@@ -55,6 +62,25 @@ def test_the_leaders_group_cannot_be_deleted_beside_others(scene: ShareScene) ->
         other: KafkaError.GROUP_ID_NOT_FOUND,
         f"{scene.facts}leader": KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
+
+
+def test_no_share_group_takes_the_name_of_the_leaders_group(scene: ShareScene) -> None:
+    """AlterShareGroupOffsets makes a share group of a name that no group has: then no worker could join."""
+    partition = AlteredShareOffset(partition_index=0, start_offset=0)
+    topics = (AlteredShareTopic(topic_name=scene.new_topic(), partitions=(partition,)),)
+    unused = f"{scene.name}-unused"
+    with RawClient(scene.gateway.address(scene.coordinator(unused))) as client:
+
+        def is_made() -> bool:
+            altered = client.call(AlterShareGroupOffsetsRequest(group_id=unused, topics=topics), 0)
+            [described] = client.call(ShareGroupDescribeRequest(group_ids=(unused,)), 1).groups
+            return (altered.error_code, described.error_code) == (0, 0)
+
+        until(is_made)
+    leader = f"{scene.facts}leader"
+    with RawClient(scene.gateway.address(scene.coordinator(leader))) as client:
+        refused = client.call(AlterShareGroupOffsetsRequest(group_id=leader, topics=topics), 0)
+    assert refused.error_code == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 def test_a_producer_cannot_fence_the_leader(scene: ShareScene) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.base.ids import ApiKey, ApiVersion
+from headgate.proxy.decoding import run_off_loop
 from headgate.proxy.interceptor import CloseCause
 from headgate.share_groups import reserved_names
 from headgate.share_groups.feature import ReservedNames
@@ -233,6 +234,52 @@ async def test_of_several_transactions_only_the_reserved_one_is_refused() -> Non
             assert (refused.transactional_id, codes(refused)) == (TRANSACTIONAL_ID, {TRANSACTION_DENIED})
             [topic] = refused.topic_results
             assert (topic.name, [one.partition_index for one in topic.results_by_partition]) == ("orders", [1, 2])
+
+
+async def test_thousands_of_transactions_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of 1 MiB with the reserved id and other ids in turns kept the thread for large messages for minutes."""
+    compared = 0
+    equals = AddPartitionsToTxnTransaction.__eq__
+
+    def counted(self: AddPartitionsToTxnTransaction, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return equals(self, other)
+
+    monkeypatch.setattr(AddPartitionsToTxnTransaction, "__eq__", counted)
+    key, version, count = ApiKey.ADD_PARTITIONS_TO_TXN, 5, 200
+    names = [TRANSACTIONAL_ID, "a"] * count
+    message = AddPartitionsToTxnRequest(
+        transactions=tuple(AddPartitionsToTxnTransaction(transactional_id=name) for name in names)
+    )
+    async with gateway() as (_, client, broker):
+        await client.send(request(key, version, message))
+        asked = await broker.request()
+        assert len(decode(AddPartitionsToTxnRequest, version, asked.body).transactions) == count
+    assert compared <= len(names)
+
+
+async def test_a_large_response_is_completed_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may name 200,000 groups beside the reserved one; to decode the response took 0.3 s."""
+    works: list[object] = []
+
+    async def watched(work: Any) -> Any:
+        works.append(work)
+        return await run_off_loop(work)
+
+    monkeypatch.setattr(reserved_names, "run_off_loop", watched)
+    names = tuple(f"g{number}" for number in range(5_000))
+    async with gateway() as (_, client, broker):
+        await client.send(request(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=(GROUP, *names))))
+        asked = await broker.request()
+        assert len(works) == 1, "the request"
+        deleted = tuple(DeletedGroup(group_id=name, error_code=69) for name in names)
+        receiving = asyncio.create_task(client.frame())
+        await broker.send(asked.answer(DeleteGroupsResponse(results=deleted)))
+        answer = answer_of(await receiving, ApiKey.DELETE_GROUPS, 2)
+        assert isinstance(answer, DeleteGroupsResponse)
+        assert answer.results == (*deleted, DeletedGroup(group_id=GROUP, error_code=GROUP_DENIED))
+        assert len(works) == 2
 
 
 async def test_a_large_produce_that_is_split_at_any_byte_of_its_beginning_is_not_gathered() -> None:

@@ -286,3 +286,43 @@ class ShareOffsetsGroup(Struct):
 class DescribeShareGroupOffsetsResponse(Message):
     throttle_time_ms: int = int32("0+")
     groups: tuple[ShareOffsetsGroup, ...] = array(ShareOffsetsGroup, "0+")
+
+
+@struct
+class AlteredShareOffset(Struct):
+    partition_index: int = int32("0+")
+    start_offset: int = int64("0+")
+
+
+@struct
+class AlteredShareTopic(Struct):
+    topic_name: str = string("0+")
+    partitions: tuple[AlteredShareOffset, ...] = array(AlteredShareOffset, "0+")
+
+
+@request(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
+    group_id: str = string("0+")
+    topics: tuple[AlteredShareTopic, ...] = array(AlteredShareTopic, "0+")
+
+
+@struct
+class AlteredSharePartitionResult(Struct):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+", default=None)
+
+
+@struct
+class AlteredShareTopicResult(Struct):
+    topic_name: str = string("0+")
+    topic_id: bytes = uuid("0+")
+    partitions: tuple[AlteredSharePartitionResult, ...] = array(AlteredSharePartitionResult, "0+")
+
+
+@response(AlterShareGroupOffsetsRequest)
+class AlterShareGroupOffsetsResponse(Message):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+", default=None)
+    responses: tuple[AlteredShareTopicResult, ...] = array(AlteredShareTopicResult, "0+")
