@@ -22,6 +22,7 @@ from headgate.proxy.interceptor import (
     OnRequest,
     OnResponse,
     Outcome,
+    Oversize,
     Prefilter,
     RequestFrame,
     ResponseFrame,
@@ -31,7 +32,7 @@ from headgate.proxy.interceptor import (
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.model.streams_groups import ClassicJoin
 from headgate.topologies.older_clients.assignment_recorder import AssignmentRecorder
-from headgate.topologies.service import MAX_NAME, TopologyService
+from headgate.topologies.service import MAX_NAME_BYTES, TopologyService
 from headgate.topologies.streams_api import broker_version, group_state, with_throttle
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
@@ -43,7 +44,6 @@ from headgate.wire.messages.groups import (
     JoinGroupRequest,
     JoinGroupResponse,
 )
-from headgate.wire.primitives import Buffer
 
 _FIRST_WITH_MESSAGE: Final = 3
 _TIMEOUT_S: Final = 600.0  # each step of each group has a deadline of its own
@@ -152,9 +152,6 @@ def _forwarded(
     return Rewritten(encode(message, to_broker), context=_DeleteContext(version, results), api_version=to_broker)
 
 
-_MAX_GROUP_BYTES: Final = MAX_NAME * 4 + 8  # in UTF-8, with its length
-
-
 class ClassicJoinInterceptor(Interceptor[None]):
     """Handles a JoinGroup for a group with a stored description; every other one passes as it came."""
 
@@ -166,18 +163,18 @@ class ClassicJoinInterceptor(Interceptor[None]):
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter:
         """Only the first field is read, so that a JoinGroup of any other group passes unopened."""
+        return group_requests.begins_with_group(
+            group_requests.joining_group, api_version, self._service.must_delete, longest=MAX_NAME_BYTES
+        )
 
-        def is_stored(view: Buffer, pos: int, end: int) -> bool:
-            try:
-                group = group_requests.joining_group(view[pos : min(end, pos + _MAX_GROUP_BYTES)], api_version)
-            except WireError:
-                return False  # too long a name, or an invalid request, which the broker rejects
-            return self._service.must_delete(group)
-
-        return is_stored
+    def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
+        return Oversize.AWAIT_PROOF
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[None]:
-        group = group_requests.joining_group(request.body, request.api_version)
+        try:
+            group = group_requests.joining_group(request.body, request.api_version)
+        except WireError:
+            return Forward()  # the broker rejects it
         if not self._service.must_delete(group):
             return Forward()
         return Hold(self._join(group, request, session), _TIMEOUT_S)

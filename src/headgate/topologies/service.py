@@ -46,6 +46,7 @@ _EARLY_JOINS_AT_ONCE: Final = 200
 _NO_CONNECTION: Final = 0
 # Groups, members and processes with longer names are passed through and not recorded: Kafka's own have 40 characters.
 MAX_NAME: Final = 1024
+MAX_NAME_BYTES: Final = 4 * MAX_NAME + 8  # in UTF-8, with its size
 
 T = TypeVar("T")
 OpenResources = Callable[[StreamsGroups, AsyncExitStack], Awaitable[TopologyResources]]

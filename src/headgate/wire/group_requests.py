@@ -3,6 +3,7 @@
 Invariant: as `primitives`, never trust a length; every failure is a `WireError`.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
@@ -164,6 +165,24 @@ def join_start(body: Buffer, version: int) -> JoinStart:
 def syncing_group(body: Buffer, version: int) -> str:
     """GroupId of a SyncGroup request."""
     return (_compact_string if version >= _SYNC_GROUP_FLEXIBLE else _string)(body, 0)[0]
+
+
+def begins_with_group(
+    read: Callable[[Buffer, int], str], version: int, is_wanted: Callable[[str], bool], *, longest: int
+) -> Callable[[Buffer, int, int], bool]:
+    """A test whether the first field of the request at a position is such a group, of `longest` bytes with its size.
+
+    It is also True while so many bytes have not been received, and what has been is not the whole field.
+    """
+
+    def test(view: Buffer, pos: int, end: int) -> bool:
+        received = view[pos : min(end, pos + longest)]
+        try:
+            return is_wanted(read(received, version))
+        except WireError:
+            return len(received) < longest
+
+    return test
 
 
 def _behind_nullable(body: Buffer, pos: int, *, is_flexible: bool) -> int:

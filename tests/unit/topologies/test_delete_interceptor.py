@@ -19,7 +19,7 @@ from headgate.wire.messages.groups import (
     ListGroupsResponse,
 )
 from tests.support.fake_upstream import body_of, request
-from tests.unit.proxy.stage import until
+from tests.unit.proxy.stage import turns, until
 from tests.unit.topologies.fake_stores import ControlledStore
 from tests.unit.topologies.scene import (
     DELETE,
@@ -343,6 +343,23 @@ async def test_a_classic_join_of_an_empty_group_deletes_what_is_stored_first() -
         assert not it.service.must_delete("g")
 
 
+@pytest.mark.parametrize("version", [0, 9])
+async def test_a_classic_join_that_arrives_in_two_parts_deletes_what_is_stored_first(version: int) -> None:
+    """Wherever the first part ends: the group may not have been received whole."""
+    sent = request(JOIN_GROUP, version, JoinGroupRequest(group_id="group", member_id="c", protocol_type="consumer"))
+    for split in range(1, len(sent)):
+        async with scene() as it:
+            await stored(it, "group")
+            await it.client.send(sent[:split])
+            await turns()
+            await it.client.send(sent[split:])
+            await it.proves_right(HEARTBEAT, UNKNOWN_MEMBER)
+            await it.describes(group="group", state="Empty", members=())
+            await joins(it)
+            await it.client.frame()
+            assert not it.service.must_delete("group")
+
+
 @pytest.mark.parametrize("version", [0, 5, 9])
 async def test_while_that_fails_the_join_gets_rebalance_in_progress_and_the_store_is_left_alone(version: int) -> None:
     store = failing()
@@ -403,7 +420,8 @@ async def test_a_classic_join_without_read_deletes_nothing() -> None:
         assert it.service.must_delete("g")
 
 
-async def test_a_classic_join_of_whatever_size_passes_as_the_first_call_of_its_connection() -> None:
+@pytest.mark.parametrize("split", [0, 4, 14, 20, 40])
+async def test_a_classic_join_of_whatever_size_passes_as_the_first_call_of_its_connection(split: int) -> None:
     message = JoinGroupRequest(
         group_id="g",
         member_id="c",
@@ -411,11 +429,16 @@ async def test_a_classic_join_of_whatever_size_passes_as_the_first_call_of_its_c
         protocols=(JoinGroupProtocol(name="p", metadata=bytes(900_000)),),
     )
     async with scene() as it:
+        client, broker = await it.stage.pair(proved=False)
         sent = request(JOIN_GROUP, 9, message)
-        sending = asyncio.create_task(it.client.send(sent))
-        assert (await it.broker.reply(JoinGroupResponse(protocol_name="", member_id="c"))).frame == sent
+        await client.send(sent[:split])
+        await turns()
+        sending = asyncio.create_task(client.send(sent[split:]))
+        proof = await broker.reply(it.stage.upstream.metadata())
+        assert proof.header.client_id == b"headgate"
+        assert (await broker.reply(JoinGroupResponse(protocol_name="", member_id="c"))).frame == sent
         await sending
-        await it.client.frame()
+        await client.frame()
 
 
 async def test_a_group_of_which_the_broker_says_nothing_is_kept_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """The quick way of a heartbeat gives the bytes that the whole way gives, or steps aside."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from headgate.topologies.streams_api import (
 )
 from headgate.wire import group_requests
 from headgate.wire.codec import decode, encode
+from headgate.wire.messages.groups import JoinGroupRequest, SyncGroupRequest
 from headgate.wire.messages.streams import (
     Endpoint,
     HeartbeatTopology,
@@ -142,3 +145,25 @@ def test_an_answer_goes_up_by_either_way_alike(message: StreamsGroupHeartbeatRes
         up = upgrade_plain_heartbeat(body, beaten, solicit=ask)
         assert up == encode(upgrade_heartbeat(message, solicit=ask), 1)
         assert decode(StreamsGroupHeartbeatResponse, 1, up).topology_description_required == ask
+
+
+@pytest.mark.parametrize("version", [3, 6])
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (group_requests.joining_group, JoinGroupRequest(group_id="group", protocol_type="consumer")),
+        (group_requests.syncing_group, SyncGroupRequest(group_id="group")),
+    ],
+)
+def test_a_group_that_has_not_been_received_whole_may_be_the_one(read: Any, message: Any, version: int) -> None:
+    version = min(version, type(message).valid[-1])
+    test = group_requests.begins_with_group(read, version, "group".__eq__, longest=16)
+
+    def body(group: str) -> bytes:
+        return encode(replace(message, group_id=group), version)
+
+    behind = body("group").index(b"group") + len(b"group")
+    for end in range(1, len(body("group"))):
+        assert test(b"xx" + body("group"), 2, 2 + end)
+        assert test(b"xx" + body("other"), 2, 2 + end) is (end < behind)
+    assert [test(body("g" * 30), 0, end) for end in (15, 16, 30)] == [True, False, False]

@@ -24,7 +24,7 @@ from headgate.proxy.interceptor import (
 )
 from headgate.topologies.older_clients.assignment_recorder import AssignmentRecorder
 from headgate.topologies.older_clients.classic_groups import ClassicGroup, read_group
-from headgate.topologies.service import MAX_NAME, TopologyService
+from headgate.topologies.service import MAX_NAME_BYTES, TopologyService
 from headgate.topologies.tasks.classic_tasks import ClassicTasks
 from headgate.wire import frames, group_requests
 from headgate.wire.apis import has_flexible_response
@@ -37,13 +37,11 @@ from headgate.wire.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from headgate.wire.primitives import Buffer
 
 MAX_BYTES: Final = 8 * 1024 * 1024  # of a response with all subscriptions, and of a request with all assignments
 MAX_HELD_BYTES: Final = 4 * MAX_BYTES  # of all groups of this worker
 _CONSUMER: Final = "consumer"
 _MAX_GROUPS: Final = 10_000
-_GROUP_BYTES: Final = MAX_NAME * 4 + 8  # in UTF-8, with its length
 _SIZE_BYTES: Final = 4
 
 
@@ -106,16 +104,10 @@ class ClassicStreamsInterceptor(Interceptor[Watch]):
         return self._held_bytes
 
     def prefilter(self, api_version: ApiVersion) -> Prefilter:
-        def is_led(view: Buffer, pos: int, end: int) -> bool:
-            if not self._led:
-                return False
-            try:
-                group = group_requests.syncing_group(view[pos : min(end, pos + _GROUP_BYTES)], api_version)
-            except WireError:
-                return False
-            return group in self._led
-
-        return is_led
+        is_led = group_requests.begins_with_group(
+            group_requests.syncing_group, api_version, self._led.__contains__, longest=MAX_NAME_BYTES
+        )
+        return lambda view, pos, end: bool(self._led) and is_led(view, pos, end)
 
     def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
         return Oversize.AWAIT_PROOF_OR_PASS
