@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.cli.escaping import escaped
@@ -12,6 +14,7 @@ from headgate.dead_letters.replayer import ReplayResult
 _BAR: Final = 30
 _EVERY_S: Final = 2.0
 _EVERY_ON_TERMINAL_S: Final = 0.2
+_RATE_S: Final = 10.0
 
 
 def plan_document(plan: ReplayPlan) -> dict[str, Any]:
@@ -77,24 +80,28 @@ def replay_text(result: ReplayResult, *, dry_run: bool) -> str:
 
 
 class ReplayBar:
-    """Progress on standard error: a bar on a terminal, else a line every two seconds."""
+    """Progress on standard error: a bar on a terminal, else a line every two seconds, with the rate of the last ten."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, now: Callable[[], float] = time.monotonic) -> None:
         self._total = total
+        self._now = now
         self._on_terminal = sys.stderr.isatty()
-        self._printed = time.monotonic()
-        self._first: tuple[float, int] | None = None
+        self._printed = now()
+        self._seen: deque[tuple[float, int]] = deque()  # when how many were done
 
     def show(self, result: ReplayResult) -> None:
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now, result.done
+        now = self._now()
+        if not self._seen:
+            self._seen.append((now, result.done))
         if now - self._printed < (_EVERY_ON_TERMINAL_S if self._on_terminal else _EVERY_S):
             return
         self._printed = now
         share = min(1.0, result.done / max(1, self._total))
-        began, before = self._first
+        while len(self._seen) > 1 and self._seen[0][0] < now - _RATE_S:
+            self._seen.popleft()
+        began, before = self._seen[0]
         rate = (result.done - before) / max(0.001, now - began)
+        self._seen.append((now, result.done))
         line = f"{result.done} of {self._total} records ({share:.0%}), {rate:.0f} records/s, {result.state}"
         if self._on_terminal:
             filled = "#" * round(_BAR * share)
