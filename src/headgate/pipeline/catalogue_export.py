@@ -10,7 +10,6 @@ The transport (a file, HTTP, Kafka) and its settings are those of the OpenLineag
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -132,19 +131,19 @@ def events_of(job: EstateJob, cluster: str, namespace: str, now_ms: int) -> tupl
 
 
 def _entries(job: EstateJob, namespace: str) -> list[Any]:
-    """What each topic that is written is made from."""
-
-    def of(output: str) -> Iterable[str]:
-        return (start for start, end in job.pairs or () if end == output)
-
+    """What each topic that is written is made from; one whose sources are not known has no entry."""
+    sources: dict[str, list[str]] = {}
+    for start, end in job.pairs or ():
+        sources.setdefault(end, []).append(start)
     return [
         LineageDatasetEntry(
             namespace=namespace,
             name=output,
             type="DATASET",
-            inputs=[LineageDatasetInput(namespace=namespace, name=topic, type="DATASET") for topic in of(output)],
+            inputs=[LineageDatasetInput(namespace=namespace, name=topic, type="DATASET") for topic in sources[output]],
         )
         for output in job.outputs
+        if output in sources
     ]
 
 

@@ -4,11 +4,9 @@ from headgate.lineage.estate_map import MapRow, MapUse
 from headgate.lineage.graph import LineageFlow
 from headgate.lineage.jobs import EstateJob, estate_jobs
 
-_USE = MapUse(True, True, False, False, None, None, None)
 
-
-def use(kind: str, actor: str, topic: str, direction: str) -> MapRow:
-    return MapRow(kind, actor, topic, direction, _USE)
+def use(kind: str, actor: str, topic: str, direction: str, *, filled: bool = False) -> MapRow:
+    return MapRow(kind, actor, topic, direction, MapUse(True, True, filled, False, None, None, None))
 
 
 def flow(component: str, in_topic: str, out_topic: str, actor: str = "app") -> LineageFlow:
@@ -58,3 +56,23 @@ def test_the_pairs_of_a_connector_are_not_known_and_clients_are_no_jobs() -> Non
 def test_an_application_that_was_only_seen_has_no_pairs() -> None:
     (job,) = estate_jobs([use("spark", "night", "a", "read")], [])
     assert (job.inputs, job.outputs, job.pairs) == (("a",), (), None)
+
+
+def test_topics_of_patterns_and_chosen_sinks_flow_through_every_open_end() -> None:
+    rows = [
+        use("streams", "app", "orders.eu", "read", filled=True),
+        use("streams", "app", "out.eu", "write", filled=True),
+        use("streams", "app", "b", "read", filled=True),  # which a part names
+    ]
+    jobs = estate_jobs(rows, [flow("0", "", "x"), flow("1", "b", ""), flow("2", "", ""), flow("global", "g", "")])
+    assert [(job.name, job.inputs, job.outputs, job.pairs) for job in jobs] == [
+        ("app.0", ("orders.eu",), ("x",), (("orders.eu", "x"),)),
+        ("app.1", ("b",), ("out.eu",), (("b", "out.eu"),)),
+        ("app.2", ("orders.eu",), ("out.eu",), (("orders.eu", "out.eu"),)),
+        ("app.global", ("g",), (), None),
+    ]
+
+
+def test_what_a_partial_description_does_not_name_has_no_known_source() -> None:
+    (job,) = estate_jobs([use("streams", "app", "x", "write")], [flow("0", "a", "")])
+    assert (job.inputs, job.outputs, job.pairs) == (("a",), ("x",), None)

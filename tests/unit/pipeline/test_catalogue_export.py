@@ -14,7 +14,8 @@ import pytest
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.config import Config, load
-from headgate.pipeline.catalogue_export import CatalogueExport, create_export
+from headgate.lineage.jobs import EstateJob
+from headgate.pipeline.catalogue_export import CatalogueExport, create_export, events_of
 from tests.unit.lineage.shop import DAY, ROWS, TWO, use, write, write_shop
 
 Sent = dict[str, Any]
@@ -88,6 +89,17 @@ def test_each_component_and_actor_is_a_job_with_its_topics(folder: Path, export:
         ("large", [orders]),
         ("totals", [orders]),
     ]
+
+
+def test_an_output_whose_sources_are_not_known_has_no_entry() -> None:
+    """An entry without inputs would say that nothing flows into it."""
+    job = EstateJob(
+        kind="streams", actor="app", component="", inputs=("a",), outputs=("x", "seen"), pairs=(("a", "x"),)
+    )
+    for event in events_of(job, "c1", "kafka://k:9092", TWO):
+        facets: Any = event.job.facets
+        assert [one.name for one in facets["lineage"].entries] == ["x"]
+        assert [one.name for one in event.outputs or ()] == ["x", "seen"]
 
 
 def _named(source: Sent) -> Sent:
