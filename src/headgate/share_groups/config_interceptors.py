@@ -40,6 +40,7 @@ from headgate.share_groups.config_changes import (
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, OWN, PARKED, ConfigDef
 from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.share_groups.service import ShareGroupService
+from headgate.wire.codec import decode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.configs import (
     AlterConfigsResourceResponse,
@@ -58,6 +59,9 @@ DEFAULT_CONFIG, GROUP_CONFIG = 5, 8  # sources of a value
 _LISTS_GROUPS_FROM: Final = 1  # version 0 lists client metrics only
 # Each of them may need writes to a topic and a request to the broker, within the deadline of one response.
 _MAX_GROUPS: Final = 256
+# Resources and configs of a request with configs of Headgate: the broker's are encoded again, on the event loop.
+_MOST_PARTS: Final = 50_000
+_MOST_DESCRIBED: Final = 100_000  # resources; every result of their response is looked at on the event loop
 _MAX_PARKED_CHARACTERS: Final = 30_000  # a string of a response has at most 32,767 bytes
 _MISSING_TOPIC_RETRIES: Final = 3
 _MISSING_TOPIC_PAUSE_S: Final = 0.25
@@ -66,6 +70,10 @@ _OWN_NAME: Final = re.compile(b"|".join(re.escape(name.encode()) for name in sor
 _TOO_MANY: Final = ResourceError(
     ErrorCode.INVALID_REQUEST, f"At most {_MAX_GROUPS} groups with configs of Headgate in one request."
 )
+_TOO_LARGE: Final = ResourceError(
+    ErrorCode.INVALID_REQUEST,
+    f"At most {_MOST_PARTS} resources and configs in one request with configs of Headgate.",
+)
 _NOT_READY: Final = ResourceError(
     ErrorCode.NOT_CONTROLLER, "Headgate has not read the state of its share groups yet: try again."
 )
@@ -73,6 +81,9 @@ _NO_ANSWER: Final = ResourceError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker di
 _MALFORMED: Final = ResourceError(
     ErrorCode.INVALID_REQUEST, "A config has no value, is named twice, or has an operation of lists."
 )
+
+
+_Changes = tuple[AlterConfigsCall, Mapping[ResourceKey, GroupConfigChange]]
 
 
 class AlterConfigsInterceptor(Interceptor[None]):
@@ -106,13 +117,18 @@ class AlterConfigsInterceptor(Interceptor[None]):
         if request.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS and _OWN_NAME.search(request.body) is None:
             return Forward()
         if len(request.body) <= SMALL_BYTES:
-            return self._decide(read_call(request), session)
+            return self._decide(self._read(request), session)
         return Hold(self._decide_off_loop(request, session), DECODE_SECONDS)
 
     async def _decide_off_loop(self, request: RequestFrame, session: Session) -> Outcome[None]:
-        return self._decide(await run_off_loop(lambda: read_call(request)), session)
+        return self._decide(await run_off_loop(lambda: self._read(request)), session)
 
-    def _decide(self, call: AlterConfigsCall, session: Session) -> Outcome[None]:
+    def _decide(self, found: _Changes | Forward[None] | Answer, session: Session) -> Outcome[None]:
+        return Answer(self._change(*found, session)) if isinstance(found, tuple) else found
+
+    def _read(self, request: RequestFrame) -> _Changes | Forward[None] | Answer:
+        """The changes of groups with configs of Headgate; an outcome if the request passes or is refused."""
+        call = read_call(request)
         keys = [resource_key(one) for one in call.resources]
         if len(set(keys)) != len(keys):
             return Forward()  # the broker refuses duplicate resources
@@ -127,7 +143,9 @@ class AlterConfigsInterceptor(Interceptor[None]):
             return Forward()
         if len(changes) > _MAX_GROUPS:
             return Answer(call.response({}, dict.fromkeys(keys, _TOO_MANY), 0))
-        return Answer(self._change(call, changes, session))
+        if len(keys) + sum(len(one.configs) for one in call.resources) > _MOST_PARTS:
+            return Answer(call.response({}, dict.fromkeys(keys, _TOO_LARGE), 0))
+        return call, changes
 
     def _may_be_own(self, resource: IncrementalAlterConfigsResource, call: AlterConfigsCall) -> bool:
         """Whether the change may concern Headgate, as far as that is known without the state of the group."""
@@ -293,12 +311,23 @@ class DescribeConfigsInterceptor(
     def is_relevant(self, request: RequestFrame) -> bool:  # noqa: ARG002
         return self._service.is_ready
 
+    async def _decode_request(self, request: RequestFrame, session: Session) -> Outcome[RequestedConfigs]:
+        """All of it off the event loop: it depends on nothing that changes."""
+
+        def read() -> Forward[RequestedConfigs]:
+            message = decode(DescribeConfigsRequest, request.api_version, request.body)
+            return self.on_decoded_request(message, request, session)
+
+        return await run_off_loop(read)
+
     def on_decoded_request(
         self,
         message: DescribeConfigsRequest,
         request: RequestFrame,  # noqa: ARG002
         session: Session,  # noqa: ARG002
     ) -> Forward[RequestedConfigs]:
+        if len(message.resources) > _MOST_DESCRIBED:
+            return Forward()
         names: dict[str, frozenset[str] | None] = {}
         for one in message.resources:
             if one.resource_type == GROUP and self._service.selects(one.resource_name):

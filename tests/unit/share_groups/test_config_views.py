@@ -1,10 +1,12 @@
 """DescribeConfigs and ListConfigResources through the gateway: ours beside the broker's, for whom it lets look."""
 
 import asyncio
+import threading
 
 import pytest
 
 from headgate.facts import GroupPaused
+from headgate.share_groups import config_interceptors
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
     DLQ_TOPIC,
@@ -15,6 +17,7 @@ from headgate.share_groups.model.group_configs import (
     RESUME,
     THRESHOLD_PERCENT,
 )
+from headgate.share_groups.service import ShareGroupService
 from headgate.share_groups.spool.model.index import spool_record
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.configs import (
@@ -209,6 +212,38 @@ async def test_a_request_over_8_kib_is_opened_wherever_its_groups_are() -> None:
         asked = describing(*topics, (GROUP, "sg", None))
         shown = await describe(it, 4, asked, *(result(name, kind=TOPIC) for _, name, _ in topics), result("sg"))
         assert len(shown[-1].configs) == len(OWN)
+
+
+async def test_a_large_request_is_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 MiB may be three million groups; to look at each of them took half a second."""
+    threads = set()
+    selects = ShareGroupService.selects
+
+    def watched(self: ShareGroupService, group: str) -> bool:
+        threads.add(threading.current_thread())
+        return selects(self, group)
+
+    monkeypatch.setattr(ShareGroupService, "selects", watched)
+    async with scene() as it:
+        topics = [(TOPIC, f"{i:060}", None) for i in range(500)]
+        asked = describing(*topics, (GROUP, "sg", None))
+        shown = await describe(it, 4, asked, *(result(name, kind=TOPIC) for _, name, _ in topics), result("sg"))
+        assert len(shown[-1].configs) == len(OWN)
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("resources", [10, 11])
+async def test_ours_are_not_added_for_a_request_of_too_many_resources(
+    resources: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every result of its response would be looked at on the event loop."""
+    monkeypatch.setattr(config_interceptors, "_MOST_DESCRIBED", 10)
+    async with scene() as it:
+        groups = [f"g{number}" for number in range(resources)]
+        asked = describing(*((GROUP, group, None) for group in groups))
+        shown = await describe(it, 4, asked, *map(result, groups))
+        assert {len(one.configs) for one in shown} == {len(OWN) if resources == 10 else 0}
 
 
 async def test_a_large_answer_is_added_to_as_well() -> None:

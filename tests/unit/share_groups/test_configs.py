@@ -1,12 +1,15 @@
 """IncrementalAlterConfigs and AlterConfigs through the gateway: changed whole or not at all, by whoever may."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from headgate.share_groups import config_interceptors
+from headgate.share_groups.config_changes import GroupConfigChange, read_change
 from headgate.share_groups.model.group_configs import (
     COPY_RECORD,
     DLQ_TOPIC,
@@ -155,6 +158,36 @@ async def test_a_request_over_8_kib_is_opened_wherever_its_groups_are(topics: in
         assert results[-1] == ("sg", 0, None)
         assert len(results) == topics + 1
         assert it.applied() == [("set", "sg", {COPY_RECORD: "true"}, "User:ops")]
+
+
+async def test_a_large_request_is_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 MiB may be three million groups; to look at each of them took two seconds."""
+    threads = set()
+
+    def watched(*args: Any, **more: Any) -> GroupConfigChange | None:
+        threads.add(threading.current_thread())
+        return read_change(*args, **more)
+
+    monkeypatch.setattr(config_interceptors, "read_change", watched)
+    many = [resource(f"group-{i}", (LOCKS, SET, "1")) for i in range(500)]
+    async with playing() as it:
+        results = await alter(it, INCREMENTAL, 1, *many, resource("sg", (COPY_RECORD, SET, "true")))
+        assert results[-1] == ("sg", 0, None)
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("key", [INCREMENTAL, ALTER])
+async def test_our_configs_beside_too_many_others_are_refused(key: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are encoded again, on the event loop."""
+    monkeypatch.setattr(config_interceptors, "_MOST_PARTS", 40)
+    many = [resource(f"topic-{i}", ("retention.ms", SET, "1"), kind=TOPIC) for i in range(20)]
+    async with playing() as it:
+        results = await alter(it, key, 1, *many, resource("sg", (COPY_RECORD, SET, "true")))
+        assert [code for _, code, _ in results] == [42] * 21
+        assert asked(it) == []
+        assert it.applied() == []
+        assert [code for _, code, _ in await alter(it, key, 1, *many)] == [0] * 20
 
 
 @every_version
