@@ -90,18 +90,24 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
     async def _delete(
         self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
     ) -> Outcome[_DeleteContext]:
-        slots = asyncio.Semaphore(_AT_ONCE)  # the deadlines of a group begin when it has a slot
+        waiting = iter(described)  # a task for each of thousands would keep the event loop
         until = self._clock.monotonic() + _BEGIN_S
+        found: dict[str, DeletedGroup] = {}
 
-        async def delete(group: str) -> DeletedGroup | None:
-            async with slots:
+        async def delete_some() -> None:
+            for group in waiting:
                 if self._clock.monotonic() > until:
-                    return DeletedGroup(group_id=group, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                return await self._delete_one(group, version, session)
+                    result: DeletedGroup | None = DeletedGroup(
+                        group_id=group, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                    )
+                else:
+                    result = await self._delete_one(group, version, session)
+                if result is not None:
+                    found[group] = result
 
-        results = tuple(filter(None, await asyncio.gather(*map(delete, described))))
-        names = {result.group_id for result in results}
-        left = tuple(group for group in message.groups_names if group not in names)
+        await asyncio.gather(*(delete_some() for _ in range(_AT_ONCE)))
+        results = tuple(found[group] for group in described if group in found)
+        left = tuple(group for group in message.groups_names if group not in found)
         if not left:
             return Answer(encode(DeleteGroupsResponse(throttle_time_ms=session.throttle_ms, results=results), version))
         return _forwarded(replace(message, groups_names=left), version, session, results)
