@@ -40,6 +40,7 @@ from headgate.share_groups.config_changes import (
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, OWN, PARKED, ConfigDef
 from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.share_groups.service import ShareGroupService
+from headgate.wire.apis import has_flexible_request
 from headgate.wire.codec import decode
 from headgate.wire.errors import ErrorCode
 from headgate.wire.messages.configs import (
@@ -54,6 +55,7 @@ from headgate.wire.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from headgate.wire.primitives import read_uvarint
 
 DEFAULT_CONFIG, GROUP_CONFIG = 5, 8  # sources of a value
 _LISTS_GROUPS_FROM: Final = 1  # version 0 lists client metrics only
@@ -61,7 +63,7 @@ _LISTS_GROUPS_FROM: Final = 1  # version 0 lists client metrics only
 _MAX_GROUPS: Final = 256
 # Resources and configs of a request with configs of Headgate: the broker's are encoded again, on the event loop.
 _MOST_PARTS: Final = 50_000
-_MOST_DESCRIBED: Final = 100_000  # resources; every result of their response is looked at on the event loop
+_MOST_DESCRIBED: Final = 100_000  # resources; every result of the response is looked at on the event loop
 _MAX_PARKED_CHARACTERS: Final = 30_000  # a string of a response has at most 32,767 bytes
 _MISSING_TOPIC_RETRIES: Final = 3
 _MISSING_TOPIC_PAUSE_S: Final = 0.25
@@ -308,8 +310,13 @@ class DescribeConfigsInterceptor(
     def oversize(self, api_version: ApiVersion) -> Oversize:  # noqa: ARG002
         return Oversize.PASS_UNPROVED
 
-    def is_relevant(self, request: RequestFrame) -> bool:  # noqa: ARG002
-        return self._service.is_ready
+    def is_relevant(self, request: RequestFrame) -> bool:
+        """Also False for a request of too many resources, whose number it begins with."""
+        if has_flexible_request(request.api_key, request.api_version):
+            number = read_uvarint(request.body, 0)[0] - 1
+        else:
+            number = int.from_bytes(request.body[:4], "big", signed=True)
+        return number <= _MOST_DESCRIBED and self._service.is_ready
 
     async def _decode_request(self, request: RequestFrame, session: Session) -> Outcome[RequestedConfigs]:
         """All of it off the event loop: it depends on nothing that changes."""
@@ -326,8 +333,6 @@ class DescribeConfigsInterceptor(
         request: RequestFrame,  # noqa: ARG002
         session: Session,  # noqa: ARG002
     ) -> Forward[RequestedConfigs]:
-        if len(message.resources) > _MOST_DESCRIBED:
-            return Forward()
         names: dict[str, frozenset[str] | None] = {}
         for one in message.resources:
             if one.resource_type == GROUP and self._service.selects(one.resource_name):

@@ -233,16 +233,17 @@ async def test_a_large_request_is_read_off_the_event_loop(monkeypatch: pytest.Mo
     assert threading.main_thread() not in threads
 
 
+@every_version
 @pytest.mark.parametrize("resources", [10, 11])
 async def test_ours_are_not_added_for_a_request_of_too_many_resources(
-    resources: int, monkeypatch: pytest.MonkeyPatch
+    version: int, resources: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every result of its response would be looked at on the event loop."""
+    """Every result of its response would be looked at on the event loop; the request is not decoded either."""
     monkeypatch.setattr(config_interceptors, "_MOST_DESCRIBED", 10)
     async with scene() as it:
         groups = [f"g{number}" for number in range(resources)]
         asked = describing(*((GROUP, group, None) for group in groups))
-        shown = await describe(it, 4, asked, *map(result, groups))
+        shown = await describe(it, version, asked, *map(result, groups))
         assert {len(one.configs) for one in shown} == {len(OWN) if resources == 10 else 0}
 
 
