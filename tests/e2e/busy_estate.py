@@ -178,7 +178,8 @@ def _letters(now: int) -> list[Row]:
     return [
         of_group
         | known
-        | {"offset": 41, "dead_lettered_at": now - 2 * MINUTE, "source_state": "found", "reason": HOSTILE},
+        | {"offset": 41, "dead_lettered_at": now - 2 * MINUTE, "source_state": "found", "reason": HOSTILE}
+        | {"source_expires_at": now + 5 * HOUR},
         of_group | known | {"offset": 42, "dead_lettered_at": now - MINUTE, "source_state": "expired"},
     ]
 

@@ -47,7 +47,7 @@ class TriageTables:
         counts = self._letter_counts(where, since_ms, now_ms)
         rows = sorted(found.rows, key=lambda row: (row["first_at"], row["cluster"]), reverse=True)
         return {
-            "clusters": [_cluster(row, counts.get((row["group"], row["cluster"]), _no_counts())) for row in rows],
+            "clusters": [_cluster(row, counts.get((row["group"], row["cluster"]), no_letters())) for row in rows],
             "unassigned": {group: one for (group, cluster), one in sorted(counts.items()) if not cluster},
             "truncated": found.more,
         }
@@ -64,17 +64,18 @@ class TriageTables:
         for row in letters or ():
             if row["withdrawn"]:
                 continue
-            one = counts.setdefault((row["group"], row["cluster"] or ""), _no_counts())
-            _count(one, row, now_ms)
+            one = counts.setdefault((row["group"], row["cluster"] or ""), no_letters())
+            count_letter(one, row, now_ms)
         return counts
 
 
-def _no_counts() -> Document:
+def no_letters() -> Document:
+    """The counts of no letters."""
     return {"letters": 0, "readable": 0, "gone": 0, "expire_soon": 0, "next_expiry": None, "problems": 0}
 
 
-def _count(counts: Document, row: Document, now_ms: int) -> None:
-    """A record can be had while its letter has a copy, or while it is found at its source."""
+def count_letter(counts: Document, row: Document, now_ms: int) -> None:
+    """Add a letter. Its record can be had while the letter has a copy, or while it is found at its source."""
     ends = [row["letter_expires_at"]] if row["copied"] else []
     ends += [row["source_expires_at"]] if row["source_state"] == "found" else []
     counts["letters"] += 1

@@ -107,12 +107,12 @@ EXTRA: dict[str, list[Row]] = {
     "dead_letters": [
         {"group": "billing", "topic": topic, "topic_id": "t", "offset": offset, "dlq_topic": "dlq.orders", "copies": 1}
         | {"dlq_offset": offset, "dead_lettered_at": TWO - 6 * MINUTE + offset, "format": "kafka", "cluster": episode}
-        | {"source_state": "found", "withdrawn": offset == 9}
-        for topic, offset, episode in (
-            ("orders", 7, "5f1c0d2a9b3e"),
-            ("secret", 8, "5f1c0d2a9b3e"),
-            ("orders", 9, None),
-            ("orders", 10, None),
+        | {"source_state": "found", "withdrawn": offset == 9, "source_expires_at": expires_at}
+        for topic, offset, episode, expires_at in (
+            ("orders", 7, "5f1c0d2a9b3e", TWO + 2 * HOUR),
+            ("secret", 8, "5f1c0d2a9b3e", TWO + HOUR),
+            ("orders", 9, None, TWO + MINUTE),
+            ("orders", 10, None, None),
         )
     ],
     "dlq_rates": [

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from headgate.web.api.dead_letter_models import DeadLettersModel, LetterClustersModel
 from headgate.web.api.episode_points import counted, span_of
+from headgate.web.api.estate_tables import EstateTables
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
+from tests.unit.web.stage import FakeClock
 
 LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
 
@@ -51,6 +53,22 @@ async def test_dead_letters_of_a_group_the_newest_first_without_withdrawn_ones(s
     assert (found.count, found.truncated) == (3, False)
     cut = await shop.json("dead-letters", group="billing", limit=1)
     assert ([one["offset"] for one in cut["letters"]], cut["count"], cut["truncated"]) == ([10], 3, True)
+
+
+async def test_how_many_records_can_be_had_and_expire_within_a_day_is_that_of_all_of_them(shop: ApiStage) -> None:
+    found = DeadLettersModel.model_validate(await shop.json("dead-letters", group="billing", limit=1))
+    assert found.records.model_dump() == {
+        "letters": 3,
+        "readable": 3,
+        "gone": 0,
+        "problems": 0,
+        "expire_soon": 2,
+        "next_expiry": TWO + 3_600_000,
+    }
+    tables = EstateTables(shop.tables.root, clock := FakeClock(TWO + 3_600_000))
+    later = await ApiStage(tables, clock).json("dead-letters", group="billing")
+    await tables.close()
+    assert (later["records"]["gone"], later["records"]["next_expiry"]) == (1, TWO + 7_200_000)
 
 
 async def test_dead_letters_of_an_episode_and_of_a_topic(shop: ApiStage) -> None:

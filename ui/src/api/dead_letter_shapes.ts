@@ -66,9 +66,20 @@ export interface DeadLetter {
   source_expires_at: number | null;
 }
 
+/** How many records can still be had, of all dead letters that were asked for. */
+export interface LetterCounts {
+  letters: number;
+  readable: number;
+  gone: number;
+  expire_soon: number;
+  next_expiry: number | null;
+  problems: number;
+}
+
 export interface DeadLetters {
   group: string;
   letters: DeadLetter[];
   count: number;
   truncated: boolean;
+  records: LetterCounts;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { DeadLetter, Episode } from "../api/dead_letter_shapes";
-import { actionText, episodeAt, episodeState, evidenceLines, letterPointsText, lettersPath, nextCommand, nextStep, replayable, verdictText } from "./dead_letters";
+import { actionText, episodeAt, episodeState, evidenceLines, expiryText, letterPointsText, lettersPath, nextCommand, nextStep, replayable, verdictText } from "./dead_letters";
 
 function episode(more: Partial<Episode> = {}): Episode {
   return {
@@ -88,11 +88,30 @@ describe("evidence", () => {
   });
 });
 
+const NOW = 1_800_000_000_000;
+const HOUR = 3_600_000;
+
 describe("a dead letter", () => {
   it("can be replayed from its source or its copy", () => {
-    expect(replayable(letter({})).text).toBe("at its source");
-    expect(replayable(letter({ source_state: "expired", copied: true })).state).toBe("good");
-    expect(replayable(letter({ source_state: "expired" }))).toEqual({ state: "attention", text: "gone: expired" });
-    expect(replayable(letter({ source_state: "unreadable" })).state).toBe("unknown");
+    expect(replayable(letter({}), NOW).text).toBe("at its source");
+    expect(replayable(letter({ source_state: "expired", copied: true }), NOW).state).toBe("good");
+    expect(replayable(letter({ source_state: "expired" }), NOW)).toEqual({ state: "attention", text: "gone: expired" });
+    expect(replayable(letter({ source_state: "unreadable" }), NOW).state).toBe("unknown");
+  });
+
+  it("says when its record can no longer be had, if that is within a day", () => {
+    const soon = { source_expires_at: NOW + 3 * HOUR };
+    expect(replayable(letter(soon), NOW)).toEqual({ state: "attention", text: "at its source, expires in 3 h" });
+    expect(replayable(letter({ source_expires_at: NOW + 25 * HOUR }), NOW).state).toBe("good");
+    expect(replayable(letter({ ...soon, copied: true }), NOW)).toEqual({ state: "good", text: "at its source" });
+    expect(replayable(letter({ ...soon, copied: true, letter_expires_at: NOW + 5 * HOUR }), NOW).text).toBe("at its source, expires in 5 h");
+    expect(replayable(letter({ source_expires_at: NOW - 1 }), NOW)).toEqual({ state: "attention", text: "gone: expired" });
+  });
+
+  it("is counted in a warning before its record expires", () => {
+    const records = { letters: 9, readable: 8, gone: 1, expire_soon: 2, next_expiry: NOW + HOUR, problems: 0 };
+    expect(expiryText(records, NOW)).toBe("2 records expire within 24 hours, the first in 1 h");
+    expect(expiryText({ ...records, expire_soon: 1 }, NOW)).toBe("1 record expires within 24 hours, in 1 h");
+    expect(expiryText({ ...records, expire_soon: 0 }, NOW)).toBeNull();
   });
 });

@@ -1,7 +1,7 @@
 /** Verdicts, evidence and next steps of episodes of dead letters, in words. */
 
-import type { DeadLetter, Episode, Evidence, FailureRate, Verdict } from "../api/dead_letter_shapes";
-import { count, duration, printable, shellQuoted } from "./format";
+import type { DeadLetter, Episode, Evidence, FailureRate, LetterCounts, Verdict } from "../api/dead_letter_shapes";
+import { count, duration, printable, relative, shellQuoted } from "./format";
 import type { StateName } from "./freshness";
 import { thingPath } from "./route";
 
@@ -116,11 +116,29 @@ export function evidenceLines(evidence: Evidence | null): string[] {
   return lines;
 }
 
-/** Whether the record can still be had: from its topic, or from the copy in the dead letter. */
-export function replayable(letter: DeadLetter): { state: StateName; text: string } {
-  if (letter.source_state === "found") return { state: "good", text: "at its source" };
-  if (letter.copied) return { state: "good", text: "copy in the dead letter" };
-  return letter.source_state === "unknown" || letter.source_state === "unreadable"
-    ? { state: "unknown", text: letter.source_state }
-    : { state: "attention", text: `gone: ${letter.source_state}` };
+const EXPIRES_SOON_MS = 24 * 3_600_000;
+
+/** Whether the record can still be had: from its topic, or from the copy in the dead letter; and until when, if that is soon. */
+export function replayable(letter: DeadLetter, now: number): { state: StateName; text: string } {
+  const isFound = letter.source_state === "found";
+  if (!isFound && !letter.copied) {
+    return letter.source_state === "unknown" || letter.source_state === "unreadable"
+      ? { state: "unknown", text: letter.source_state }
+      : { state: "attention", text: `gone: ${letter.source_state}` };
+  }
+  const place = isFound ? "at its source" : "copy in the dead letter";
+  const ends = [isFound ? letter.source_expires_at : 0, letter.copied ? letter.letter_expires_at : 0];
+  const last = ends.includes(null) ? Infinity : Math.max(...ends.map(Number));
+  if (last <= now) return { state: "attention", text: "gone: expired" };
+  if (last <= now + EXPIRES_SOON_MS) return { state: "attention", text: `${place}, expires ${relative(last, now)}` };
+  return { state: "good", text: place };
+}
+
+/** The warning before records expire; null where none does within a day. */
+export function expiryText(records: LetterCounts, now: number): string | null {
+  if (records.expire_soon === 0 || records.next_expiry === null) return null;
+  const first = relative(records.next_expiry, now);
+  return records.expire_soon === 1
+    ? `1 record expires within 24 hours, ${first}`
+    : `${count(records.expire_soon)} records expire within 24 hours, the first ${first}`;
 }

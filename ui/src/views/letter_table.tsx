@@ -2,19 +2,29 @@
 
 import { useState } from "react";
 import type { DeadLetter, DeadLetters } from "../api/dead_letter_shapes";
-import { replayable } from "../model/dead_letters";
+import { expiryText, replayable } from "../model/dead_letters";
 import { count, printable } from "../model/format";
-import { State, ThingLink, Time } from "../shell/parts";
+import { Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { RecordDialog } from "./record_dialog";
 
 export function LetterTable({ found }: { found: DeadLetters }) {
   const [opened, setOpened] = useState<DeadLetter | null>(null);
+  const expiry = expiryText(found.records, useNow());
   return (
     <section className="panel">
       <header>
         <h2>Records</h2>
         <span className="muted">{found.truncated ? `the newest ${count(found.letters.length)} of ${count(found.count)}` : count(found.count)}</span>
       </header>
+      {expiry === null ? null : (
+        <div className="body">
+          <Notice state="attention" title={expiry}>
+            <p>
+              Replay them before, or raise <code>retention.ms</code> of their topics.
+            </p>
+          </Notice>
+        </div>
+      )}
       <div className="scroll" tabIndex={0} role="region" aria-label="Dead letters">
         <table>
           <thead>
@@ -43,7 +53,7 @@ export function LetterTable({ found }: { found: DeadLetters }) {
 }
 
 function LetterRow({ letter, onShow }: { letter: DeadLetter; onShow: () => void }) {
-  const { state, text } = replayable(letter);
+  const { state, text } = replayable(letter, useNow());
   return (
     <tr>
       <td>

@@ -62,8 +62,22 @@ class DeadLetterModel(ApiModel):
     problem: str | None
 
 
+class LetterCountsModel(ApiModel):
+    """How many records of dead letters can still be had, as `headgate dlq triage --json` counts them."""
+
+    letters: int
+    readable: int
+    gone: int
+    expire_soon: Annotated[int, Field(description="of the readable ones: within 24 hours, to the hour")]
+    next_expiry: Annotated[Time | None, Field(description="when the first of them expires; null for never")]
+    problems: int
+
+
 class DeadLettersModel(ApiModel):
+    """`records` are those of all of these dead letters, also where not all are listed."""
+
     group: str
     letters: list[DeadLetterModel]
     count: int
     truncated: bool
+    records: LetterCountsModel

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from headgate.dead_letters.triage import count_letter, no_letters
 from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
@@ -25,6 +26,8 @@ _CLUSTER_COLUMNS: Final = (
     *("group", "verdict", "action", "count", "first_at", "last_at", "ended_at", "topics", "member", "feature"),
     *("evidence", "cluster"),
 )
+
+_HOUR_MS: Final = 3_600_000
 
 Row = dict[str, Any]
 
@@ -84,17 +87,22 @@ def dead_letters_router(tables: EstateTables, answers: Answers, access: AccessCo
         def make() -> Rendered:
             estate = tables.open_estate(cluster=cluster, as_of_ms=None)
             rows = estate.rows("dead_letters", *where, columns=("cluster_id", *_LETTER_COLUMNS))
-            count, newest = 0, []
+            counts, newest = no_letters(), []
             for row in estate.of_one_cluster(rows):
                 if names.has(group) and (row["topic"] is None or names.has(row["topic"])):
-                    count += 1
+                    count_letter(counts, row, now_ms)
                     newest.append(row)
                     if len(newest) > 2 * limit:
                         newest = nlargest(limit, newest, key=_age)
             listed = [_letter(row, names) for row in nlargest(limit, newest, key=_age)]
-            return json_answer({"group": group, "letters": listed, "count": count, "truncated": count > limit})
+            count = counts["letters"]
+            known = {"group": group, "letters": listed, "count": count, "truncated": count > limit}
+            return json_answer(known | {"records": counts})
 
-        return await answers.of_versions(request, names, await tables.stamps(("dead_letters",)), make)
+        # Whole hours: the rows are not counted anew each minute.
+        now_ms = tables.now_ms() // _HOUR_MS * _HOUR_MS
+        stamps = await tables.stamps(("dead_letters",))
+        return await answers.of_versions(request, names, stamps, make, variant=str(now_ms))
 
     return router
 
