@@ -168,6 +168,25 @@ def test_overlays_show_lags_dead_letters_rates_and_states(page: Page, web: Web) 
     again.close()
 
 
+def test_a_paused_group_and_its_routes_are_red(page: Page, web: Web) -> None:
+    """There is no Kafka in this test, so the state is made by the browser's own routing."""
+    group: dict[str, Any] = {"name": "billing", "managed": True, "paused": True, "tripped": True, "pause_reasons": []}
+    paused = {"share_groups": [group], "count": 1, "next": None, "problem": None}
+    page.route("**/api/v1/share-groups?paused=true*", lambda route: route.fulfill(json=paused))
+    open_map(page, web)
+    expect(node(page, "share_group/billing").locator(".node")).to_have_class(re.compile(r"\bpaused\b"))
+    expect(page.locator(".legend")).to_contain_text("paused")
+    red = page.locator(".edge-paused")
+    expect(red).to_have_count(2)  # what it reads, and its dead-letter topic
+    assert sorted(one.get_attribute("data-id") or "" for one in red.all()) == [
+        "share_group/billing topic/dlq.billing",
+        "topic/enriched-orders share_group/billing",
+    ]
+    page.unroute("**/api/v1/share-groups?paused=true*")
+    open_map(page, web)
+    expect(red).to_have_count(0)
+
+
 def test_the_time_line_moves_the_map_and_two_handles_show_a_difference(page: Page, web: Web) -> None:
     open_map(page, web, "?focus=orders")
     expect(node(page, "consumer_group/old-reader")).to_have_count(0)
