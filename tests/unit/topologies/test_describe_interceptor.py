@@ -148,6 +148,15 @@ async def test_a_group_that_is_named_often_is_looked_up_once_and_an_answer_is_bo
     assert statuses == [AVAILABLE] * 11 + [ERROR] * 19
 
 
+async def test_a_group_that_waits_too_long_behind_others_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as it:
+        await it.join()
+        assert await it.pushes() == 0
+        assert await it.status() == AVAILABLE
+        monkeypatch.setattr("headgate.topologies.describe_interceptor._TIMEOUT_S", -1.0)
+        assert await it.status() == ERROR
+
+
 async def test_a_large_answer_without_descriptions_is_carried_too() -> None:
     groups = [described(group=f"g{number}", members=[f"m{i}" for i in range(50)]) for number in range(20)]
     async with scene() as it:
