@@ -4,16 +4,21 @@ Invariant: the store is called only when the broker would delete the group: the 
 gone. First the store, then the group, so that a retry converges. A client without the right, and a group that has
 members, are for the broker to reject. While the group's state is unknown, or the store has not been opened, the request
 is not forwarded: the broker might delete the group, and its description would stay.
+
+Any client may name tens of thousands of groups: large messages are read off the event loop, and their groups looked at
+in steps.
 """
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError, WireError
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.kafka.group_admin import EMPTY, group_error
+from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
@@ -26,8 +31,10 @@ from headgate.proxy.interceptor import (
     Prefilter,
     RequestFrame,
     ResponseFrame,
+    ResponseOutcome,
     Rewritten,
     Session,
+    Versions,
 )
 from headgate.proxy.rights import COORDINATOR_ERRORS, GroupRight, Rights
 from headgate.topologies.model.streams_groups import ClassicJoin
@@ -49,6 +56,8 @@ _FIRST_WITH_MESSAGE: Final = 3
 _TIMEOUT_S: Final = 600.0  # each step of each group has a deadline of its own
 _AT_ONCE: Final = 16
 _BEGIN_S: Final = 60.0  # then the groups that are left get COORDINATOR_LOAD_IN_PROGRESS; clients wait no longer
+_STEP: Final = 500  # groups that are looked at before other connections are served
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,43 +83,60 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         self._clock = clock
 
     def on_request(self, request: RequestFrame, session: Session) -> OnRequest[_DeleteContext]:
+        if len(request.body) > SMALL_BYTES:
+            return Hold(self._on_large_request(request, session), _TIMEOUT_S)
         version = request.api_version
         message = decode(DeleteGroupsRequest, version, request.body)
-        described = []
-        if self._service.is_ready or ApiKey.STREAMS_GROUP_DESCRIBE in session.broker_versions():
-            described = [group for group in dict.fromkeys(message.groups_names) if self._service.may_be_stored(group)]
+        described, is_known = self._find(message.groups_names, session)
         if described:
             return Hold(self._delete(message, version, described, session), _TIMEOUT_S)
-        if version <= broker_version(session.broker_versions(), ApiKey.DELETE_GROUPS, version):
-            names = message.groups_names
-            known = any(self._service.is_known(one) or self._assignments.is_recorded(one) for one in names)
-            return Forward(_DeleteContext(version) if known else None)
-        return _forwarded(message, version, session)
+        return _passed_on(message, version, session.broker_versions(), is_known=is_known)
+
+    async def _on_large_request(self, request: RequestFrame, session: Session) -> Outcome[_DeleteContext]:
+        version = request.api_version
+        message = await run_off_loop(lambda: decode(DeleteGroupsRequest, version, request.body))
+        described: dict[str, None] = {}
+        is_known = False
+        for names in _steps(message.groups_names):
+            found, any_known = self._find(names, session)
+            described |= dict.fromkeys(found)
+            is_known |= any_known
+            await asyncio.sleep(0)
+        if described:
+            return await self._delete(message, version, list(described), session)
+        broker = session.broker_versions()
+        return await run_off_loop(lambda: _passed_on(message, version, broker, is_known=is_known))
+
+    def _find(self, names: Sequence[str], session: Session) -> tuple[list[str], bool]:
+        """The groups that may have a stored description, and whether this worker knows any of the others."""
+        service, described = self._service, []
+        if service.is_ready or ApiKey.STREAMS_GROUP_DESCRIBE in session.broker_versions():
+            described = [group for group in dict.fromkeys(names) if service.may_be_stored(group)]
+        return described, any(service.is_known(one) or self._assignments.is_recorded(one) for one in names)
 
     async def _delete(
-        self, message: DeleteGroupsRequest, version: int, described: list[str], session: Session
+        self, message: DeleteGroupsRequest, version: int, described: Sequence[str], session: Session
     ) -> Outcome[_DeleteContext]:
-        waiting = iter(described)  # a task for each of thousands would keep the event loop
         until = self._clock.monotonic() + _BEGIN_S
+        waiting = iter(described)
         found: dict[str, DeletedGroup] = {}
 
         async def delete_some() -> None:
-            for group in waiting:
+            for group in waiting:  # the deadlines of a group begin when it has its turn
                 if self._clock.monotonic() > until:
-                    result: DeletedGroup | None = DeletedGroup(
-                        group_id=group, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-                    )
-                else:
-                    result = await self._delete_one(group, version, session)
-                if result is not None:
+                    found[group] = DeletedGroup(group_id=group, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                    await asyncio.sleep(0)
+                elif (result := await self._delete_one(group, version, session)) is not None:
                     found[group] = result
 
-        await asyncio.gather(*(delete_some() for _ in range(_AT_ONCE)))
+        await asyncio.gather(*(delete_some() for _ in described[:_AT_ONCE]))
         results = tuple(found[group] for group in described if group in found)
-        left = tuple(group for group in message.groups_names if group not in found)
-        if not left:
-            return Answer(encode(DeleteGroupsResponse(throttle_time_ms=session.throttle_ms, results=results), version))
-        return _forwarded(replace(message, groups_names=left), version, session, results)
+        left = replace(message, groups_names=tuple(group for group in message.groups_names if group not in found))
+        throttle_ms, broker = session.throttle_ms, session.broker_versions()
+        if left.groups_names:
+            return await run_off_loop(lambda: _forwarded(left, version, broker, results))
+        response = DeleteGroupsResponse(throttle_time_ms=throttle_ms, results=results)
+        return Answer(await run_off_loop(lambda: encode(response, version)))
 
     async def _delete_one(self, group: str, version: int, session: Session) -> DeletedGroup | None:
         """Delete the description of a group; a result when the group must not be deleted for now."""
@@ -133,16 +159,37 @@ class DeleteGroupsInterceptor(Interceptor[_DeleteContext]):
         return None if failure is None else _failed(group, version, failure.text)
 
     def on_response(self, response: ResponseFrame, context: _DeleteContext, session: Session) -> OnResponse:
-        message = decode(DeleteGroupsResponse, response.api_version, response.body)
-        for result in message.results:
+        version = response.api_version
+        if len(response.body) > SMALL_BYTES:
+            return Hold(self._on_large_response(response, context, session), _TIMEOUT_S)
+        message = decode(DeleteGroupsResponse, version, response.body)
+        self._note_deleted(message.results)
+        return _completed(message, version, context, session.throttle_ms)
+
+    async def _on_large_response(
+        self, response: ResponseFrame, context: _DeleteContext, session: Session
+    ) -> ResponseOutcome:
+        version = response.api_version
+        message = await run_off_loop(lambda: decode(DeleteGroupsResponse, version, response.body))
+        # To its end, also when the client disconnects: the groups are gone.
+        await asyncio.shield(self._service.spawn(self._note_all_deleted(message.results)))
+        throttle_ms = session.throttle_ms
+        return await run_off_loop(lambda: _completed(message, version, context, throttle_ms))
+
+    async def _note_all_deleted(self, results: Sequence[DeletedGroup]) -> None:
+        for some in _steps(results):
+            self._note_deleted(some)
+            await asyncio.sleep(0)
+
+    def _note_deleted(self, results: Sequence[DeletedGroup]) -> None:
+        for result in results:
             if result.error_code == 0:
                 self._service.on_deleted(result.group_id)
                 self._assignments.on_deleted(result.group_id)
-        throttle_ms = session.throttle_ms
-        if response.api_version == context.version and not context.results and not throttle_ms:
-            return Forward()
-        whole = replace(message, results=(*message.results, *context.results))
-        return Rewritten(with_throttle(encode(whole, context.version), throttle_ms))
+
+
+def _steps(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[begin : begin + _STEP] for begin in range(0, len(items), _STEP))
 
 
 def _failed(group: str, version: int, text: str) -> DeletedGroup:
@@ -151,11 +198,30 @@ def _failed(group: str, version: int, text: str) -> DeletedGroup:
     return DeletedGroup(group_id=group, error_code=ErrorCode.GROUP_DELETION_FAILED, error_message=text)
 
 
+def _passed_on(
+    message: DeleteGroupsRequest, version: int, broker: Versions, *, is_known: bool
+) -> Forward[_DeleteContext] | Rewritten[_DeleteContext]:
+    """No description has to be deleted first."""
+    if version > broker_version(broker, ApiKey.DELETE_GROUPS, version):
+        return _forwarded(message, version, broker)
+    return Forward(_DeleteContext(version) if is_known else None)
+
+
 def _forwarded(
-    message: DeleteGroupsRequest, version: int, session: Session, results: tuple[DeletedGroup, ...] = ()
+    message: DeleteGroupsRequest, version: int, broker: Versions, results: tuple[DeletedGroup, ...] = ()
 ) -> Rewritten[_DeleteContext]:
-    to_broker = broker_version(session.broker_versions(), ApiKey.DELETE_GROUPS, version)
+    to_broker = broker_version(broker, ApiKey.DELETE_GROUPS, version)
     return Rewritten(encode(message, to_broker), context=_DeleteContext(version, results), api_version=to_broker)
+
+
+def _completed(
+    message: DeleteGroupsResponse, version: int, context: _DeleteContext, throttle_ms: int
+) -> ResponseOutcome:
+    """The response in the client's version, with the results of groups that were not sent to the broker."""
+    if version == context.version and not context.results and not throttle_ms:
+        return Forward()
+    whole = replace(message, results=(*message.results, *context.results))
+    return Rewritten(with_throttle(encode(whole, context.version), throttle_ms))
 
 
 class ClassicJoinInterceptor(Interceptor[None]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.base.clock import Clock
-from headgate.base.ids import ApiKey
+from headgate.base.ids import ApiKey, ApiVersion
 from headgate.facts.topology import Description
 from headgate.kafka.group_admin import TopologyStatus
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
@@ -43,6 +43,7 @@ from headgate.wire.messages.streams import (
 _TIMEOUT_S: Final = 20.0  # then the groups that are left get status ERROR; clients wait for half a minute
 _MARGIN_S: Final = 60.0
 _AT_ONCE: Final = 16
+_STEP: Final = 500  # groups that are looked at before other connections are served
 # Of all descriptions in one response: a client that wants more requests fewer groups at a time.
 _MAX_CHARACTERS: Final = 32 * 1024 * 1024
 
@@ -82,13 +83,10 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
         version = request.api_version
         if version == 0:
             return Forward()
-        message = decode(StreamsGroupDescribeRequest, version, request.body)
-        others = _without_status(message.unknown_tags)
-        include_status = len(others) != len(message.unknown_tags)
-        context = _DescribeContext(version, message.include_topology_description, include_status)
         to_broker = broker_version(session.broker_versions(), ApiKey.STREAMS_GROUP_DESCRIBE, version)
-        body = encode(replace(message, include_topology_description=False, unknown_tags=others), to_broker)
-        return Rewritten(body, context=context, api_version=to_broker)
+        if len(request.body) > SMALL_BYTES:
+            return Hold(run_off_loop(lambda: _converted(request, to_broker)), _MARGIN_S)
+        return _converted(request, to_broker)
 
     def on_response(self, response: ResponseFrame, context: _DescribeContext, session: Session) -> OnResponse:  # noqa: ARG002
         is_plain = not context.include_descriptions and not context.include_status
@@ -126,7 +124,9 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
         found = dict(zip(distinct, await asyncio.gather(*map(look_up, distinct.values())), strict=True))
         left = _MAX_CHARACTERS
         described = []
-        for group in groups:
+        for number, group in enumerate(groups):
+            if number % _STEP == 0:
+                await asyncio.sleep(0)  # any client may name tens of thousands of groups
             added = _AddedDescription(TopologyStatus.NOT_REQUESTED)
             if group.error_code == 0:
                 added = found[group.group_id]
@@ -146,6 +146,16 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
                 return _AddedDescription(TopologyStatus.NOT_STORED)
             case _:
                 return _AddedDescription(TopologyStatus.ERROR)
+
+
+def _converted(request: RequestFrame, to_broker: ApiVersion) -> Rewritten[_DescribeContext]:
+    version = request.api_version
+    message = decode(StreamsGroupDescribeRequest, version, request.body)
+    others = _without_status(message.unknown_tags)
+    include_status = len(others) != len(message.unknown_tags)
+    context = _DescribeContext(version, message.include_topology_description, include_status)
+    body = encode(replace(message, include_topology_description=False, unknown_tags=others), to_broker)
+    return Rewritten(body, context=context, api_version=to_broker)
 
 
 def _without_status(tags: tuple[tuple[int, bytes], ...]) -> tuple[tuple[int, bytes], ...]:

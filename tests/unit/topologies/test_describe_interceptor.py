@@ -10,6 +10,8 @@ from structlog.typing import EventDict
 from headgate.facts import TopologyEpochsSet
 from headgate.facts.topology import Description
 from headgate.plugin import TransientFailure
+from headgate.proxy.decoding import run_off_loop
+from headgate.topologies import describe_interceptor
 from headgate.topologies.model.group_status import STATUS_TAG
 from headgate.topologies.stores.memory_store import MemoryStore
 from headgate.wire.messages.streams import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
@@ -161,3 +163,38 @@ async def test_a_large_answer_without_descriptions_is_carried_too() -> None:
     groups = [described(group=f"g{number}", members=[f"m{i}" for i in range(50)]) for number in range(20)]
     async with scene() as it:
         assert list(await it.describe(*groups, descriptions=False)) == groups
+
+
+async def test_a_large_request_is_converted_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any client may name 60,000 groups."""
+    works: list[object] = []
+
+    async def watched(work: Any) -> Any:
+        works.append(work)
+        return await run_off_loop(work)
+
+    monkeypatch.setattr(describe_interceptor, "run_off_loop", watched)
+    groups = [described(group=f"group-{number}", code=69) for number in range(2_000)]
+    async with scene() as it:
+        statuses = [one.topology_description_status for one in await it.describe(*groups)]
+        assert statuses == [NOT_REQUESTED] * 2_000
+    assert len(works) == 3, "the request, and the response twice"
+
+
+async def test_other_work_goes_on_while_descriptions_are_added_to_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = 0
+    between: list[int] = []
+
+    def counted(group: Any, **changes: Any) -> Any:
+        nonlocal added
+        if "topology_description_status" in changes:
+            if not added:
+                asyncio.get_running_loop().call_soon(lambda: between.append(added))
+            added += 1
+        return replace(group, **changes)
+
+    monkeypatch.setattr(describe_interceptor, "replace", counted)
+    async with scene() as it:
+        await it.describe(*(described(group=f"group-{number}", code=69) for number in range(2_000)))
+    assert added == 2_000
+    assert between[0] <= 500
