@@ -146,6 +146,20 @@ async def test_a_client_that_joins_again_and_again_does_not_make_the_gateway_ask
         assert len(it.events("isolation_conflict")) == 1
 
 
+async def test_of_a_topic_with_many_groups_two_hundred_are_looked_up() -> None:
+    async with scene() as it:
+        for number in range(201):
+            it.set(f"g{number}", {DLQ_TOPIC: "dlq.a"})
+            it.read(DlqRegistered(topic="dlq.a", group=f"g{number}", at=1))
+        in_conflict(it)
+        it.kafka.group_configs.existing_groups = set()
+        await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
+        await proves(it, UNKNOWN_MEMBER)
+        await it.broker.reply(ShareGroupHeartbeatResponse())
+        assert await refused(it) == (0, None)
+        assert it.kafka.group_configs.lookups == [tuple(f"g{number}" for number in range(200))]
+
+
 async def test_while_the_cluster_does_not_answer_members_try_again() -> None:
     async with scene() as it:
         in_conflict(it)

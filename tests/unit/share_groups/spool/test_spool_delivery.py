@@ -214,6 +214,20 @@ def test_letters_that_a_spool_lost_are_not_waited_for() -> None:
     assert not routes._own_bytes
 
 
+def test_only_so_many_letters_are_spooled_that_were_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes memory until the index has it."""
+    assert spool_routes.MAX_UNREAD == 100_000
+    monkeypatch.setattr(spool_routes, "MAX_UNREAD", 2)
+    index = SpoolIndex()
+    routes = spool_routes.SpoolRoutes(index)
+    for offset in range(2):
+        assert routes.refusal(letter(offset)) is None
+        routes.confirm(letter(offset), 0, offset)
+    assert "were not read back" in (routes.refusal(letter(2)) or "")
+    index.apply(spool_record(0, 0, letter(0)))
+    assert routes.refusal(letter(2)) is None
+
+
 def test_a_lane_whose_letters_are_not_moved_any_more_is_waited_for_once() -> None:
     index = SpoolIndex()
     routes = spool_routes.SpoolRoutes(index)
