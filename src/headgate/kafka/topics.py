@@ -139,6 +139,19 @@ class TopicListing:
     topics: Mapping[str, Collection[int]]
 
 
+def cluster_id(admin: "TopicAdmin", *, timeout_s: float) -> str:
+    """The id of the cluster; it blocks. `ClusterError` when the cluster does not respond."""
+    try:
+        described = admin.client.describe_cluster(request_timeout=timeout_s).result(2 * timeout_s)
+    except KafkaException as failure:
+        raise ClusterError(f"the cluster cannot be described: {reason(failure)}") from None
+    except TimeoutError:
+        raise ClusterError(f"the cluster was not described within {2 * timeout_s:g} s") from None
+    if not described.cluster_id:
+        raise ClusterError("the cluster has no id")
+    return str(described.cluster_id)
+
+
 def list_topics(settings: Mapping[str, Any], *, timeout_s: float = 30.0) -> TopicListing:
     """The topics that exist now; it blocks. `ClusterError` when the cluster does not respond."""
     try:

@@ -108,7 +108,7 @@ def _estate_source(tables: "EstateTables") -> EstateSource:
 
     async def estate() -> "LoadedEstate | None":
         try:
-            return await tables.estate(cluster=None, as_of_ms=None)
+            return await tables.estate(cluster=await tables.default_cluster(), as_of_ms=None)
         except HeadgateError:
             return None
 
@@ -125,6 +125,7 @@ def _add_tables(
     # Without these libraries everything else works.
     from headgate.web.api.routers import ERROR_HANDLERS, estate_routers  # noqa: PLC0415
 
+    app.state.tables = tables  # for the parameter `cluster`
     for error, handler in ERROR_HANDLERS.items():
         app.add_exception_handler(error, handler)
     for router in estate_routers(tables, access, found, share_port):

@@ -30,6 +30,7 @@ from headgate.web.live_sources import LiveSources
 from headgate.web.operations import GatewayAccess, LoginRate, ShareGroupOperations
 from headgate.web.share_states import ShareStateTopics
 from headgate.web.tokens import read_tokens
+from headgate.web.upstream_cluster import UpstreamCluster
 
 if TYPE_CHECKING:
     from headgate.web.api.estate_tables import EstateTables
@@ -111,7 +112,8 @@ class WebServer:
         )
         if web.tokens_file is not None:
             await asyncio.to_thread(read_tokens, web.tokens_file)
-        tables, topics = self._open_estate()
+        upstream = UpstreamCluster.of(self._clients)
+        tables, topics = self._open_estate(upstream)
         live = LiveSources(
             port=self._shares,
             tables=tables,
@@ -148,6 +150,7 @@ class WebServer:
                 stack.push_async_callback(statuses.close)
             if tables is not None:
                 stack.push_async_callback(tables.close)
+                await stack.enter_async_context(upstream.running())
             for topic in self._status_topics.values():
                 await stack.enter_async_context(topic.running())
             if self._wire is not None:
@@ -171,7 +174,7 @@ class WebServer:
                 server.should_exit = True
                 await serving
 
-    def _open_estate(self) -> "tuple[EstateTables | None, EstateTopics | None]":
+    def _open_estate(self, upstream: UpstreamCluster) -> "tuple[EstateTables | None, EstateTopics | None]":
         """The tables, and the topics for what they do not have yet: None where the libraries are not installed."""
         try:
             from headgate.web.api.estate_tables import EstateTables  # noqa: PLC0415 - optional libraries
@@ -188,7 +191,7 @@ class WebServer:
                 clock=SystemClock(),
                 shares=self._shares,
             )
-        return EstateTables(config.tables.path, SystemClock(), topics), topics
+        return EstateTables(config.tables.path, SystemClock(), topics, upstream), topics
 
     def _open_replays(self, tables: "EstateTables", audit: AuditWriter, logins: LoginRate) -> "ReplayService":
         from headgate.web.replay_runs.service import ReplayService  # noqa: PLC0415 - optional libraries

@@ -1,8 +1,8 @@
 """Responses to reading: an ETag for each version of the tables, 304 for what the client has, and a bounded memory.
 
-An ETag is made of the versions of the tables, the path and the parameters, the format and the names that the caller may
-see. Equal ETags are equal bytes, so an answer that was made once is kept and sent again. Names are written as JSON with
-ASCII characters only: what a client chose as a name stays text.
+An ETag is made of the versions of the tables, the path and the parameters, the cluster that it is about, the format and
+the names that the caller may see. Equal ETags are equal bytes, so an answer that was made once is kept and sent again.
+Names are written as JSON with ASCII characters only: what a client chose as a name stays text.
 """
 
 import hashlib
@@ -95,7 +95,8 @@ def answer_of_content(request: Request, made: Rendered) -> Response:
 
 def _etag(request: Request, names: VisibleNames, versions: "Stamps", variant: str) -> str:
     asked = sorted(QueryParams(request.scope["query_string"]).multi_items())
-    known = repr((request.scope["path"], asked, names.patterns, versions, variant))
+    cluster = getattr(request.state, "cluster", None)  # of `parameters.py`
+    known = repr((request.scope["path"], asked, cluster, names.patterns, versions, variant))
     return f'"{hashlib.sha256(known.encode("utf-8", "backslashreplace")).hexdigest()[:32]}"'
 
 

@@ -26,8 +26,9 @@ from headgate.lineage.estate import Estate, NoTableError, SeveralClustersError
 from headgate.lineage.estate_map import EstateMap, MapRow
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import TABLES
-from headgate.tables.reader import TableReader
+from headgate.tables.reader import Condition, TableReader
 from headgate.tables.storage import TableStamp
+from headgate.tables.table import Table
 from headgate.web.estate_facts import MAX_EDGES
 from headgate.web.estate_topics import EstatePort
 from headgate.web.visible_names import VisibleNames
@@ -48,7 +49,6 @@ _MOST_LIMITS: Final = 16
 
 Stamps = tuple[TableStamp | int | None, ...]
 EstateKey = tuple[str | None, int | None]  # the cluster and the time that are asked for
-_DEFAULT: Final = (None, None)
 T = TypeVar("T")
 
 
@@ -89,6 +89,14 @@ class LoadedEstate:
         return found
 
 
+class Upstream(Protocol):
+    """The Kafka cluster that this server is connected to."""
+
+    @property
+    def cluster(self) -> str | None:
+        """Its id; None before it has answered."""
+
+
 class Versioned(Protocol):
     """What is loaded from tables, with the versions of these."""
 
@@ -113,10 +121,15 @@ class _Slot(Generic[V]):
 class EstateTables:
     """Reads the tables in the folder `root`. Its coroutines run on the event loop, all else on the pool."""
 
-    def __init__(self, root: Location, clock: Clock, topics: EstatePort | None = None) -> None:
+    def __init__(
+        self, root: Location, clock: Clock, topics: EstatePort | None = None, upstream: Upstream | None = None
+    ) -> None:
         self._root = root
         self._clock = clock
         self._topics = topics
+        self._upstream = upstream
+        self._default: str | None = None
+        self._looked_for: tuple[Stamps | int | str | None, ...] = ()
         self._is_large = False
         self._reader = TableReader(root)
         self._is_on_store = isinstance(root, ObjectLocation)
@@ -160,6 +173,28 @@ class EstateTables:
         """The versions of all tables that exist."""
         await self.stamps(())
         return {name: stamp[0] for name, stamp in self._stamps.items() if stamp is not None}
+
+    @property
+    def is_upstream_unknown(self) -> bool:
+        """Whether the upstream has not said yet which cluster it is."""
+        return self._upstream is not None and self._upstream.cluster is None
+
+    async def default_cluster(self) -> str | None:
+        """The cluster of requests that name none: the upstream, once the tables or the topics have facts of it.
+
+        Without it there has to be one cluster in the tables.
+        """
+        own = None if self._upstream is None else self._upstream.cluster
+        if own is None or own == self._default:
+            return own
+        stamps = await self.stamps(TABLES)
+        looked_for = (own, stamps, None if self._topics is None else self._topics.version())
+        if looked_for != self._looked_for:
+            if await self.run(lambda: self._has(own)):
+                self._default = own
+                return own
+            self._looked_for = looked_for
+        return None
 
     async def estate(self, *, cluster: str | None, as_of_ms: int | None) -> LoadedEstate:
         """The estate of a cluster at a time, None for now: then with what the tables do not have yet."""
@@ -230,7 +265,7 @@ class EstateTables:
         if len(slots) > _MOST_KEPT:
             # What most requests are about stays, whatever else is asked for.
             past = (one for one in slots if one[1] is not None)
-            del slots[next(past, next(one for one in slots if one != _DEFAULT))]
+            del slots[next(past, next(one for one in slots if one != (self._default, None)))]
         return slot
 
     # --- on the pool
@@ -239,6 +274,19 @@ class EstateTables:
         if self._is_on_store:
             return dict(zip(TABLES, self._lookers.map(self._reader.stamp, TABLES.values()), strict=True))
         return {name: self._reader.stamp(table) for name, table in TABLES.items()}
+
+    def _has(self, cluster: str) -> bool:
+        """Whether any fact of the cluster is known."""
+        if self._topics is not None and cluster in self._topics.clusters():
+            return True
+        return any(self._has_rows(table, cluster) for table in TABLES.values() if "cluster_id" in table.columns.names)
+
+    def _has_rows(self, table: Table, cluster: str) -> bool:
+        where = [Condition("cluster_id", "=", cluster)]
+        try:
+            return bool(self._reader.rows(table, where=where, columns=("cluster_id",), limit=1).rows)
+        except HeadgateError:
+            return False  # those who ask for this table are told
 
     def _load(self, slot: _Slot[V], load: Callable[[], V]) -> V:
         try:

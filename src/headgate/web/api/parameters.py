@@ -6,20 +6,36 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import HTTPException, Query
+from fastapi import Depends, HTTPException, Query, Request
 
 MAX_NAME: Final = 4_096  # characters of up to 12 bytes, encoded: a request line has 64 KiB
 MAX_LIMIT: Final = 1_000
 _MAX_TIME_MS: Final = 253_402_300_799_000  # the end of the year 9999
 _TIME_HELP: Final = "such as 2026-11-15T12:00:00Z, or epoch milliseconds"
 
-Cluster = Annotated[
-    str | None, Query(max_length=255, description="the id of the Kafka cluster; needed where the tables have several")
-]
 Contains = Annotated[str, Query(max_length=MAX_NAME, description="a part of the name")]
 After = Annotated[str, Query(max_length=MAX_NAME, description="names after this one")]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="at most so many rows")]
 AsOf = Annotated[str | None, Query(max_length=64, description=f"a time {_TIME_HELP}; without it, now")]
+
+
+async def _cluster(
+    request: Request,
+    cluster: Annotated[
+        str | None,
+        Query(
+            max_length=255,
+            description="the id of a Kafka cluster, where the tables have several; without it, that of this server",
+        ),
+    ] = None,
+) -> str | None:
+    """Only this decides which cluster a request is about; the ETag depends on it (`answers.py`)."""
+    chosen = cluster if cluster is not None else await request.app.state.tables.default_cluster()
+    request.state.cluster = chosen
+    return chosen
+
+
+Cluster = Annotated[str | None, Depends(_cluster)]
 
 
 def page_after(names: Sequence[str], after: str, limit: int) -> tuple[slice, str | None]:

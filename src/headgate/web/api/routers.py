@@ -68,11 +68,14 @@ async def _on_no_table(_: Request, error: Exception) -> JSONResponse:
     return _respond(HTTPStatus.SERVICE_UNAVAILABLE, text)
 
 
-async def _on_several_clusters(_: Request, error: Exception) -> JSONResponse:
+async def _on_several_clusters(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, SeveralClustersError)
     one, other = error.clusters
-    text = f"The tables have several clusters, {one!r} and {other!r} among them: specify one with cluster=ID"
-    return _respond(HTTPStatus.BAD_REQUEST, text)
+    known = f"The tables have several clusters, {one!r} and {other!r} among them"
+    if request.app.state.tables.is_upstream_unknown:
+        text = f"{known}, and the upstream has not answered yet which it is: repeat, or specify one with cluster=ID"
+        return _respond(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "1"})
+    return _respond(HTTPStatus.BAD_REQUEST, f"{known}: specify one with cluster=ID")
 
 
 async def _on_usage_error(_: Request, error: Exception) -> JSONResponse:
