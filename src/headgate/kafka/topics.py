@@ -139,10 +139,14 @@ class TopicListing:
     topics: Mapping[str, Collection[int]]
 
 
-def cluster_id(admin: "TopicAdmin", *, timeout_s: float) -> str:
-    """The id of the cluster; it blocks. `ClusterError` when the cluster does not respond."""
+async def cluster_id(admin: "TopicAdmin", *, timeout_s: float) -> str:
+    """The id of the cluster; `ClusterError` when the cluster does not respond."""
+    return await off_loop(lambda: _cluster_id(admin.client, timeout_s))
+
+
+def _cluster_id(admin: AdminClient, timeout_s: float) -> str:
     try:
-        described = admin.client.describe_cluster(request_timeout=timeout_s).result(2 * timeout_s)
+        described = admin.describe_cluster(request_timeout=timeout_s).result(2 * timeout_s)
     except KafkaException as failure:
         raise ClusterError(f"the cluster cannot be described: {reason(failure)}") from None
     except TimeoutError:

@@ -5,13 +5,12 @@ The id changes when a cluster is created again at the same address.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import structlog
 
-from headgate.base.errors import ClusterError
-from headgate.base.threads import off_loop
+from headgate.base.errors import HeadgateError
 from headgate.kafka.shared_clients import SharedClients
 from headgate.kafka.topics import cluster_id
 
@@ -23,9 +22,9 @@ _CALL_S: Final = 5.0
 
 
 class UpstreamCluster:
-    """Used on the event loop, with an `ask` that blocks and raises `ClusterError`."""
+    """Used on the event loop, with an `ask` that raises `HeadgateError` where there is no answer."""
 
-    def __init__(self, ask: Callable[[], str]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[str]]) -> None:
         self._ask = ask
         self._cluster: str | None = None
 
@@ -54,8 +53,8 @@ class UpstreamCluster:
 
     async def refresh(self) -> None:
         """Ask once; a cluster that does not answer is asked again."""
-        with contextlib.suppress(ClusterError):
-            found = await off_loop(self._ask)
+        with contextlib.suppress(HeadgateError):
+            found = await self._ask()
             if self._cluster not in (None, found):
                 log.warning("the upstream is another cluster now", cluster=found, before=self._cluster)
             self._cluster = found

@@ -13,7 +13,7 @@ async def test_the_id_is_kept_while_the_cluster_is_away_and_follows_one_that_was
 ) -> None:
     answers: list[str | None] = [None, "c1", None, "c1", "c2"]
 
-    def ask() -> str:
+    async def ask() -> str:
         answer = answers.pop(0)
         if answer is None:
             raise ClusterError("away")
@@ -28,7 +28,10 @@ async def test_the_id_is_kept_while_the_cluster_is_away_and_follows_one_that_was
 
 
 async def test_it_is_asked_while_the_server_runs() -> None:
-    upstream = UpstreamCluster(lambda: "c1")
+    async def ask() -> str:
+        return "c1"
+
+    upstream = UpstreamCluster(ask)
     async with upstream.running():
         for _ in range(3_000):
             if upstream.cluster == "c1":
