@@ -27,6 +27,9 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 _TURN_S = 120.0
+# With the four seconds of the embedded cluster, a lone broker that waits so long for a core or a disk loses all its
+# leaderships for a moment, and acknowledgements that are under way fail with NOT_LEADER_OR_FOLLOWER.
+_LONE_SESSION_MS = "20000"
 
 ClientConfig = dict[str, Any]  # librdkafka's: texts, numbers and call-backs
 
@@ -117,6 +120,7 @@ def full_spec(
     that address stands between the clients and the broker.
     """
     port = port_block()
+    lone = {"broker.session.timeout.ms": _LONE_SESSION_MS} if brokers == 1 else {}
     protocols = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
     return ClusterSpec(
         data_dir=data_dir,
@@ -131,7 +135,7 @@ def full_spec(
         private_port=port_block(),
         tls=TlsFiles(keystore=certificates.server_keystore, truststore=certificates.ca),
         access=ClusterAccess(users=USERS, authorizer=True, super_users=super_users),
-        settings={**QUICK_SETTINGS, **(settings or {})},
+        settings={**QUICK_SETTINGS, **lone, **(settings or {})},
     )
 
 
