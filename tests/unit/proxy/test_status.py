@@ -243,7 +243,9 @@ async def test_the_time_that_is_added_is_a_histogram() -> None:
             ]
             assert buckets == sorted(buckets)
             count = found["headgate_added_seconds_count", label(direction=direction)]
-            assert buckets[-1] == count >= 20
+            # Two of the wake-ups are timed, the first and the 17th; each stands for 16 of them, unless it was long.
+            assert buckets[-1] == count
+            assert count in {32, 17, 2}
             assert 0 < found["headgate_added_seconds_sum", label(direction=direction)] < 20
 
 
