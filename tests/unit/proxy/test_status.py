@@ -12,6 +12,7 @@ from headgate.base.errors import PlatformError
 from headgate.config.addresses import Address
 from headgate.proxy import status
 from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.metrics import Histogram
 from headgate.proxy.status import StatusPages
 from headgate.wire.messages.data import FetchRequest
 from headgate.wire.messages.groups import ListGroupsResponse
@@ -225,6 +226,15 @@ async def test_the_metrics_say_what_happened() -> None:
         assert found["headgate_connections", ()] == 0
         ended = {key[1][0][1]: value for key, value in found.items() if key[0] == "headgate_connections_ended_total"}
         assert ended == {cause.value: float(cause is CloseCause.CLIENT_CLOSED) for cause in CloseCause}
+
+
+def test_only_a_short_wake_up_stands_for_those_that_are_not_timed() -> None:
+    histogram = Histogram()
+    histogram.record(0.0004, 16)
+    assert sum(histogram.counts) == 16
+    histogram.record(0.004, 16)
+    assert sum(histogram.counts) == 17
+    assert histogram.total == pytest.approx(16 * 0.0004 + 0.004)
 
 
 async def test_the_time_that_is_added_is_a_histogram() -> None:
