@@ -42,6 +42,8 @@ ANSWER_SECONDS: Final = 60.0  # what an interceptor may take to answer a call it
 # Before proof, nothing larger is opened: decoding is work for the event loop that anyone could cause.
 LARGEST_UNPROVED: Final = 1024
 Contexts = list[tuple[Interceptor[Any], Any]]
+# With the version in which the interceptor was shown the request: its response has that version too.
+VersionedContexts = list[tuple[Interceptor[Any], Any, ApiVersion]]
 T = TypeVar("T")
 
 
@@ -116,7 +118,7 @@ class RequestChain:
         self._asked = 0
         self._meter = meter
         self.request = request
-        self.contexts: Contexts = []
+        self.contexts: VersionedContexts = []
         self.answer: Answer | None = None
 
     def run(self, session: Session) -> Hold[Any] | None:
@@ -163,11 +165,11 @@ class RequestChain:
             return None
 
     def _apply(self, interceptor: Interceptor[Any], outcome: Outcome[Any]) -> None:
+        was = self.request
         match outcome:
             case Forward(context):
                 pass
             case Rewritten(body, context, api_version):
-                was = self.request
                 self.request = RequestFrame(  # not by `replace`, which costs as much as all the rest
                     api_key=was.api_key,
                     api_version=was.api_version if api_version is None else api_version,
@@ -184,23 +186,28 @@ class RequestChain:
             case _:
                 assert_never(outcome)
         if context is not None:
-            self.contexts.append((interceptor, context))
+            self.contexts.append((interceptor, context, was.api_version))
 
 
 class ResponseChain:
-    """One response and the interceptors that returned a context, the last of them first."""
+    """One response and the interceptors that returned a context, the last of them first.
 
-    __slots__ = ("_asked", "_left", "_meter", "response")
+    An interceptor that sent the request on in another version rewrites the response to the version of the request that
+    it was shown, which is the one that the interceptor before it expects.
+    """
 
-    def __init__(self, contexts: Contexts, response: ResponseFrame, meter: ChainMeter) -> None:
+    __slots__ = ("_asked", "_left", "_meter", "_version", "response")
+
+    def __init__(self, contexts: VersionedContexts, response: ResponseFrame, meter: ChainMeter) -> None:
         self._left = list(contexts)
         self._asked: Interceptor[Any] = Interceptor()
         self._meter = meter
+        self._version = response.api_version
         self.response = response
 
     def run(self, session: Session) -> Hold[Any] | None:
         while self._left:
-            interceptor, context = self._left.pop()
+            interceptor, context, self._version = self._left.pop()
             try:
                 outcome: OnResponse = interceptor.on_response(self.response, context, session)
                 if isinstance(outcome, Hold):
@@ -228,9 +235,8 @@ class ResponseChain:
             case Forward():
                 pass
             case Rewritten(body, _, api_version):
-                was = self.response
-                version = was.api_version if api_version is None else api_version
-                self.response = ResponseFrame(api_key=was.api_key, api_version=version, body=body)
+                version = self._version if api_version is None else api_version
+                self.response = ResponseFrame(api_key=self.response.api_key, api_version=version, body=body)
             case _:
                 raise TypeError(f"{type(outcome).__name__} cannot be the outcome of a response")
 
@@ -249,7 +255,7 @@ class Opened:
     """
 
     asked: Route
-    contexts: Contexts
+    contexts: VersionedContexts
     watchers: Contexts
     is_known: bool = False
 
@@ -272,10 +278,9 @@ class OwnRequest:
 class OwnResponse:
     """A response of an interceptor that waits for those in front of it."""
 
-    route: Route
     head: bytes
-    body: bytes
-    contexts: Contexts
+    response: ResponseFrame
+    contexts: VersionedContexts
 
 
 # A client with this many pending requests is not read: a request of 14 bytes costs the gateway far more than that.
@@ -352,7 +357,7 @@ class OpenedRequests:
         if route.watchers:
             watchers = watch(route.watchers, known, connection, connection.chain_meter)
         assert route.knows is not None
-        purpose = Opened(route, [(route.knows, known.api_version)], watchers, is_known=not watchers)
+        purpose = Opened(route, [(route.knows, known.api_version, known.api_version)], watchers, is_known=not watchers)
         (correlation_id,) = frames.CORRELATION_ID.unpack_from(frame, frames.CORRELATION_ID_AT)
         connection.pending.append((route, correlation_id, purpose))
         connection.upstream.write(frame)
@@ -408,7 +413,9 @@ class OpenedRequests:
         if body is None:
             self._forward(chain, opened)
         elif is_answered(opened.route, opened.frame):
-            connection.responses.respond(opened.route, opened.header.correlation_id, body, chain.contexts)
+            asked = chain.request
+            response = ResponseFrame(api_key=asked.api_key, api_version=asked.api_version, body=body)
+            connection.responses.respond(opened.route, opened.header.correlation_id, response, chain.contexts)
         self.blocked = False
         connection.request_decided()
 

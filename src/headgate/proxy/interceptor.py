@@ -101,7 +101,10 @@ class Forward(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten(Generic[C]):
-    """Let it pass with another body, and in another version of the same api when one is given."""
+    """Let it pass with another body, a request in another version of the same api when one is given.
+
+    A response has the version in which the interceptor was shown the request, unless another one is given.
+    """
 
     body: bytes
     context: C | None = None

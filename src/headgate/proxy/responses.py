@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import ClusterError, WireError
-from headgate.proxy.chain import Contexts, Opened, OwnRequest, OwnResponse, Purpose, ResponseChain, Watched
+from headgate.proxy.chain import Opened, OwnRequest, OwnResponse, Purpose, ResponseChain, VersionedContexts, Watched
 from headgate.proxy.client_output import ClientOutput, Slot
 from headgate.proxy.cut_through import CutThrough, with_own_addresses
 from headgate.proxy.gather_budget import FREE_BYTES, BudgetShare
@@ -335,7 +335,8 @@ class ResponseStream:
                 if route.flexible_response != purpose.asked.flexible_response:
                     head = frames.response_header(head[:4], flexible=purpose.asked.flexible_response)
                     as_it_came = None
-                self._open(route, head, body, purpose.contexts, as_it_came)
+                response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
+                self._open(response, head, purpose.contexts, as_it_came)
             else:
                 self._emit(frame)
         self._finish()
@@ -350,12 +351,12 @@ class ResponseStream:
         self._output.emit_decided(frames.frame(frame[4:_START_BYTES], body), reserved)
         return True
 
-    def respond(self, route: Route, correlation_id: int, body: bytes, contexts: Contexts) -> None:
+    def respond(self, route: Route, correlation_id: int, response: ResponseFrame, contexts: VersionedContexts) -> None:
         """Send a response of an interceptor, behind those that the broker still owes."""
         pending = self._connection.pending
         idle = not pending and self._is_between_answers()
         head = frames.response_header(_SIZE.pack(correlation_id), flexible=route.flexible_response)
-        pending.append((None, correlation_id, OwnResponse(route, head, body, contexts)))
+        pending.append((None, correlation_id, OwnResponse(head, response, contexts)))
         if idle:
             self._respond_local()
 
@@ -363,17 +364,16 @@ class ResponseStream:
         pending = self._connection.pending
         while pending and isinstance(local := pending[0][2], OwnResponse):
             pending.pop(0)
-            self._open(local.route, local.head, local.body, local.contexts)
+            self._open(local.response, local.head, local.contexts)
 
     def _open(
-        self, route: Route, head: bytes, body: Buffer, contexts: Contexts, as_it_came: Buffer | None = None
+        self, response: ResponseFrame, head: bytes, contexts: VersionedContexts, as_it_came: Buffer | None = None
     ) -> None:
         """Ask the interceptors about a response; `head` is the header that the client gets.
 
         `as_it_came` is the whole frame, if the client may have it unless an interceptor changes the body.
         """
         reserved, self._reserved = self._reserved, 0
-        response = ResponseFrame(api_key=route.api_key, api_version=route.api_version, body=body)
         chain = ResponseChain(contexts, response, self._connection.chain_meter)
         hold = chain.run(self._connection)
         if hold is None:
@@ -381,7 +381,7 @@ class ResponseStream:
                 as_it_came = frames.frame(head, chain.response.body)
             self._output.emit_decided(as_it_came, reserved)
             return
-        slot = Slot(_HELD_ANSWER + len(body), reserved=reserved)
+        slot = Slot(_HELD_ANSWER + len(response.body), reserved=reserved)
         self._output.hold(slot)
         self._connection.spawn(self._decide(chain, hold, slot, head), hold.outcome)
 

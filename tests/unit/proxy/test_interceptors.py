@@ -102,6 +102,44 @@ async def test_a_request_may_be_rewritten_with_another_body_and_version() -> Non
         assert await client.frame() == answer(12, 4, 8, THEIRS)  # and its header is that of version 4
 
 
+async def test_each_interceptor_sees_the_response_in_the_version_in_which_it_was_shown_the_request() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def one(name: str, outcome: Callable[[int], Any]) -> Scripted:
+        def on_response(response: ResponseFrame, context: object) -> Rewritten[Any]:
+            seen.append((name, response.api_version))
+            return Rewritten(encode(decode(HeartbeatResponse, response.api_version, response.body), int(str(context))))
+
+        return Scripted(name, request=lambda request, _: outcome(request.api_version), response=on_response)
+
+    def lower(version: int) -> Rewritten[Any]:
+        body = encode(HeartbeatRequest(group_id="g"), version - 1)
+        return Rewritten(body, context=version, api_version=ApiVersion(version - 1))
+
+    stages = (one("1", Forward), one("2", lower), one("3", Forward), one("4", lower))
+    async with stage(*stages) as on:
+        client, broker = await on.pair()
+        await client.send(request(12, 4, HeartbeatRequest(group_id="g"), correlation_id=8))
+        assert (await broker.reply(THEIRS)).version == 2
+        assert await client.frame() == answer(12, 4, 8, THEIRS)
+    assert seen == [("4", 2), ("3", 3), ("2", 3), ("1", 4)]
+
+
+async def test_an_answer_of_an_interceptor_has_the_version_in_which_it_was_shown_the_request() -> None:
+    body = encode(HeartbeatRequest(group_id="g"), 3)
+    first = Scripted(
+        request=sends(Rewritten(body, context="c", api_version=ApiVersion(3))),
+        response=lambda response, _: Rewritten(
+            encode(decode(HeartbeatResponse, response.api_version, response.body), 4)
+        ),
+    )
+    second = Scripted(request=lambda request, _: Answer(encode(OURS, request.api_version)))
+    async with stage(first, second) as on:
+        client, _ = await on.pair()
+        await client.send(request(12, 4, HeartbeatRequest(), correlation_id=8))
+        assert await client.frame() == answer(12, 4, 8, OURS)
+
+
 async def test_an_answer_may_be_rewritten() -> None:
     it = Scripted(request=sends(Forward("c")), response=lambda *_: Rewritten(encode(OURS, 4)))
     async with stage(it) as on:

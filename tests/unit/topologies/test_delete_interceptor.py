@@ -72,6 +72,19 @@ async def deleted(it: Scene, *groups: str) -> None:
     )
 
 
+@pytest.mark.parametrize("described", [(), ("b",)], ids=["plain", "with a description"])
+async def test_version_3_of_groups_of_which_one_is_reserved_is_answered_whole(described: tuple[str, ...]) -> None:
+    async with scene(failing()) as it:
+        await stored(it, *described)
+        call = it.delete("a", "headgate.leader", *described)
+        for group in described:
+            await it.proves_right(OFFSET_DELETE)
+            await it.describes(group=group, state="Empty", members=())
+        await deleted(it, "a")
+        results = {one.group_id: one.error_code for one in await call}
+        assert results == {"a": 0, "headgate.leader": DENIED, **dict.fromkeys(described, DELETION_FAILED)}
+
+
 async def test_version_2_of_groups_without_a_description_passes_byte_for_byte() -> None:
     async with scene() as it:
         sent = request(DELETE, 2, DeleteGroupsRequest(groups_names=("a", "b")))
