@@ -1,8 +1,9 @@
 """`GET /api/v1/events`: changes as server-sent events.
 
-The connection stays open. A comment is sent every ten seconds, and then the caller's token is checked again: one that
-was removed or has expired ends the stream. Clients that cannot send a header, such as the browser's EventSource, cannot
-send a token either; the page reads the stream with `fetch`.
+The connection stays open. The caller's token is checked again every ten seconds, however many notices come: one that
+was removed or has expired ends the stream, and so does one that sees other names now. Ten seconds without a notice are
+followed by a comment. Clients that cannot send a header, such as the browser's EventSource, cannot send a token either;
+the page reads the stream with `fetch`.
 """
 
 from collections.abc import AsyncIterator
@@ -71,18 +72,26 @@ async def _texts(
     feed: LiveFeed, listener: FeedListener, access: AccessControl, request: Request, caller: Caller
 ) -> AsyncIterator[str]:
     yield f"retry: {_RETRY_MS}\n\n"
-    while listener.closed is None:
-        notice = await listener.next(HEARTBEAT_S)
-        if notice is not None:
-            yield feed.text(notice, caller.names)
-        elif listener.closed is None:
-            try:
-                now = await access.caller(request)
-            except HTTPException as refused:
-                listener.close(str(refused.detail))
+    due = access.clock.monotonic() + HEARTBEAT_S
+    while True:
+        notice = await listener.next(max(0.0, due - access.clock.monotonic()))
+        if listener.closed is not None:
+            break
+        if notice is None or access.clock.monotonic() >= due:
+            # Before the notice is sent, so that nothing of the last ten seconds passes a token that has ended.
+            refusal = await _refusal(access, request, caller)
+            if refusal is not None:
+                listener.close(refusal)
                 break
-            if now.names != caller.names:
-                listener.close("The names of the token are others now: connect again")
-                break
-            yield ": heartbeat\n\n"
+            due = access.clock.monotonic() + HEARTBEAT_S
+        yield ": heartbeat\n\n" if notice is None else feed.text(notice, caller.names)
     yield event_text(NoticeKind.CLOSED, {"reason": listener.closed})
+
+
+async def _refusal(access: AccessControl, request: Request, caller: Caller) -> str | None:
+    """Why the caller may not read on as it began; None where it may."""
+    try:
+        now = await access.caller(request)
+    except HTTPException as refused:
+        return str(refused.detail)
+    return None if now.names == caller.names else "The names of the token are others now: connect again"

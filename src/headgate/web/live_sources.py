@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from headgate.base.clock import Clock
+from headgate.base.log_throttle import LogThrottle
 from headgate.facts import EventHappened, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactTail
@@ -46,6 +48,7 @@ class LiveSources:
         *,
         port: SharePort | None,
         tables: TableVersions | None,
+        clock: Clock,
         consumer: TopicConsumer | None = None,
         prefix: str = "",
     ) -> None:
@@ -53,6 +56,8 @@ class LiveSources:
         self._port = port
         self._tables = tables
         self._versions: Mapping[str, int] = {}
+        self._throttle = LogThrottle(clock.monotonic)
+        self._has_logged_failure = False
         self._changed: set[str] = set()
         self._is_snapshot_due = False
         self._woken = asyncio.Event()
@@ -129,12 +134,21 @@ class LiveSources:
             try:
                 found = await self._tables.versions()
             except Exception as failure:  # noqa: BLE001 - a supervisor: the next look may succeed
-                log.warning("versions of tables cannot be read", error=repr(failure))
+                self._on_unreadable(failure)
                 continue
+            if self._has_logged_failure:
+                self._has_logged_failure = False
+                log.info("versions of tables can be read again")
             changed = {name: version for name, version in found.items() if self._versions.get(name) != version}
             self._versions = found
             if changed:
                 self.feed.publish(NoticeKind.TABLES, {"tables": changed})
+
+    def _on_unreadable(self, failure: Exception) -> None:
+        """There is one failure in each look, so each kind is logged once a minute."""
+        if self._throttle.allows("versions of tables cannot be read", type(failure).__name__):
+            self._has_logged_failure = True
+            log.warning("versions of tables cannot be read", error=repr(failure))
 
     def _look_at_port(self) -> None:
         problem = None if self._port is None else self._port.problem

@@ -117,6 +117,7 @@ class WebServer:
         live = LiveSources(
             port=self._shares,
             tables=tables,
+            clock=SystemClock(),
             consumer=None if self._shares is None else self._clients.consumer,
             prefix=self._config.facts.prefix,
         )

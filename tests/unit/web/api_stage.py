@@ -37,7 +37,7 @@ class ApiStage:
     live: LiveSources = field(init=False)
 
     def __post_init__(self) -> None:
-        self.live = LiveSources(port=self.share_port, tables=self.tables)
+        self.live = LiveSources(port=self.share_port, tables=self.tables, clock=self.clock)
         self.app = make_application(
             clusters={},
             wire=None,

@@ -95,7 +95,7 @@ class Stage:
             allowed_hosts=("localhost", "127.0.0.1", "::1"),
             tables=self.tables,
             share_port=self.share_port,
-            feed=LiveSources(port=self.share_port, tables=None).feed,
+            feed=LiveSources(port=self.share_port, tables=None, clock=self.clock).feed,
             leader=None,
             operations=self.operations,
             statuses=self.statuses,

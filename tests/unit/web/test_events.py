@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from starlette.types import Message
 
 from headgate.facts import EventHappened, GroupPaused, JsonText
@@ -17,12 +18,13 @@ from headgate.web import events as events_module
 from headgate.web import live_feed, live_sources
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.live_feed import LiveFeed, NoticeKind, TooManyListenersError
+from headgate.web.live_sources import LiveSources
 from headgate.web.tokens import TokenScope, add_token
 from headgate.web.visible_names import ALL_NAMES, VisibleNames
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import FakeClock
+from tests.unit.web.stage import NOW_MS, FakeClock
 
 WAIT_S = 30.0
 
@@ -152,6 +154,41 @@ async def test_tables_are_named_when_their_versions_change(stage: ApiStage) -> N
         assert data["tables"]["lineage_edges"] >= 0
 
 
+class FailingVersions:
+    """Versions that cannot be read, each time for the next of `failures`; None is a look that succeeds."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self._failures = list(failures)
+        self.is_over = asyncio.Event()
+
+    async def versions(self) -> dict[str, int]:
+        if not self._failures:
+            self.is_over.set()
+            return {}
+        failure = self._failures.pop(0)
+        if failure is not None:
+            raise failure
+        return {}
+
+
+async def test_versions_that_cannot_be_read_are_logged_once_and_when_they_can_be_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_sources, "_LOOK_S", 0.001)
+    away, other = OSError("the store is away"), RuntimeError("a defect")
+    tables = FailingVersions(away, away, other, away, other, None, None)
+    live = LiveSources(port=None, tables=tables, clock=FakeClock())
+    with structlog.testing.capture_logs() as logs:
+        async with live.running():
+            with live.feed.listening("one", None):
+                await asyncio.wait_for(tables.is_over.wait(), WAIT_S)
+    assert [(one["log_level"], one["event"], one.get("error")) for one in logs] == [
+        ("warning", "versions of tables cannot be read", repr(away)),
+        ("warning", "versions of tables cannot be read", repr(other)),
+        ("info", "versions of tables can be read again", None),
+    ]
+
+
 async def test_what_was_missed_is_sent_after_the_last_event_id_and_an_unknown_id_gets_a_snapshot(
     stage: ApiStage,
 ) -> None:
@@ -202,6 +239,60 @@ async def test_without_a_token_the_stream_is_refused_and_a_removed_token_ends_it
         file.write_text("")
         await client.until(lambda now: now.is_ended)
         assert client.events[-1] == ("closed", {"reason": "Invalid or expired bearer token"})
+
+
+LATER = datetime.fromtimestamp(NOW_MS / 1000 + 1_800, UTC)
+NARROWED = 'names = ["picking"]\n'
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda _: "", "Invalid or expired bearer token"),
+        (lambda text: text, "Invalid or expired bearer token"),  # its time is over
+        (
+            lambda text: text.replace("expires = 2027", "expires = 2099") + NARROWED,
+            "The names of the token are others now: connect again",
+        ),
+    ],
+    ids=["removed", "expired", "narrowed"],
+)
+async def test_a_token_that_ended_gets_nothing_more_although_events_come_all_the_time(
+    shop_tables: tuple[EstateTables, FakeClock],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[str], str],
+    reason: str,
+) -> None:
+    monkeypatch.setattr(events_module, "HEARTBEAT_S", 3_600.0)  # by the clock of the test
+    file, clock = tmp_path / "tokens.toml", FakeClock()
+    token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER)
+    stage = ApiStage(shop_tables[0], clock, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
+    async with stage.live.running(), reading(stage, token=token) as client:
+        await client.kinds("snapshot")
+        file.write_text(change(file.read_text()))
+        clock.now_ms += 3_599_000
+        shares(stage).apply(paused("picking", "before"))
+        await client.until(lambda now: "before" in now.text)
+        clock.now_ms += 1_000
+        shares(stage).apply(paused("picking", "after"))
+        await client.until(lambda now: now.is_ended)
+        assert client.events[-1] == ("closed", {"reason": reason})
+        assert "after" not in client.text
+
+
+async def test_a_token_that_holds_reads_on_after_it_was_checked(
+    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "HEARTBEAT_S", 3_600.0)
+    file, clock = tmp_path / "tokens.toml", FakeClock()
+    token = add_token(file, name="team", scope=TokenScope.READ, expires=datetime(2100, 1, 1, tzinfo=UTC))
+    stage = ApiStage(shop_tables[0], clock, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
+    async with stage.live.running(), reading(stage, token=token) as client:
+        for number in range(3):
+            clock.now_ms += 3_600_000
+            shares(stage).apply(paused("picking", f"check {number}"))
+            await client.until(lambda now, wanted=f"check {number}": wanted in now.text)  # type: ignore[misc]
 
 
 async def test_a_slow_reader_is_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
