@@ -3,13 +3,20 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.decoding import DECODE_SECONDS, SMALL_BYTES, DecodingInterceptor, run_off_loop
+from headgate.proxy.decoding import (
+    A_STEP,
+    DECODE_SECONDS,
+    SMALL_BYTES,
+    DecodingInterceptor,
+    map_in_steps,
+    run_off_loop,
+)
 from headgate.proxy.interceptor import (
     Answer,
     Forward,
@@ -63,7 +70,7 @@ _LISTS_GROUPS_FROM: Final = 1  # version 0 lists client metrics only
 _MAX_GROUPS: Final = 256
 # Resources and configs of a request with configs of Headgate: the broker's are encoded again, on the event loop.
 _MOST_PARTS: Final = 50_000
-_MOST_DESCRIBED: Final = 100_000  # resources; every result of the response is looked at on the event loop
+_MOST_DESCRIBED: Final = 100_000  # resources; every result of the response is looked at on the event loop, in steps
 _MAX_PARKED_CHARACTERS: Final = 30_000  # a string of a response has at most 32,767 bytes
 _MISSING_TOPIC_RETRIES: Final = 3
 _MISSING_TOPIC_PAUSE_S: Final = 0.25
@@ -347,14 +354,21 @@ class DescribeConfigsInterceptor(
         message: DescribeConfigsResponse,
         context: RequestedConfigs,
         session: Session,  # noqa: ARG002
+    ) -> DescribeConfigsResponse | Coroutine[Any, Any, DescribeConfigsResponse]:
+        # A small response may have many groups: the broker leaves out configs that it does not know.
+        if len(message.results) > A_STEP:
+            return self._add_in_steps(message, context)
+        return replace(message, results=tuple(self._shown(one, context) for one in message.results))
+
+    async def _add_in_steps(
+        self, message: DescribeConfigsResponse, context: RequestedConfigs
     ) -> DescribeConfigsResponse:
-        results = tuple(
-            self._with_own(one, context)
-            if one.resource_type == GROUP and one.error_code == 0 and one.resource_name in context.names
-            else one
-            for one in message.results
-        )
-        return replace(message, results=results)
+        return replace(message, results=await map_in_steps(lambda one: self._shown(one, context), message.results))
+
+    def _shown(self, one: DescribeConfigsResult, context: RequestedConfigs) -> DescribeConfigsResult:
+        if one.resource_type == GROUP and one.error_code == 0 and one.resource_name in context.names:
+            return self._with_own(one, context)
+        return one
 
     def _with_own(self, result: DescribeConfigsResult, asked: RequestedConfigs) -> DescribeConfigsResult:
         group = result.resource_name

@@ -1,11 +1,13 @@
 """ShareGroupDescribe and ShareGroupHeartbeat: the status of breakers, and the groups that may not start."""
 
+from collections.abc import Coroutine
 from dataclasses import replace
+from itertools import compress
 from typing import Any, Final
 
 from headgate.base.errors import ClusterError
 from headgate.base.ids import ApiVersion
-from headgate.proxy.decoding import DecodingInterceptor
+from headgate.proxy.decoding import A_STEP, DecodingInterceptor, map_in_steps
 from headgate.proxy.interceptor import Answer, Forward, Hold, OnRequest, Outcome, Prefilter, RequestFrame, Session
 from headgate.proxy.rights import GroupRight, Rights
 from headgate.share_groups.broker_configs import GROUP
@@ -55,8 +57,16 @@ class ShareGroupDescribeInterceptor(
         request: RequestFrame,  # noqa: ARG002
         session: Session,
     ) -> OnRequest[frozenset[str]]:
-        managed = tuple(filter(self._is_managed, dict.fromkeys(message.group_ids)))
+        names = message.group_ids
+        if len(names) > A_STEP:
+            return Hold(self._ask_about_many(names, session), _RIGHTS_S)
+        managed = tuple(filter(self._is_managed, dict.fromkeys(names)))
         return Hold(self._ask(managed, session), _RIGHTS_S) if managed else Forward()
+
+    async def _ask_about_many(self, names: tuple[str, ...], session: Session) -> Outcome[frozenset[str]]:
+        distinct = tuple(dict.fromkeys(names))
+        managed = tuple(compress(distinct, await map_in_steps(self._is_managed, distinct)))
+        return await self._ask(managed, session) if managed else Forward()
 
     async def _ask(self, groups: tuple[str, ...], session: Session) -> Outcome[frozenset[str]]:
         """Ask the broker on which groups the client has DESCRIBE_CONFIGS; on none when it does not say."""
@@ -76,14 +86,20 @@ class ShareGroupDescribeInterceptor(
         message: ShareGroupDescribeResponse,
         context: frozenset[str],
         session: Session,  # noqa: ARG002
+    ) -> ShareGroupDescribeResponse | Coroutine[Any, Any, ShareGroupDescribeResponse]:
+        if len(message.groups) > A_STEP:
+            return self._add_in_steps(message, context)
+        return replace(message, groups=tuple(self._shown(one, context) for one in message.groups))
+
+    async def _add_in_steps(
+        self, message: ShareGroupDescribeResponse, context: frozenset[str]
     ) -> ShareGroupDescribeResponse:
-        groups = tuple(
-            self._with_status(one, has_configs=one.group_id in context)
-            if one.error_code == 0 and self._is_managed(one.group_id)
-            else one
-            for one in message.groups
-        )
-        return replace(message, groups=groups)
+        return replace(message, groups=await map_in_steps(lambda one: self._shown(one, context), message.groups))
+
+    def _shown(self, group: DescribedShareGroup, context: frozenset[str]) -> DescribedShareGroup:
+        if group.error_code == 0 and self._is_managed(group.group_id):
+            return self._with_status(group, has_configs=group.group_id in context)
+        return group
 
     def _is_managed(self, group: str) -> bool:
         return self._service.is_ready and self._service.manages(group)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.proxy import gather_budget, metric_series, worker_reports
+from headgate.proxy import decoding, gather_budget, metric_series, worker_reports
 from headgate.share_groups import (
     acknowledgements,
+    config_interceptors,
     dead_letter_delivery,
     deferred_acks,
     fact_outbox,
@@ -17,9 +18,11 @@ from headgate.share_groups import (
 from headgate.share_groups.model import in_flight_shares
 from headgate.share_groups.spool import writer
 from headgate.share_groups.spool.model import records, routes
+from headgate.topologies import delete_interceptor, describe_interceptor
 from headgate.topologies.model import push_rate
 from headgate.web import live_feed, operator_requests
 from headgate.web.replay_runs import supervisor
+from tests.support import hostile_campaign
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
@@ -61,6 +64,15 @@ def size(number: int) -> str:
         f"{size(record_lookup.MAX_BYTES)} a worker; when it is full, the group with the most bytes loses its oldest",
         f"{size(fact_outbox.MAX_WAITING_BYTES)} of each a worker",
         f"{deferred_acks.MAX_RANGES:,} ranges a member, {deferred_acks.MAX_MEMBERS:,} members a worker",
+        f"may have {config_interceptors._MOST_PARTS:,} resources and configs in all",
+        f"describes more than {config_interceptors._MOST_DESCRIBED:,} resources gets the broker's configs alone",
+        f"those of Headgate are added to {decoding.A_STEP} groups at a time",
+        f"looked at {describe_interceptor._STEP} at a time, or {decoding.A_STEP} share groups at a time",
+        f"looked at {delete_interceptor._STEP} at a time",
+        f"than the received bytes and {size(hostile_campaign._ALLOWANCE)}, and a second wave",
+        f"leaves no more than {size(hostile_campaign._GROWTH)}. An attack",
+        f"more than {'a tenth' if hostile_campaign._STARVED_SHARE == 0.1 else '?'} of the time",
+        f"at most {'twice' if hostile_campaign.Limits().p99_ratio == 2 else '?'} the greater of their quiet p99",
         f"more than {size(reserved_names.LARGEST_DECODED)} with such a name",
         f"{push_rate.AT_ONCE} at once and then one every {push_rate.REFILL_S:g} s",
         f"{size(gather_budget.RESPONSE_BYTES)} a worker, all clients together",

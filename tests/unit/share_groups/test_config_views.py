@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from headgate.facts import GroupPaused
+from headgate.proxy.decoding import A_STEP, SMALL_BYTES
 from headgate.share_groups import config_interceptors
 from headgate.share_groups.model.group_configs import (
     BREAKER_ENABLE,
@@ -17,6 +18,7 @@ from headgate.share_groups.model.group_configs import (
     RESUME,
     THRESHOLD_PERCENT,
 )
+from headgate.share_groups.model.group_state import ShareGroupState
 from headgate.share_groups.service import ShareGroupService
 from headgate.share_groups.spool.model.index import spool_record
 from headgate.wire.codec import decode, encode
@@ -231,6 +233,37 @@ async def test_a_large_request_is_read_off_the_event_loop(monkeypatch: pytest.Mo
         assert len(shown[-1].configs) == len(OWN)
     assert len(threads) == 1
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("padding", [0, 100])
+async def test_other_work_goes_on_while_configs_are_added_to_many_groups(
+    padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the broker's own results are few bytes: it leaves out the configs that it does not know."""
+    added = 0
+    between: list[int] = []
+    state = ShareGroupService.state
+
+    def counted(self: ShareGroupService, group: str) -> ShareGroupState:
+        nonlocal added
+        if not added:
+            asyncio.get_running_loop().call_soon(lambda: between.append(added))
+        added += 1
+        return state(self, group)
+
+    monkeypatch.setattr(ShareGroupService, "state", counted)
+    async with scene() as it:
+        groups = [f"g{number}" for number in range(1_000)]
+        asked = describing(*((GROUP, group, tuple(OWN)) for group in groups))
+        configs = (DescribedConfig(name="x", value="y" * padding),) if padding else ()
+        results = tuple(result(group, *configs) for group in groups)
+        body = encode(DescribeConfigsResponse(results=results), 4)
+        assert (len(body) > SMALL_BYTES) == bool(padding)
+        shown = await describe(it, 4, asked, *results)
+        assert [one.resource_name for one in shown] == groups
+        assert {len(one.configs) for one in shown} == {len(configs) + len(OWN)}
+    assert added == 1_000
+    assert between[0] <= A_STEP
 
 
 @every_version

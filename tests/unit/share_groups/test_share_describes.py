@@ -3,9 +3,15 @@
 import asyncio
 import json
 from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
 
 from headgate.facts import GroupPaused
+from headgate.proxy.decoding import A_STEP, SMALL_BYTES
+from headgate.share_groups.model.breaker import BreakerStatus
 from headgate.share_groups.model.group_configs import BREAKER_ENABLE, DLQ_TOPIC, LIMIT, THRESHOLD_PERCENT
+from headgate.share_groups.service import ShareGroupService
 from headgate.share_groups.spool.model.index import spool_record
 from headgate.share_groups.spool.model.records import SEQUENCES_A_MS
 from headgate.wire.codec import decode, encode
@@ -156,6 +162,62 @@ async def test_a_large_answer_has_it_too() -> None:
             it.set(name, {THRESHOLD_PERCENT: "30"})
         found = await described(it, *map(group, names))
         assert [status(one) for one in found] == [expected(it, name) for name in names]
+
+
+async def test_other_work_goes_on_while_many_share_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any client may name 60,000 groups."""
+    looked_at = 0
+    between: list[int] = []
+    manages = ShareGroupService.manages
+
+    def counted(self: ShareGroupService, name: str) -> bool:
+        nonlocal looked_at
+        if looked_at % 1_000 == 0:  # the first of the request, and the first of the response
+            begin = looked_at
+            asyncio.get_running_loop().call_soon(lambda: between.append(looked_at - begin))
+        looked_at += 1
+        return manages(self, name)
+
+    async with scene() as it:
+        it.set("managed", {THRESHOLD_PERCENT: "30"})
+        groups = [group("managed"), *(replace(group(f"g{number}"), members=()) for number in range(999))]
+        monkeypatch.setattr(ShareGroupService, "manages", counted)
+        names = tuple(one.group_id for one in groups)
+        await it.client.send(request(SHARE_DESCRIBE, VERSION, ShareGroupDescribeRequest(group_ids=names)))
+        assert await proves_describe_configs(it) == ("managed",)
+        await it.broker.reply(ShareGroupDescribeResponse(groups=tuple(groups)))
+        body = body_of(await it.client.frame(), SHARE_DESCRIBE, VERSION)
+        found = decode(ShareGroupDescribeResponse, VERSION, body).groups
+        assert [one for one in found if one.unknown_tags] == [found[0]]
+        assert found[1:] == tuple(groups[1:])
+    assert looked_at == 2_000
+    assert len(between) == 2
+    assert max(between) <= A_STEP
+
+
+async def test_other_work_goes_on_while_the_status_is_added_to_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A description without members is of few bytes, its status is not."""
+    added = 0
+    between: list[int] = []
+    own_status = ShareGroupService.status
+
+    def counted(self: ShareGroupService, name: str) -> BreakerStatus:
+        nonlocal added
+        if not added:
+            asyncio.get_running_loop().call_soon(lambda: between.append(added))
+        added += 1
+        return own_status(self, name)
+
+    monkeypatch.setattr(ShareGroupService, "status", counted)
+    async with scene() as it:
+        groups = [replace(group(f"g{number}"), members=()) for number in range(300)]
+        for one in groups:
+            it.set(one.group_id, {THRESHOLD_PERCENT: "30"})
+        assert len(encode(ShareGroupDescribeResponse(groups=tuple(groups)), VERSION)) <= SMALL_BYTES
+        found = await described(it, *groups)
+        assert added == 300
+        assert between[0] <= A_STEP
+        assert [status(one) for one in found] == [expected(it, one.group_id) for one in groups]
 
 
 async def test_the_status_has_the_dead_letters_in_the_spool_that_are_not_parked() -> None:
