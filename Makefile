@@ -100,7 +100,7 @@ bench: setup    ## side-by-side benchmarks into bench/RESULTS.md; incidents of r
 soak: setup     ## campaigns against outages, kills and hostile peers; at 10, about a quarter of an hour: make soak MINUTES=10
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly --ignore tests/soak/pipeline tests/soak
 
-soak-pipeline: setup    ## the pipeline on a full disk, on a Spark cluster, and on a real S3 server (versitygw, see docs/storage.md)
+soak-pipeline: setup    ## the pipeline on a full disk, on a Spark cluster, on a real S3 server (versitygw, see docs/storage.md), and killed at every point of a batch
 	HEADGATE_TEST_MINUTES=$(MINUTES) $(PYTEST) -p no:randomly tests/soak/pipeline
 
 mutants: setup  ## rules broken one at a time (tests/mutants.toml), each noticed by its tests
