@@ -7,7 +7,8 @@
 
 The first two hold only where the gateway sees the topic: their state is `unknown` unless it counted 95 % of the topic's
 records in the last `quiet_after_ms` of the gap, as far as its hours have been reported. Spark queries are not compared:
-their clients do not carry the name of the query. Internal and filled edges are no gaps.
+without `groupIdPrefix` their clients do not carry the name of the query, and a description does not say whether it has
+one. Internal and filled edges are no gaps.
 """
 
 from pyspark.sql import Column, DataFrame
