@@ -3,7 +3,8 @@
 Both read the same topics of one broker, so that a busy machine slows both: compare the ratios. For each tree: facts of
 `activity` into an empty table, beside Spark's noop sink; `--once` of 7,000 mixed facts, with Spark's start; the CPU
 seconds of a batch of ten events; and the share of a core while two records a second arrive. The rows of both trees must
-be equal, by a hash over each table. CPU is that of all processes of the pipeline, from /proc.
+be equal, by a hash over each table, or the run fails. CPU is that of all processes of the pipeline, from /proc. A whole
+run writes its section into bench/PIPELINE.md; it takes about a quarter of an hour on a quiet machine.
 """
 
 import argparse
@@ -19,23 +20,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import Producer
 
 from bench import machine
 from bench.pipeline import application
 from bench.pipeline_append import BATCH, PREFIX, broker, config_file, noop_floors, write_activity
+from bench.sections import with_section
 from headgate.facts import DispositionsCounted, EventHappened, Fact, TopologyDescribed, encode
 from headgate.kafka.topics import quiet
 from headgate.tables.definitions import TABLES
 from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
 
 ROWS, MIXED = 1_000_000, 7_000
+PAGE = Path(__file__).with_name("PIPELINE.md")
+_RECORD = "The record of "
 _ROOT = Path(__file__).resolve().parents[1]
 _TICK = os.sysconf("SC_CLK_TCK")
+Run = TypeVar("Run")
 _START_S = 300.0
 _BATCHES, _EVENTS, _BATCH_S = 8, 10, 5.0
 _WARM_UP_S = 30.0
+
+Hashes = dict[str, tuple[int, int]]  # by table: how many rows, and the sum of their hashes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +68,7 @@ class OnceRun:
     seconds: float
     cpu_s: float
     batches_s: float  # of the append query, without Spark's start
-    hashes: dict[str, tuple[int, int]]
+    tables: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,21 +90,29 @@ def old_tree(revision: str) -> Iterator[Tree]:
             subprocess.run([*git, "remove", "--force", str(folder)], check=True)
 
 
-def table_hashes(tables: Path) -> dict[str, tuple[int, int]]:
-    """The distinct rows of each appended table, and the sum of their hashes; every run adds topologies of its own."""
-    found = {}
+def table_hashes(places: Sequence[Path]) -> list[Hashes]:
+    """Of each place, the distinct rows of the tables of facts and the sum of their hashes.
+
+    Tables and columns that a place does not have, because its revision knows none, are left out.
+    """
+    from headgate.pipeline.builds import BUILDS  # noqa: PLC0415 - Spark, only where it is measured
+
+    found: list[Hashes] = [{} for _ in places]
     with connect_duckdb(memory_mb=1024) as duckdb:
-        for name, table in TABLES.items():
-            stored = StoredTable(tables, table)
-            if not table.appended or stored.newest() is None:
+        for name in BUILDS:
+            stored = [StoredTable(place, TABLES[name]) for place in places]
+            deltas = [delta for one in stored if (delta := one.newest()) is not None]
+            if len(deltas) < len(places):
                 continue
-            files = file_paths(stored.files())
+            known = [{column.name for column in delta.schema().fields} for delta in deltas]
+            columns = [column for column in TABLES[name].columns.names if all(column in names for names in known)]
             # The distinct rows: a tree may leave copies to readers.
-            columns = ", ".join(f'"{column}"' for column in table.columns.names)
-            sql = f"SELECT count(*), sum(hash(t)) FROM (SELECT DISTINCT {columns} FROM {FILES}) AS t"
-            if files:
-                ((rows, total),) = duckdb.sql(sql, params=[files]).fetchall()
-                found[name] = (int(rows), int(total or 0))
+            listed = ", ".join(f'"{column}"' for column in columns)
+            sql = f"SELECT count(*), sum(hash(t)) FROM (SELECT DISTINCT {listed} FROM {FILES}) AS t"
+            for one, hashes in zip(stored, found, strict=True):
+                if files := file_paths(one.files()):
+                    ((rows, total),) = duckdb.sql(sql, params=[files]).fetchall()
+                    hashes[name] = (int(rows), int(total or 0))
     return found
 
 
@@ -111,8 +127,8 @@ def run_once(tree: Tree, folder: Path, bootstrap: str) -> OnceRun:
     if process.returncode:
         raise RuntimeError(log[-4000:])
     batches_s = sum(int(took) for name, _, took in BATCH.findall(log) if name == "append") / 1000
-    hashes = table_hashes(folder / tree.name / "tables")
-    return OnceRun(seconds=seconds, cpu_s=usage.ru_utime + usage.ru_stime, batches_s=batches_s, hashes=hashes)
+    tables = folder / tree.name / "tables"
+    return OnceRun(seconds=seconds, cpu_s=usage.ru_utime + usage.ru_stime, batches_s=batches_s, tables=tables)
 
 
 def tree_cpu_s(root: int) -> float:
@@ -250,48 +266,119 @@ def produce(bootstrap: str, facts: Iterator[Fact]) -> None:
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-def rows_page(folder: Path, trees: Sequence[Tree], rows: int) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What was measured, with the value of each tree."""
+
+    what: str
+    target: str = ""
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The figures of a part of the run, and a sentence for each comparison of rows."""
+
+    lines: tuple[Line, ...]
+    rows: tuple[str, ...] = ()
+
+
+def rows_part(folder: Path, trees: Sequence[Tree], rows: int) -> Part:
     with broker(folder) as bootstrap:
         write_activity(bootstrap, 0, rows)
         floor = noop_floors(bootstrap)
         runs = [run_once(tree, folder, bootstrap) for tree in trees]
-    _check_equal(runs)
-    yield f"| {rows:,} facts of activity | batches s | rows/s | CPU s, with Spark's start |"
-    yield "|---|---:|---:|---:|"
-    for tree, run in zip(trees, runs, strict=True):
-        yield f"| {tree.name} | {run.batches_s:.1f} | {rows / run.batches_s:,.0f} | {run.cpu_s:.1f} |"
-    for name, took in floor.items():
-        yield f"| {name} | {took:.1f} | {rows / took:,.0f} | |"
+    what = f"{rows:,} facts of activity into an empty table"
+    target = "100,000" if rows == ROWS else ""
+    return Part(
+        lines=(
+            Line(what=f"{what}, rows/s", target=target, values=_each(runs, lambda run: f"{rows / run.batches_s:,.0f}")),
+            Line(what="the same, seconds of its batches", values=_each(runs, lambda run: f"{run.batches_s:.1f}")),
+            Line(what="the same, CPU seconds with Spark's start", values=_each(runs, lambda run: f"{run.cpu_s:.1f}")),
+            *(
+                Line(what=f"the floor of this tree: {name}, rows/s", values=_last(trees, f"{rows / took:,.0f}"))
+                for name, took in floor.items()
+            ),
+        ),
+        rows=equal_rows("facts of activity", table_hashes([run.tables for run in runs])),
+    )
 
 
-def mixed_page(folder: Path, trees: Sequence[Tree]) -> Iterator[str]:
+def mixed_part(folder: Path, trees: Sequence[Tree]) -> Part:
     with broker(folder) as bootstrap:
         part = MIXED // 7
         write_activity(bootstrap, 0, 3 * part)
         for facts in (dispositions(0, 2 * part), events(part), topologies(part)):
             produce(bootstrap, facts)
         runs = [run_once(tree, folder, bootstrap) for tree in trees]
-    _check_equal(runs)
-    yield f"| {MIXED:,} mixed facts, `--once` | seconds | CPU s |"
-    yield "|---|---:|---:|"
-    for tree, run in zip(trees, runs, strict=True):
-        yield f"| {tree.name} | {run.seconds:.1f} | {run.cpu_s:.1f} |"
+    what = f"{MIXED:,} mixed facts by `--once`, with Spark's start"
+    return Part(
+        lines=(
+            Line(what=f"{what}, seconds", target="30", values=_each(runs, lambda run: f"{run.seconds:.1f}")),
+            Line(what="the same, CPU seconds", values=_each(runs, lambda run: f"{run.cpu_s:.1f}")),
+        ),
+        rows=equal_rows("mixed facts", table_hashes([run.tables for run in runs])),
+    )
 
 
-def live_page(folder: Path, trees: Sequence[Tree], idle_s: float) -> Iterator[str]:
+def live_part(folder: Path, trees: Sequence[Tree], idle_s: float) -> Part:
     with broker(folder) as bootstrap:
         produce(bootstrap, dispositions(0, 10))
         runs = [run_live(tree, folder, bootstrap, idle_s) for tree in trees]
-    yield f"| running | CPU s of ten events | cores, two records a second | commits of dispositions in {idle_s:.0f} s |"
-    yield "|---|---:|---:|---:|"
-    for tree, run in zip(trees, runs, strict=True):
-        yield f"| {tree.name} | {run.batch_cpu_s:.2f} | {run.idle_cores:.2f} | {run.versions} |"
+    commits = f"the same: commits of dispositions in {idle_s:.0f} s"
+    return Part(
+        lines=(
+            Line(
+                what="a batch of ten events, CPU seconds",
+                target="1",
+                values=_each(runs, lambda run: f"{run.batch_cpu_s:.2f}"),
+            ),
+            Line(
+                what="two records a second, cores",
+                target="0.15",
+                values=_each(runs, lambda run: f"{run.idle_cores:.2f}"),
+            ),
+            Line(what=commits, values=_each(runs, lambda run: str(run.versions))),
+        )
+    )
 
 
-def _check_equal(runs: Sequence[OnceRun]) -> None:
-    for run in runs[1:]:
-        if run.hashes != runs[0].hashes:
-            raise RuntimeError(f"the rows differ: {json.dumps([run.hashes for run in runs])}")
+def _each(runs: Sequence[Run], value: Callable[[Run], str]) -> tuple[str, ...]:
+    return tuple(value(run) for run in runs)
+
+
+def _last(trees: Sequence[Tree], value: str) -> tuple[str, ...]:
+    return ("",) * (len(trees) - 1) + (value,)
+
+
+def equal_rows(facts: str, found: Sequence[Hashes]) -> tuple[str, ...]:
+    """A sentence with the rows and the hash of each table; different rows of two trees end the run."""
+    if any(one != found[0] for one in found[1:]):
+        raise RuntimeError(f"the rows of {facts} differ: {json.dumps(found)}")
+    if len(found) < 2:
+        return ()
+    tables = (f"{name} {rows:,} rows, hash {total:x}" for name, (rows, total) in sorted(found[0].items()))
+    return (f"- {facts}, rows equal: {'; '.join(tables)}",)
+
+
+def page_section(trees: Sequence[str], parts: Sequence[Part], measured: str) -> str:
+    """The section of bench/PIPELINE.md, from its title on."""
+    lines = [
+        section_title(trees),
+        "",
+        measured,
+        "",
+        f"| what | target | {' | '.join(trees)} |",
+        f"|---|---:{'|---:' * len(trees)}|",
+        *(f"| {line.what} | {line.target} | {' | '.join(line.values)} |" for part in parts for line in part.lines),
+    ]
+    if rows := [line for part in parts for line in part.rows]:
+        lines += ["", "Distinct rows of each table and the sum of their hashes (DuckDB's `hash`):", "", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def section_title(trees: Sequence[str]) -> str:
+    return f"## {trees[0]} and this tree, in turn" if len(trees) > 1 else "## This tree alone"
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -299,22 +386,37 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--old", help="the other revision; without it only this tree is measured")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--idle-s", type=float, default=60.0)
-    parser.add_argument("--only", choices=("rows", "mixed", "live"), help="one part of it")
+    parser.add_argument(
+        "--only", choices=("rows", "mixed", "live"), help="one part of it; the page is not written then"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=PAGE, help="the page whose section is written (default: %(default)s)"
+    )
     args = parser.parse_args(given)
     facts = ", ".join(f"{key} {value}" for key, value in machine.facts().items())
-    print(f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {facts}.", flush=True)
+    command = " ".join(["python -m bench.pipeline_versus", *(sys.argv[1:] if given is None else given)])
+    measured = f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, `{command}`. {facts}."
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         trees = [stack.enter_context(old_tree(args.old))] if args.old else []
         trees.append(Tree(name="this tree", folder=_ROOT))
-        pages: dict[str, Callable[[], Iterator[str]]] = {
-            "rows": partial(rows_page, folder / "rows", trees, args.rows),
-            "mixed": partial(mixed_page, folder / "mixed", trees),
-            "live": partial(live_page, folder / "live", trees, args.idle_s),
+        measures: dict[str, Callable[[], Part]] = {
+            "rows": partial(rows_part, folder / "rows", trees, args.rows),
+            "mixed": partial(mixed_part, folder / "mixed", trees),
+            "live": partial(live_part, folder / "live", trees, args.idle_s),
         }
-        for name, page in pages.items():
+        parts = []
+        for name, measure in measures.items():
             if args.only in {None, name}:
-                print("\n".join(["", *page()]), flush=True)
+                began = time.monotonic()
+                parts.append(measure())
+                print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    section = page_section([tree.name for tree in trees], parts, measured)
+    print(section, flush=True)
+    if args.only is None:
+        args.out.write_text(
+            with_section(args.out.read_text(encoding="utf-8"), section, before=_RECORD), encoding="utf-8"
+        )
     return 0
 
 

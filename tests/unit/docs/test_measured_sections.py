@@ -1,0 +1,64 @@
+"""Sections that benchmarks write into pages: one is replaced, and nothing else of the page changes."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.lags import COST
+from bench.lags import PAGE as LAGS
+from bench.pipeline_versus import PAGE as PIPELINE
+from bench.pipeline_versus import Line, Part, equal_rows, page_section
+from bench.sections import with_section
+
+SCENE = "# Page\n\nIntroduction.\n\n## One\n\nfirst\n\n### Part\n\nof it\n\n## The record of Monday\n\nold\n"
+
+
+def test_a_new_section_stands_before_the_one_that_is_named_or_at_the_end() -> None:
+    section = "## New\n\nfigures\n"
+    assert with_section(SCENE, section, before="The record") == SCENE.replace(
+        "## The record", "## New\n\nfigures\n\n## The record"
+    )
+    assert with_section(SCENE, section) == f"{SCENE}\n{section}"
+
+
+def test_a_section_replaces_its_predecessor_with_all_its_parts() -> None:
+    replaced = with_section(SCENE, "## One\n\nsecond\n", before="The record")
+    assert replaced == SCENE.replace("first\n\n### Part\n\nof it", "second")
+    assert with_section(replaced, "## One\n\nsecond\n") == replaced
+
+
+@pytest.mark.parametrize("page", [PIPELINE, LAGS])
+def test_the_rest_of_a_real_page_stays_to_the_letter(page: Path) -> None:
+    text = page.read_text("utf-8")
+    added = with_section(text, "## A section of a test\n\nfigures\n")
+    assert added == f"{text}\n## A section of a test\n\nfigures\n"
+
+
+def test_the_cost_of_lags_is_a_section_of_its_page() -> None:
+    assert f"\n{COST}\n" in LAGS.read_text("utf-8")
+
+
+def test_both_revisions_have_a_column_and_their_rows_a_line() -> None:
+    found = {"dispositions": (2_000, 255), "activity_intervals": (3_000, 16)}
+    part = Part(
+        lines=(Line(what="seconds", target="30", values=("217.0", "22.5")),),
+        rows=equal_rows("mixed facts", [found, dict(found)]),
+    )
+    assert page_section(["af557e4", "this tree"], [part], "Measured.").splitlines() == [
+        "## af557e4 and this tree, in turn",
+        "",
+        "Measured.",
+        "",
+        "| what | target | af557e4 | this tree |",
+        "|---|---:|---:|---:|",
+        "| seconds | 30 | 217.0 | 22.5 |",
+        "",
+        "Distinct rows of each table and the sum of their hashes (DuckDB's `hash`):",
+        "",
+        "- mixed facts, rows equal: activity_intervals 3,000 rows, hash 10; dispositions 2,000 rows, hash ff",
+    ]
+
+
+def test_other_rows_of_a_revision_end_the_run() -> None:
+    with pytest.raises(RuntimeError, match="the rows of mixed facts differ"):
+        equal_rows("mixed facts", [{"dispositions": (1, 255)}, {"dispositions": (1, 254)}])
