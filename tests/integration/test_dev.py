@@ -38,6 +38,13 @@ from tests.support.ports import port_block
 
 _START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 180.0, 60.0
 Capture = pytest.CaptureFixture[str]
+# Uses of topics by the real parts of the sample, as the gateway sees them.
+USED = {
+    ("connector", CATALOG, "write", PRODUCTS),
+    ("connector", ARCHIVE, "read", SHIPMENTS),
+    ("streams", FULFILMENT, "write", SHIPMENTS),
+    ("share_group", NOTICES, "read", SHIPMENTS),
+}
 
 
 @contextmanager
@@ -92,10 +99,14 @@ class Headgate:
     def groups(self, gateway: str, *arguments: str) -> tuple[int, str]:
         return self._run("streams-groups", "--bootstrap-server", gateway, *arguments)
 
+    def rows(self, tables: Path, name: str) -> list[dict[str, Any]]:
+        """The newest rows of a table, read without Spark."""
+        _, out = self._run("tables", "show", name, "--path", str(tables), "--limit", "1000", "--json")
+        return [json.loads(line) for line in out.splitlines()]
+
     def pairs_of(self, tables: Path) -> set[tuple[str, str]]:
-        """What the application reads and writes, as the tables say without Spark."""
-        _, out = self._run("tables", "show", "app_io", "--path", str(tables), "--json")
-        rows = [json.loads(line) for line in out.splitlines()]
+        """What the application reads and writes."""
+        rows = self.rows(tables, "app_io")
         return {(row["in_topic"], row["out_topic"]) for row in rows if row["app_id"] == APPLICATION}
 
 
@@ -151,6 +162,21 @@ def edges(gateway: str) -> set[tuple[str, str]]:
     return {(names[edge["from"]], names[edge["to"]]) for edge in found["edges"]}
 
 
+def derive_tables(data: Path, folder: Path) -> Path:
+    """All tables of the facts so far, which a pipeline of its own makes: that of the sample derives minutes later."""
+    places = {"HEADGATE_TABLES_PATH": folder / "tables", "HEADGATE_PIPELINE_CHECKPOINT": folder / "checkpoints"}
+    done = subprocess.run(
+        [HEADGATE, "pipeline", "run", "--once", "--config", data / "pipeline.toml"],
+        env={**os.environ, **{name: str(place) for name, place in places.items()}},
+        capture_output=True,
+        text=True,
+        timeout=_TABLES_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "tables"
+
+
 def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: Path, headgate: Headgate) -> None:
     groups, pairs_of = headgate.groups, headgate.pairs_of
     log = tmp_path / "dev.log"
@@ -177,6 +203,13 @@ def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: 
         until(lambda: used_topics(gateway) == connectors, _JOIN_S)
         # Its downstream fails by itself, and its breaker pauses it.
         until(lambda: resource(gateway, f"share-groups/{NOTICES}")["generation"] > 0, _JOIN_S)
+        derived = derive_tables(tmp_path / "data", tmp_path / "derived")
+        names = ("actor_kind", "app_id", "direction", "topic")
+        found = headgate.rows(derived, "lineage_edges")
+        observed = {tuple(row[name] for name in names) for row in found if row["observed"]}
+        assert observed >= USED, found
+        causes = {(row["group"], row["cause_kind"], row["what"]) for row in headgate.rows(derived, "breaker_causes")}
+        assert (NOTICES, "config", "config_changed") in causes
         (failing,) = set(those_with("headgate.shop.Fulfilment")) & set(those_with(str(tmp_path)))
         os.kill(failing, signal.SIGKILL)
         report = "headgate: sample-fulfilment ended with code -9; everything else goes on. Its logs are "
