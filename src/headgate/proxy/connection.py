@@ -39,6 +39,7 @@ _LARGEST_BACKLOG: Final = 1024 * 1024  # of responses that the client does not t
 # wait in one pipe.
 _HIGH_WATER: Final = 128 * 1024
 PROOF_PERIODS: Final = 3  # of `first_request_ms`, until a connection must be proved
+_FLOAT_ERROR_MS: Final = 0.001  # of the difference of two times: rounding it up must not add a millisecond
 _NUMBERS: Final = count(1)
 
 
@@ -207,7 +208,10 @@ class Connection:
 
     @property
     def throttle_ms(self) -> int:
-        return max(0, ceil((self._throttled_until - self._loop.time()) * 1000)) if self._throttled_until else 0
+        if not self._throttled_until:
+            return 0
+        left_ms = (self._throttled_until - self._loop.time()) * 1000
+        return max(0, ceil(left_ms - _FLOAT_ERROR_MS))
 
     async def call(self, request: Request[M], api_version: int, *, deadline: float = 5.0) -> M:
         api_key, version = request.api_key, ApiVersion(api_version)
