@@ -14,7 +14,7 @@ from headgate.base.clock import Clock
 from headgate.base.ids import ApiKey, ApiVersion
 from headgate.facts.topology import Description
 from headgate.kafka.group_admin import TopologyStatus
-from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
+from headgate.proxy.decoding import SMALL_BYTES, map_in_steps, run_off_loop
 from headgate.proxy.interceptor import (
     Forward,
     Hold,
@@ -100,7 +100,7 @@ class DescribeInterceptor(Interceptor[_DescribeContext]):
         if context.include_descriptions:
             message = replace(message, groups=await self._with_descriptions(message.groups))
         if context.include_status:
-            message = replace(message, groups=tuple(map(self._with_status, message.groups)))
+            message = replace(message, groups=await map_in_steps(self._with_status, message.groups))
         return Rewritten(await run_off_loop(lambda: encode(message, context.version)))
 
     def _with_status(self, group: DescribedStreamsGroup) -> DescribedStreamsGroup:

@@ -67,7 +67,7 @@ def size(number: int) -> str:
         f"may have {config_interceptors._MOST_PARTS:,} resources and configs in all",
         f"describes more than {config_interceptors._MOST_DESCRIBED:,} resources gets the broker's configs alone",
         f"those of Headgate are added to {decoding.A_STEP} groups at a time",
-        f"looked at {describe_interceptor._STEP} at a time, or {decoding.A_STEP} share groups at a time",
+        f"looked at {describe_interceptor._STEP} at a time, or {decoding.A_STEP} share groups or statuses at a time",
         f"looked at {delete_interceptor._STEP} at a time",
         f"than the received bytes and {size(hostile_campaign._ALLOWANCE)}, and a second wave",
         f"leaves no more than {size(hostile_campaign._GROWTH)}. An attack",

@@ -9,6 +9,7 @@ import pytest
 
 from headgate.facts import TopologyEpochsSet
 from headgate.plugin import PermanentFailure, TransientFailure
+from headgate.proxy.decoding import A_STEP
 from headgate.topologies.group_statuses import GroupStatuses
 from headgate.topologies.model.group_status import (
     STATUS_TAG,
@@ -237,3 +238,25 @@ def test_values_of_other_types_are_not_known() -> None:
     nested = {"backoff": {"until": "soon", "active": 1, "attempts": True}, "last_push": {"member": 7}}
     found = decode_description_status(json.dumps(nested).encode())
     assert found == DescriptionStatus(backoff=BackoffStatus(), last_push=LastPush())
+
+
+async def test_other_work_goes_on_while_statuses_are_added_to_many_streams_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    added = 0
+    between: list[int] = []
+    own_status = GroupStatuses.status
+
+    def counted(self: GroupStatuses, group: str) -> DescriptionStatus:
+        nonlocal added
+        if not added:
+            asyncio.get_running_loop().call_soon(lambda: between.append(added))
+        added += 1
+        return own_status(self, group)
+
+    monkeypatch.setattr(GroupStatuses, "status", counted)
+    async with scene() as it:
+        found = await ask(it, *(described(group=f"g{number}") for number in range(300)), descriptions=False)
+    assert added == 300
+    assert between[0] <= A_STEP
+    assert all(tag == STATUS_TAG for one in found for tag, _ in one.unknown_tags)
