@@ -192,7 +192,10 @@ class WebServer:
                 clock=SystemClock(),
                 shares=self._shares,
             )
-        return EstateTables(config.tables.path, SystemClock(), topics, upstream), topics
+        return (
+            EstateTables(config.tables.path, SystemClock(), topics, upstream, facts_prefix=config.facts.prefix),
+            topics,
+        )
 
     def _open_replays(self, tables: "EstateTables", audit: AuditWriter, logins: LoginRate) -> "ReplayService":
         from headgate.web.replay_runs.service import ReplayService  # noqa: PLC0415 - optional libraries

@@ -222,3 +222,31 @@ async def test_a_table_with_too_many_rows_is_named(stage: ApiStage, monkeypatch:
     found = await attention(ApiStage(tables, FakeClock(TWO)))
     assert found.incomplete == ["group_lags"]
     await tables.close()
+
+
+async def test_the_pipeline_itself_is_never_what_changed_before(tmp_path: Path) -> None:
+    """A user's query of the same name, or one that reads another topic too, is."""
+    cases = {
+        "facts": [use("facts", "headgate.events", "read", "spark")],
+        "mixed": [use("mixed", "headgate.events", "read", "spark"), use("mixed", "orders", "read", "spark")],
+        "twice": [use("twice", "headgate.events", "read", "spark"), use("twice", "orders", "write", "streams")],
+        "totals": [use("totals", "headgate.events", "read", "streams")],
+    }
+    changed: Row = {"event": "topology_added", "subject_kind": "application", "at": TWO - 6 * MINUTE, "detail": "{}"}
+    group: Row = {"event": "config_changed", "subject_kind": "share_group"}
+    write(tmp_path, "lineage_edges", [row for rows in cases.values() for row in rows])
+    write(tmp_path, "applications", [])
+    write(tmp_path, "app_io", [])
+    rows = [changed | {"event_id": f"c-{name}", "subject": name} for name in cases]
+    write(tmp_path, "changes", [*rows, changed | group | {"event_id": "c", "subject": "facts"}])
+
+    async def causes(**more: Any) -> list[tuple[str, str | None]]:
+        tables = EstateTables(tmp_path, FakeClock(TWO), **more)
+        stage = ApiStage(tables, FakeClock(TWO), share_port=FakeShares.of_the_shop())
+        refunds = (await attention(stage)).items[0]
+        await tables.close()
+        return sorted((cause.subject_kind, cause.subject) for cause in refunds.causes)
+
+    users = [("application", "mixed"), ("application", "totals"), ("application", "twice"), ("share_group", "facts")]
+    assert await causes() == users
+    assert ("application", "facts") in await causes(facts_prefix="other.")

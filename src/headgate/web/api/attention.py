@@ -71,7 +71,9 @@ def attention_router(
         groups = None if port is None else {*port.groups()}
 
         def make() -> Rendered:
-            return json_answer(_Attention(facts, names, paused, estate, groups).document(limit) | {"problem": problem})
+            own = _own_queries(estate, tables.facts_prefix)
+            found = _Attention(facts, names, paused, estate, groups, own)
+            return json_answer(found.document(limit) | {"problem": problem})
 
         versions = (*facts.stamps, port.changes if port is not None else 0)
         return await answers.of_versions(request, names, versions, make, variant=str(problem))
@@ -134,6 +136,19 @@ def _shares(dispositions: MinuteDispositions | None, now_ms: int) -> list[float]
     return [dead / processed if processed else 0.0 for dead, processed in counts]
 
 
+def _own_queries(estate: LoadedEstate | None, prefix: str) -> frozenset[str]:
+    """Spark queries that use Headgate's own topics only, such as those of its pipeline: no cause of an incident."""
+    if estate is None:
+        return frozenset()
+    found = []
+    for one in estate.map.summaries(frozenset({SPARK})):
+        before, after = estate.map.uses(SPARK, one.name)
+        is_own = all(topic.startswith(prefix) for _, topic, _ in (*before, *after))
+        if is_own and not estate.map.has(STREAMS, one.name):
+            found.append(one.name)
+    return frozenset(found)
+
+
 @dataclass(slots=True)
 class _Attention:
     """One answer: what the caller may see of the facts."""
@@ -143,6 +158,7 @@ class _Attention:
     paused: list[Row]
     estate: LoadedEstate | None
     groups: set[str] | None
+    own_queries: frozenset[str]
 
     def document(self, limit: int) -> Row:
         stopped = {item["subject"] for item in self.paused}
@@ -258,6 +274,7 @@ class _Attention:
             for row in self.facts.changes
             if since - _BEFORE_MS < row["at"] <= since
             and self.names.has(row["subject"])
+            and not (row["subject_kind"] == "application" and row["subject"] in self.own_queries)
             and (row["subject"] != item["subject"] or row["event"] in {"config_changed", "topology_changed"})
         ]
         causes = [

@@ -122,9 +122,16 @@ class EstateTables:
     """Reads the tables in the folder `root`. Its coroutines run on the event loop, all else on the pool."""
 
     def __init__(
-        self, root: Location, clock: Clock, topics: EstatePort | None = None, upstream: Upstream | None = None
+        self,
+        root: Location,
+        clock: Clock,
+        topics: EstatePort | None = None,
+        upstream: Upstream | None = None,
+        *,
+        facts_prefix: str = "headgate.",
     ) -> None:
         self._root = root
+        self.facts_prefix = facts_prefix
         self._clock = clock
         self._topics = topics
         self._upstream = upstream
