@@ -92,16 +92,21 @@ def _evidence(evidence: Document) -> list[str]:
     lines = [f"{attempts} failed, usually {base}; the worst 5 s: {_rate(evidence['worst_bucket'])}"]
     if members := evidence["worst_members"]:
         worst = members[0]
-        line = f"worst of {evidence['members']} members {escaped(worst['member'])}: {_rate(worst)}"
-        lines.append(line + (f"; all others: {_rate(others)}" if (others := evidence.get("other_members")) else ""))
+        head = "the only member" if evidence["members"] == 1 else f"worst of {evidence['members']} members"
+        lines.append(f"{head} {escaped(worst['member'])}: {_rate(worst)}{_others(evidence.get('other_members'))}")
     if features := evidence["worst_features"]:
         line = f"most failures with {escaped(features[0]['feature'])}: {_rate(features[0])} of the sampled records"
-        lines.append(line + (f"; all others: {_rate(others)}" if (others := evidence.get("other_records")) else ""))
-    if others := evidence.get("attempts_of_others"):
+        lines.append(line + _others(evidence.get("other_records")))
+    if (others := evidence.get("attempts_of_others")) and others["attempts"]:
         lines.append(f"attempts of other records: {_rate(others)} failed")
     if evidence["paused_ms"]:
         lines.append(f"the group was paused for {evidence['paused_ms'] // 1000} s of it, which is no sign of recovery")
     return lines
+
+
+def _others(figures: Document | None) -> str:
+    """Empty where there are no others: their share of failures would be between 0 and 100 %."""
+    return f"; all others: {_rate(figures)}" if figures and figures["attempts"] else ""
 
 
 def _rate(figures: Document) -> str:

@@ -15,6 +15,7 @@ from tests.unit.tables.estate import Row, write
 NOW = int(time.time()) * 1000
 HOUR = 3_600_000
 KINDS = {
+    "alone": {"b": (20, 0)},
     "outage": {"a": (20, 0), "b": (20, 0)},
     "member": {"a": (20, 0), "b": (0, 20), "c": (0, 20)},
     "poison": {"a": (0, 20), "b": (0, 20)},
@@ -93,6 +94,16 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, *arguments: str) -> int:
     return main(["dlq", "triage", *arguments, "--path", str(root)])
+
+
+def test_of_a_group_with_one_member_nothing_is_said_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, TABLES["dead_letter_clusters"], [cluster_row("solo", "alone")[0]])
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "evidence  the only member b: 1201 of 1201 (100 to 100 %)\n" in out
+    assert "others" not in out
 
 
 def test_the_text_has_verdict_numbers_action_and_the_next_command(

@@ -86,6 +86,14 @@ describe("evidence", () => {
       "paused for 1 min of it, which is no sign of recovery",
     ]);
   });
+
+  it("says nothing of others where there are none", () => {
+    const none = { failed: 0, attempts: 0, lower: 0, upper: 1 };
+    const alone = { members: 1, worst_members: [{ ...rate, member: "m-1" }], other_members: none };
+    expect(evidenceLines(alone)).toEqual(["the only member m-1: 9 of 50 (10 to 31 %)"]);
+    const shared = { worst_features: [{ ...rate, feature: "schema_id=7" }], other_records: none };
+    expect(evidenceLines(shared)).toEqual(["most failures with schema_id=7: 9 of 50 (10 to 31 %)"]);
+  });
 });
 
 const NOW = 1_800_000_000_000;

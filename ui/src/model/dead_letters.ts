@@ -104,16 +104,20 @@ export function evidenceLines(evidence: Evidence | null): string[] {
   if (evidence.worst_bucket !== undefined) lines.push(`the worst five seconds: ${rateText(evidence.worst_bucket)}`);
   const member = evidence.worst_members?.[0];
   if (member !== undefined) {
-    const others = evidence.other_members === undefined ? "" : `; all others ${rateText(evidence.other_members)}`;
-    lines.push(`worst of ${count(evidence.members ?? null)} members ${printable(member.member)}: ${rateText(member)}${others}`);
+    const head = evidence.members === 1 ? "the only member" : `worst of ${count(evidence.members ?? null)} members`;
+    lines.push(`${head} ${printable(member.member)}: ${rateText(member)}${othersText(evidence.other_members)}`);
   }
   const feature = evidence.worst_features?.[0];
   if (feature !== undefined) {
-    const others = evidence.other_records === undefined ? "" : `; all others ${rateText(evidence.other_records)}`;
-    lines.push(`most failures with ${printable(feature.feature)}: ${rateText(feature)}${others}`);
+    lines.push(`most failures with ${printable(feature.feature)}: ${rateText(feature)}${othersText(evidence.other_records)}`);
   }
   if (evidence.paused_ms) lines.push(`paused for ${duration(evidence.paused_ms)} of it, which is no sign of recovery`);
   return lines;
+}
+
+/** Empty where there are no others: their share of failures would be between 0 and 100 %. */
+function othersText(others: FailureRate | undefined): string {
+  return others === undefined || others.attempts === 0 ? "" : `; all others ${rateText(others)}`;
 }
 
 const EXPIRES_SOON_MS = 24 * 3_600_000;
