@@ -5,8 +5,10 @@ Every wait is for a condition. The process reads no Kafka here: the state of sha
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from headgate.web.tokens import TokenScope, add_token
@@ -213,6 +215,22 @@ def test_on_a_narrow_screen_the_map_is_a_list_of_neighbours(page: Page, web: Web
     expect(page.get_by_role("radiogroup", name="Hops")).to_be_hidden()  # only neighbours are listed
     page.get_by_role("link", name=APP).click()
     expect(page.get_by_role("link", name="enriched-orders")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/map", "/map?selected=topic%2Forders", f"/apps/-/{APP}"])
+def test_nothing_on_a_picture_covers_the_controls(page: Page, web: Web, path: str) -> None:
+    page.goto(web.url + path)
+    expect(page.locator(".react-flow__attribution")).to_be_visible()
+    boxes: dict[str, dict[str, float]] = page.evaluate(
+        """() => Object.fromEntries([".react-flow__attribution", ".react-flow__controls", ".legend"].flatMap(name => {
+             const found = document.querySelector(name)?.getBoundingClientRect();
+             return found === undefined ? [] : [[name, found.toJSON()]];
+           }))"""
+    )
+    for first, second in combinations(boxes, 2):
+        one, other = boxes[first], boxes[second]
+        beside = one["right"] <= other["left"] or other["right"] <= one["left"]
+        assert beside or one["bottom"] <= other["top"] or other["bottom"] <= one["top"], (first, second, boxes)
 
 
 def test_without_tables_every_view_says_what_is_missing(page: Page, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ function Flow({ graph, at, marks, opened, layoutId, place, onSelect, onOpen }: P
         setIsCloseUp(isPart(ground, roomIn(place.current), zoom));
       }}
       zoomOnDoubleClick={false}
+      attributionPosition="top-right"
       aria-label="Map of topics and their users"
     >
       <ViewportPortal>

@@ -123,6 +123,7 @@ function Flow({ graph, laid, label, place }: DrawnProps) {
       elementsSelectable={false}
       edgesFocusable={false}
       preventScrolling={false}
+      attributionPosition="top-right"
       aria-label={label}
     >
       <Controls showInteractive={false} position="bottom-right" />
