@@ -35,8 +35,8 @@ from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_pat
 
 ROWS, MIXED = 1_000_000, 7_000
 PAGE = Path(__file__).with_name("PIPELINE.md")
-_RECORD = "The record of "
-_ROOT = Path(__file__).resolve().parents[1]
+RECORD = "The record of "
+ROOT = Path(__file__).resolve().parents[1]
 _TICK = os.sysconf("SC_CLK_TCK")
 Run = TypeVar("Run")
 _START_S = 300.0
@@ -56,7 +56,7 @@ class Tree:
     def command(self, file: Path, *more: str) -> "subprocess.Popen[bytes]":
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "src"),
-            "HEADGATE_JARS": str(_ROOT / "java" / "lib"),
+            "HEADGATE_JARS": str(ROOT / "java" / "lib"),
         }
         command = [sys.executable, "-m", "headgate.cli.main", "pipeline", "run", *more, "--config", str(file)]
         with file.with_suffix(".log").open("wb") as sink:
@@ -82,7 +82,7 @@ class LiveRun:
 def old_tree(revision: str) -> Iterator[Tree]:
     with tempfile.TemporaryDirectory(prefix="headgate-old-") as name:
         folder = Path(name) / "tree"
-        git = ["git", "-C", str(_ROOT), "worktree"]
+        git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "-q", "--detach", str(folder), revision], check=True)
         try:
             yield Tree(name=revision, folder=folder)
@@ -399,7 +399,7 @@ def main(given: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         trees = [stack.enter_context(old_tree(args.old))] if args.old else []
-        trees.append(Tree(name="this tree", folder=_ROOT))
+        trees.append(Tree(name="this tree", folder=ROOT))
         measures: dict[str, Callable[[], Part]] = {
             "rows": partial(rows_part, folder / "rows", trees, args.rows),
             "mixed": partial(mixed_part, folder / "mixed", trees),
@@ -415,7 +415,7 @@ def main(given: Sequence[str] | None = None) -> int:
     print(section, flush=True)
     if args.only is None:
         args.out.write_text(
-            with_section(args.out.read_text(encoding="utf-8"), section, before=_RECORD), encoding="utf-8"
+            with_section(args.out.read_text(encoding="utf-8"), section, before=RECORD), encoding="utf-8"
         )
     return 0
 
