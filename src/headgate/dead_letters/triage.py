@@ -1,6 +1,6 @@
-"""Triage as a document: the clusters of dead letters with their verdicts, and the letters that expire soon.
+"""Triage as a document: the clusters of dead letters with their verdicts, and the dead letters that expire soon.
 
-Read from the tables, without Spark. Withdrawn letters do not count.
+Read from the tables, without Spark. Withdrawn dead letters do not count.
 """
 
 import json
@@ -34,7 +34,7 @@ class TriageTables:
     def triage(
         self, *, now_ms: int, group: str | None = None, since_ms: int | None = None, cluster_id: str | None = None
     ) -> Document:
-        """The clusters, the newest first, and what their letters still allow; `UsageError` before there are tables."""
+        """The clusters, newest first, each with counts of its dead letters; `UsageError` before there are tables."""
         where = [Condition("group", "=", group)] if group is not None else []
         where += [Condition("cluster_id", "=", cluster_id)] if cluster_id is not None else []
         recent = [Condition("last_at", ">=", since_ms)] if since_ms is not None else []
@@ -55,7 +55,7 @@ class TriageTables:
     def _letter_counts(
         self, where: Sequence[Condition], since_ms: int | None, now_ms: int
     ) -> dict[tuple[str, str], Document]:
-        """How many letters of each cluster are what; the cluster is empty for letters that have none."""
+        """The counts of each cluster's dead letters; the cluster is empty for those that have none."""
         recent = [Condition("dead_lettered_at", ">=", since_ms)] if since_ms is not None else []
         counts: dict[tuple[str, str], Document] = {}
         letters = self._reader.stream(
@@ -70,12 +70,12 @@ class TriageTables:
 
 
 def no_letters() -> Document:
-    """The counts of no letters."""
+    """The counts of no dead letters."""
     return {"letters": 0, "readable": 0, "gone": 0, "expire_soon": 0, "next_expiry": None, "problems": 0}
 
 
 def count_letter(counts: Document, row: Document, now_ms: int) -> None:
-    """Add a letter. Its record can be had while the letter has a copy, or while it is found at its source."""
+    """Add a dead letter. Its record can be read from a copy in the dead letter, or while it is found at its source."""
     ends = [row["letter_expires_at"]] if row["copied"] else []
     ends += [row["source_expires_at"]] if row["source_state"] == "found" else []
     counts["letters"] += 1

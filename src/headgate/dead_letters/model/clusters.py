@@ -106,7 +106,7 @@ def _in_failing_part(episode: Episode, letters: Sequence[Letter]) -> list[Letter
 
 
 def _sample(letters: Sequence[Letter], sources: Mapping[Place, Sequence[SourceRecord]]) -> RecordSample:
-    """How the records around these letters fared, by feature."""
+    """How the records around these dead letters fared, by feature."""
     failed_at: dict[Place, set[int]] = {}
     for letter in letters:
         if letter.topic is not None:

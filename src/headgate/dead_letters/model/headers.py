@@ -3,8 +3,8 @@
 A client with WRITE on a dead-letter topic can forge them, and records of the source bring headers of their own. So
 every header is bounded before it is decoded, a number that is out of range is not used, and nothing that a header
 says can make this fail. Of equal names the last counts, as for Kafka's own readers: writers append theirs to those
-that the record had. For the same reason the writer whose headers come last wrote the letter. `problem` says what was
-not used.
+that the record had. For the same reason the writer whose headers come last wrote the dead letter. `problem` says what
+was not used.
 """
 
 import re
@@ -92,7 +92,7 @@ FORMAT_NAMES: Final = (*(one.name for one in _FORMATS), UNKNOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterHeaders:
-    """What the headers of one letter say. Without a `topic` they name no record, and the other numbers are None too."""
+    """The headers of one dead letter. Without a `topic` they name no record, and the other numbers are None too."""
 
     format: str = UNKNOWN
     group: str | None = None

@@ -1,7 +1,7 @@
 """Reads dead letters, and the records that became them, from Kafka as frames: features only, never a payload.
 
 A batch reads fixed ranges of offsets, so it is bounded, and a record counts as read only with the very offset that was
-asked for. What a letter says is read by the pure parser of `dead_letters.model.headers`, on Spark's workers.
+asked for. What a dead letter says is read by the pure parser of `dead_letters.model.headers`, on Spark's workers.
 """
 
 import json
@@ -59,7 +59,7 @@ LETTER_SCHEMA: Final = pa.schema([*_PLACE, *_SAID, *_FEATURES])
 
 
 def read_letters(session: SparkSession, config: Config, ranges: Ranges) -> DataFrame:
-    """What the letters in these ranges say, and the features of the records that they carry a copy of."""
+    """What the dead letters in these ranges say, and the features of the records that they carry a copy of."""
     records = _read(session, config, ranges, **{"kafka.isolation.level": "read_committed"})
     has_content = (sf.col("key").isNotNull() | sf.col("value").isNotNull()).alias("has_content")
     needed = records.select(
@@ -94,7 +94,7 @@ def _read(session: SparkSession, config: Config, ranges: Ranges, **options: str)
         startingOffsets=json.dumps(begin),
         endingOffsets=json.dumps(end),
         includeHeaders="true",
-        # What retention deletes while it is read is missing among the rows: the letter is of an expired record.
+        # What retention deletes while it is read is missing among the rows: the dead letter is of an expired record.
         failOnDataLoss="false",
         groupIdPrefix="headgate-pipeline",
     )

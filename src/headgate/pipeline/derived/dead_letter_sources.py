@@ -1,8 +1,8 @@
 """Joins dead letters with their records at the source, by offset: what is left of each, and what it was like.
 
 A record is found only if the broker returned the very offset that was asked for. Ranges of offsets are read, bounded in
-a run, so that the records between the letters, which were processed, are there to compare with. Their producers are
-read apart, because Spark's source does not tell them; where that fails they are unknown.
+a run, so that the records between the dead letters, which were processed, are there to compare with. Their producers
+are read apart, because Spark's source does not tell them; where that fails they are unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 def join_sources(
     run: DerivedRun, catalog: TopicCatalog, letters: Sequence[Row]
 ) -> Mapping[Place, Sequence[SourceRecord]]:
-    """Set what is known of the letters' records at their source; returns the records that were read, by place."""
+    """Set what is known of the dead letters' records at their source; returns the records that were read, by place."""
     by_place: dict[tuple[str, str, int], list[Row]] = {}
     for letter in letters:
         if letter["topic"] is not None:

@@ -1,8 +1,8 @@
 """`dead_letters` and `dead_letter_clusters`: every dead letter once, its source, and the episode that it belongs to.
 
-Dead-letter topics are read in bounded parts. How far each partition was read is committed with the rows, so no letter
-counts twice, whenever a run is killed. Then the groups with new or recent letters are triaged: their letters are joined
-with the records at the source, by offset, and episodes are found in all attempts of the group.
+Dead-letter topics are read in bounded parts. How far each partition was read is committed with the rows, so no dead
+letter counts twice, whenever a run is killed. Then the groups with new or recent dead letters are triaged: their dead
+letters are joined with the records at the source, by offset, and episodes are found in all attempts of the group.
 
 The topics are no tables: the derivation runs when dispositions or events have changed, and each hour, and then reads
 what the topics have.
@@ -28,14 +28,14 @@ from headgate.tables.definitions import ORIGIN_KEY, table_named
 _LETTERS, _CLUSTERS = "dead_letters", "dead_letter_clusters"
 _DISPOSITIONS, _EVENTS = "dispositions", "breaker_events"
 _KEY = table_named(_LETTERS).key
-# Letters that are read, or written, at once; their rows pass through this process.
+# Dead letters that are read, or written, at once; their rows pass through this process.
 PART_LETTERS: Final = 50_000
-# Letters of this time are triaged again, because dispositions, events and withdrawals are read later than they; those
-# that belong to no episode yet for longer, because a pipeline that was stopped reads dispositions last. So are episodes
-# that ended within this time: what the group does after a resume says whether the cause is gone.
+# Dead letters of this time are triaged again, because dispositions, events and withdrawals are read later than they;
+# those that belong to no episode yet for longer, because a pipeline that was stopped reads dispositions last. So are
+# episodes that ended within this time: what the group does after a resume says whether the cause is gone.
 RECENT_MS: Final = HOUR_MS // 4
 UNASSIGNED_MS: Final = 2 * HOUR_MS
-# Older letters keep the episode that they have.
+# Older dead letters keep the episode that they have.
 TRIAGED_MS: Final = 72 * HOUR_MS
 _CLOCKS_DIFFER_MS: Final = 7 * 24 * HOUR_MS
 
@@ -56,11 +56,11 @@ def _configured_topics(run: DerivedRun) -> list[str]:
     return [str(one) for one in named["topic"].to_pylist()]
 
 
-# --- letters ----------------------------------------------------------------------------------------------------------
+# --- dead letters -----------------------------------------------------------------------------------------------------
 
 
 def _read_new_letters(run: DerivedRun, catalog: TopicCatalog, names: Sequence[str]) -> set[LetterKey]:
-    """Read all letters that came since the last run, part by part; returns their keys."""
+    """Read all dead letters that came since the last run, part by part; returns their keys."""
     topics = catalog.topics(names)
     places = [(name, partition) for name, topic in topics.items() for partition in topic.bounds]
     next_offsets = {place: _start(run, topics[place[0]], place[1]) for place in places}
@@ -86,7 +86,7 @@ def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
 
 
 def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Collection[LetterKey]) -> set[LetterKey]:
-    """Add the letters of a part to the table; `known` are those that this run has added before."""
+    """Add the dead letters of a part to the table; `known` are those that this run has added before."""
     rows: dict[LetterKey, Row] = {}
     for said in read_letters(run.session, run.config, part).toArrow().to_pylist():
         topic = catalog.topic(said["dlq_topic"])
@@ -116,7 +116,7 @@ def _stored_with(run: DerivedRun, keys: pa.Table) -> list[Row]:
 
 
 def dead_letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
-    """The row of one letter. One that names no record has its own position as the key."""
+    """The row of one dead letter. One that names no record has its own position as the key."""
     is_named = said["topic"] is not None
     at = said["recorded_at"] if said["at"] is None else said["at"]
     if abs(at - said["recorded_at"]) > _CLOCKS_DIFFER_MS:  # forged, or a clock that is wrong
@@ -144,7 +144,7 @@ def dead_letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
 
 
 def add_copy(rows: dict[LetterKey, Row], row: Row) -> None:
-    """Add a letter, or count it as a copy of the one that lies before it."""
+    """Add a dead letter, or count it as a copy of the one that lies before it."""
     same = rows.setdefault(_identity(row), row)
     if same is not row:
         first = min(same, row, key=lambda one: (one["dlq_partition"], one["dlq_offset"]))
@@ -168,7 +168,7 @@ def _key_schema() -> pa.Schema:
 
 
 def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None:
-    """Find the sources of new and recent letters, and the episodes of their groups."""
+    """Find the sources of new and recent dead letters, and the episodes of their groups."""
     cluster = catalog.listing.cluster
     stored = run.stored(_LETTERS).where(sf.col("cluster_id") == cluster)
     clusters = run.stored(_CLUSTERS).where(sf.col("cluster_id") == cluster)
@@ -207,7 +207,7 @@ def _triage(run: DerivedRun, catalog: TopicCatalog, new: set[LetterKey]) -> None
 
 
 def _replace_letters(run: DerivedRun, letters: Sequence[Row]) -> None:
-    """Write the letters that were triaged, in parts: a part is compared with the stored rows in little memory.
+    """Write the dead letters that were triaged, in parts: a part is compared with the stored rows in little memory.
 
     Those of a group come together, because they lie in the same files.
     """
@@ -220,7 +220,7 @@ def _replace_letters(run: DerivedRun, letters: Sequence[Row]) -> None:
 
 
 def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: set[LetterKey]) -> tuple[set[str], int]:
-    """The groups to triage now, and the time from which on their letters are looked at."""
+    """The groups to triage now, and the time from which on their dead letters are looked at."""
     oldest = run.now_ms - TRIAGED_MS
     at, is_unassigned = sf.col("dead_lettered_at"), sf.col("cluster").isNull() & (sf.col("format") == "kafka")
     recent = letters.where(
@@ -238,13 +238,13 @@ def _to_triage(run: DerivedRun, letters: DataFrame, clusters: DataFrame, new: se
         if one["ended_at"] is None or one["ended_at"] >= run.now_ms - RECENT_MS:
             times[one["group"]] = min(one["first_at"], times.get(one["group"], one["first_at"]))
     since = min(times.values(), default=run.now_ms) - BUCKET_MS
-    # A letter that came late may belong to an episode that had begun before.
+    # A dead letter that came late may belong to an episode that had begun before.
     open_then = [one["first_at"] for one in stored if one["ended_at"] is None or one["ended_at"] >= since]
     return set(times), max(min([since, *(at - BUCKET_MS for at in open_then)]), oldest)
 
 
 def _set_withdrawn(run: DerivedRun, letters: Iterable[Row]) -> None:
-    """A letter is withdrawn when there are as many events that say so as copies of it: it may have come again."""
+    """A dead letter is withdrawn when there are as many events that say so as copies of it: it may have come again."""
     events = run.rows(_EVENTS).where(sf.col("event") == "dead_letter_withdrawn").select("group", "detail")
     ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for one in events.toArrow().to_pylist():
@@ -264,7 +264,7 @@ def _set_withdrawn(run: DerivedRun, letters: Iterable[Row]) -> None:
 def _attempts(
     run: DerivedRun, cluster: str, letters: Sequence[Row], pauses: Mapping[str, Sequence[Pause]]
 ) -> dict[str, list[Attempts]]:
-    """All attempts of the groups in the hours around their letters and after resumes, each disposition once."""
+    """All attempts of the groups in the hours around their dead letters and after resumes, each disposition once."""
     first_letters: dict[str, int] = {}
     spans: set[tuple[str, int, int]] = set()
     for one in letters:

@@ -9,8 +9,9 @@ After a simulated trip the group is paused as it really was, when it really trip
 time of an automatic resume. Dead letters of a simulated pause count as avoided: the records would have waited.
 
 A trip is false when one member or one key alone caused it. The counts name members but no keys; keys are known of dead
-letters, each with the time at which it was made. So every letter is assigned to a second in which one was counted, and
-one for which no count is left is ignored: letters can make a trip false only as far as the counts have them.
+dead letters, each with the time at which it was made. So every dead letter is assigned to a second in which one was
+counted, and one for which no count is left is ignored: dead letters can make a trip false only as far as the counts
+have them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +31,9 @@ DAY_S: Final = 86_400
 TRIP_DELAY_S: Final = 5
 # What is left of a window without one member or one key says nothing if it has fewer records.
 LEAST_REST: Final = 10
-# A letter is counted when its acknowledgement has succeeded and the counts of that second are written.
+# A dead letter is counted when its acknowledgement has succeeded and the counts of that second are written.
 LETTER_DELAY_S: Final = 10
-# The key of a letter whose record has none, or was gone before its key was read.
+# The key of a dead letter whose record has none, or was gone before its key was read.
 NO_KEY: Final = -1
 
 # More records than a member processes in a second; sums of a week of them still fit into a number.
@@ -223,7 +224,7 @@ class GroupHistory:
         return np.cumsum(sums)
 
     def _counted_letters(self, counts: CountColumns, letters: LetterColumns) -> tuple[Numbers, Numbers]:
-        """The seconds in which letters with a key were counted, ascending, and their keys."""
+        """The seconds in which dead letters with a key were counted, ascending, and their keys."""
         is_within = (counts.second >= self.begin) & (counts.second < self.end)
         written = np.zeros(self.end - self.begin, dtype=np.int64)
         np.add.at(written, counts.second[is_within] - self.begin, np.clip(counts.dlq_written[is_within], 0, _MOST))
@@ -255,9 +256,10 @@ def _open_periods(begin: int, end: int, paused: Iterable[PausedPeriod]) -> Itera
 
 
 def _counted_at(made: Numbers, written: Numbers) -> Numbers:
-    """The second in which each letter was counted, by the ascending seconds in which they were made; -1 for none.
+    """The second in which each dead letter was counted, by the ascending seconds in which they were made; -1 for none.
 
-    It is the first second that has a count left for it, within `LETTER_DELAY_S`: letters are counted in their order.
+    It is the first second that has a count left for it, within `LETTER_DELAY_S`: dead letters are counted in their
+    order.
     """
     counted = np.full(made.shape, -1, dtype=np.int64)
     slots = np.flatnonzero(written)

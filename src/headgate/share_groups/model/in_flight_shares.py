@@ -1,8 +1,8 @@
 """Bounds of dead letters in flight, with a share for each group.
 
-The one rule: a group may hold no more than it leaves free, in letters and in bytes. So a group that is alone uses half
-of the bounds, and another one finds at least as much as the first holds: a dead-letter topic that hangs never refuses
-the dead letters of other groups. With n groups whose topics hang, 1/2^n of the bounds is free at least.
+The one rule: a group may hold no more than it leaves free, in dead letters and in bytes. So a group that is alone uses
+half of the bounds, and another one finds at least as much as the first holds: a dead-letter topic that hangs never
+refuses the dead letters of other groups. With n groups whose topics hang, 1/2^n of the bounds is free at least.
 """
 
 from dataclasses import dataclass

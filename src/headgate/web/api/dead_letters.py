@@ -70,7 +70,7 @@ def dead_letters_router(tables: EstateTables, answers: Answers, access: AccessCo
     async def dead_letters(
         request: Request,
         names: Annotated[VisibleNames, Depends(access.visible_names)],
-        group: Annotated[str, Query(max_length=MAX_NAME, description="the group; empty for letters that name none")],
+        group: Annotated[str, Query(max_length=MAX_NAME, description="the group; empty: dead letters without one")],
         episode: Annotated[str | None, Query(max_length=100, description="only of this id of `clusters`")] = None,
         topic: Annotated[str | None, Query(max_length=MAX_NAME, description="only of this source topic")] = None,
         limit: Limit = 100,

@@ -2,7 +2,7 @@
 
 A dead letter follows the earlier ones of its lane through the spool, so that they stay in order. A topic that failed is
 not tried again while dead letters that this worker spooled for it are outstanding: when the leader has moved them, the
-topic accepts dead letters again. Without any such letter one write is tried each second.
+topic accepts dead letters again. Without any such dead letter one write is tried each second.
 
 Records that are rejected all the time would keep their lane in the spool for ever. So, while the leader moves the last
 dead letters of a lane, the next one waits a moment until there are none.
