@@ -142,7 +142,7 @@ class TableWriter:
             if new.num_rows:
                 properties = CommitProperties(app_transactions=_transactions(transactions))
                 with translate_errors(self._stored.folder):
-                    write_deltalake(delta, new, mode="append", commit_properties=properties)
+                    write_deltalake(delta, _bare(new), mode="append", commit_properties=properties)
                 self._stored.forget()
             return Written(rows=new.num_rows, version=self._opened().version())
 
@@ -173,7 +173,7 @@ class TableWriter:
             properties = CommitProperties(app_transactions=_transactions(transactions))
             nothing = self.table.stored_schema.empty_table()
             with translate_errors(self._stored.folder):
-                write_deltalake(delta, nothing, mode="append", commit_properties=properties)
+                write_deltalake(delta, _bare(nothing), mode="append", commit_properties=properties)
             self._stored.forget()
 
         self._retry(attempt)
@@ -405,6 +405,11 @@ class TableWriter:
                 .execute()
             )
         self._stored.refresh()
+
+
+def _bare(rows: pa.Table) -> pa.Table:
+    """The rows without the meanings of their columns: those of a table that an earlier release made may differ."""
+    return rows.cast(pa.schema([column.remove_metadata() for column in rows.schema]))
 
 
 def _transactions(numbers: Mapping[str, int]) -> list[Transaction]:

@@ -291,6 +291,23 @@ def test_another_process_in_between_is_waited_for(place: Location) -> None:
     assert [row["size"] for row in stored(place)] == [9, 3]
 
 
+@both
+def test_a_table_whose_columns_an_earlier_release_described_otherwise_is_written(place: Location, table: Table) -> None:
+    earlier = replace(
+        table, columns=pa.schema([text(one.name, "?", null=one.nullable).with_type(one.type) for one in table.columns])
+    )
+    TableWriter(place, earlier).upsert(batch([thing("a", size=1)]), query="q", batch=1)
+    writer = TableWriter(place, table)
+    writer.upsert(batch([thing("a", size=2)]), query="q", batch=2)
+    writer.append(batch([thing("b")]), transactions={"r": 1})
+    writer.record({"r": 2})
+    assert writer.transaction("r") == 2
+    writer.replace(batch([thing("a", size=3), thing("b")]), within=None, transactions={"r": 3})
+    assert stored(place, table) == [thing("a", size=3), thing("b")]
+    writer.replace_all(batch([thing("c")]))
+    assert stored(place, table) == [thing("c")]
+
+
 def test_a_race_is_run_again_and_given_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = TableWriter(tmp_path, THINGS)
     writer.create()
