@@ -29,7 +29,7 @@ def test_each_job_is_two_events_in_the_topic(cluster: Cluster, tmp_path: Path) -
     finally:
         export.close()
     found = [(message.key(), message.value()) for message in committed_records(cluster.client_config(), topic)]
-    names = ("billing", "night-job", "shop-app.0", "shop-app.1")
+    names = ("share_group.billing", "spark.night-job", *(f"streams_component.shop-app.{one}" for one in "01"))
     assert sorted(str(key) for key, _ in found) == sorted(
         str(f"{kind}:headgate://c1/{name}".encode()) for name in names for kind in ("job", "run")
     )

@@ -34,7 +34,14 @@ class EstateJob:
 
     @property
     def name(self) -> str:
-        return f"{self.actor}.{self.component}" if self.component else self.actor
+        """Different for each job of a cluster, also where names of actors have dots, or are those of other kinds.
+
+        The first dot ends the kind. Of a component, which is of a kind of its own, the last dot begins the component.
+        """
+        if not self.component:
+            return f"{self.kind}.{self.actor}"
+        component = self.component.replace("%", "%25").replace(".", "%2E")
+        return f"{self.kind}_component.{self.actor}.{component}"
 
 
 @dataclass(slots=True)

@@ -74,14 +74,14 @@ class CatalogueExport:
         if self._sent is None:
             self._sent = _read_sent(self._file)
         jobs = self._jobs(cluster)
-        marks = {_key(job): _mark(job, state[1]) for job in jobs}
-        changed = [job for job in jobs if self._sent.get(_key(job)) != marks[_key(job)]]
+        marks = {job.name: _mark(job, state[1]) for job in jobs}
+        changed = [job for job in jobs if self._sent.get(job.name) != marks[job.name]]
         try:
             for job in changed:
                 self._send(job, cluster, now_ms)
-                self._sent[_key(job)] = marks[_key(job)]
+                self._sent[job.name] = marks[job.name]
         finally:
-            self._sent = {key: mark for key, mark in self._sent.items() if key in marks}
+            self._sent = {name: mark for name, mark in self._sent.items() if name in marks}
             write_file(self._file, json.dumps(self._sent))
         self._done = state
         return len(changed)
@@ -122,7 +122,7 @@ def events_of(job: EstateJob, cluster: str, namespace: str, now_ms: int) -> tupl
     described = Job(namespace=f"headgate://{cluster}", name=job.name, facets=facets)
     inputs = [InputDataset(namespace=namespace, name=topic) for topic in job.inputs]
     outputs = [OutputDataset(namespace=namespace, name=topic) for topic in job.outputs]
-    run = Run(runId=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headgate://{cluster}/{job.kind}/{job.name}/{now_ms}")))
+    run = Run(runId=str(uuid.uuid5(uuid.NAMESPACE_URL, f"headgate://{cluster}/{job.name}/{now_ms}")))
     shared: dict[str, Any] = {"eventTime": at, "job": described, "inputs": inputs, "outputs": outputs}
     return (
         JobEvent(**shared, producer=PRODUCER),
@@ -177,10 +177,6 @@ def _read_sent(file: Location) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return {str(key): str(mark) for key, mark in found.items()} if isinstance(found, dict) else {}
-
-
-def _key(job: EstateJob) -> str:
-    return f"{job.kind} {job.name}"
 
 
 def _mark(job: EstateJob, day: int) -> str:

@@ -1,8 +1,14 @@
 """The jobs of an estate as other catalogues get them."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from headgate.lineage.estate_map import MapRow, MapUse
 from headgate.lineage.graph import LineageFlow
 from headgate.lineage.jobs import EstateJob, estate_jobs
+
+_TEXTS = st.text("a0.%_", max_size=5)
+_ACTORS = st.tuples(st.sampled_from(["streams", "spark", "connector", "share_group"]), _TEXTS, _TEXTS)
 
 
 def use(kind: str, actor: str, topic: str, direction: str, *, filled: bool = False) -> MapRow:
@@ -24,15 +30,15 @@ def test_an_application_of_one_component_is_one_job_with_exact_pairs() -> None:
         outputs=("x", "y"),
         pairs=(("a", "x"), ("b", "y")),
     )
-    assert job.name == "app"
+    assert job.name == "streams.app"
 
 
 def test_unrelated_components_are_jobs_of_their_own() -> None:
     rows = [use("streams", "app.v1", "a", "read"), use("streams", "app.v1", "seen", "read")]
     jobs = estate_jobs(rows, [flow("0", "a", "x", "app.v1"), flow("1", "b", "y", "app.v1")])
     assert [(job.name, job.inputs, job.outputs) for job in jobs] == [
-        ("app.v1.0", ("a",), ("x",)),
-        ("app.v1.1", ("b",), ("y",)),
+        ("streams_component.app.v1.0", ("a",), ("x",)),
+        ("streams_component.app.v1.1", ("b",), ("y",)),
     ]
 
 
@@ -50,7 +56,7 @@ def test_the_pairs_of_a_connector_are_not_known_and_clients_are_no_jobs() -> Non
         use("consumer_group", "reports", "orders", "read"),
     ]
     (job,) = estate_jobs(rows, [])
-    assert (job.name, job.inputs, job.outputs, job.pairs) == ("mirror", ("a",), ("b",), None)
+    assert (job.name, job.inputs, job.outputs, job.pairs) == ("connector.mirror", ("a",), ("b",), None)
 
 
 def test_an_application_that_was_only_seen_has_no_pairs() -> None:
@@ -66,13 +72,32 @@ def test_topics_of_patterns_and_chosen_sinks_flow_through_every_open_end() -> No
     ]
     jobs = estate_jobs(rows, [flow("0", "", "x"), flow("1", "b", ""), flow("2", "", ""), flow("global", "g", "")])
     assert [(job.name, job.inputs, job.outputs, job.pairs) for job in jobs] == [
-        ("app.0", ("orders.eu",), ("x",), (("orders.eu", "x"),)),
-        ("app.1", ("b",), ("out.eu",), (("b", "out.eu"),)),
-        ("app.2", ("orders.eu",), ("out.eu",), (("orders.eu", "out.eu"),)),
-        ("app.global", ("g",), (), None),
+        ("streams_component.app.0", ("orders.eu",), ("x",), (("orders.eu", "x"),)),
+        ("streams_component.app.1", ("b",), ("out.eu",), (("b", "out.eu"),)),
+        ("streams_component.app.2", ("orders.eu",), ("out.eu",), (("orders.eu", "out.eu"),)),
+        ("streams_component.app.global", ("g",), (), None),
     ]
 
 
 def test_what_a_partial_description_does_not_name_has_no_known_source() -> None:
     (job,) = estate_jobs([use("streams", "app", "x", "write")], [flow("0", "a", "")])
     assert (job.inputs, job.outputs, job.pairs) == (("a",), ("x",), None)
+
+
+def named(kind: str, actor: str, component: str) -> EstateJob:
+    return EstateJob(kind=kind, actor=actor, component=component, inputs=(), outputs=(), pairs=None)
+
+
+@given(_ACTORS, _ACTORS)
+def test_different_jobs_have_different_names(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+    assert (named(*one).name == named(*other).name) == (one == other)
+
+
+def test_dots_of_an_application_and_of_its_component_are_told_apart() -> None:
+    names = [named("streams", *parts).name for parts in (("a.0", ""), ("a", "0"), ("a.0", "0"), ("a", "0.0"))]
+    assert names == [
+        "streams.a.0",
+        "streams_component.a.0",
+        "streams_component.a.0.0",
+        "streams_component.a.0%2E0",
+    ]

@@ -16,7 +16,7 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.config import Config, load
 from headgate.lineage.jobs import EstateJob
 from headgate.pipeline.catalogue_export import CatalogueExport, create_export, events_of
-from tests.unit.lineage.shop import DAY, ROWS, TWO, use, write, write_shop
+from tests.unit.lineage.shop import DAY, ROWS, TWO, pair, use, write, write_shop
 
 Sent = dict[str, Any]
 
@@ -30,6 +30,15 @@ class ExportClock:
 
     def epoch_ms(self) -> int:
         return self.epoch
+
+
+# In the order in which they are sent: by kind and name.
+NAMES = [
+    "share_group.billing",
+    "spark.night-job",
+    "streams_component.shop-app.0",
+    "streams_component.shop-app.1",
+]
 
 
 def configured(folder: Path, transport: str, **keys: object) -> Config:
@@ -76,8 +85,10 @@ def names(events: list[Sent]) -> list[str]:
 def test_each_component_and_actor_is_a_job_with_its_topics(folder: Path, export: CatalogueExport) -> None:
     assert export.export("c1") == 4
     events = sent(folder)
-    assert names(events) == ["billing", "night-job", "shop-app.0", "shop-app.1"]
-    (made,) = [event for event in events if event["job"]["name"] == "shop-app.0" and "run" not in event]
+    assert names(events) == NAMES
+    (made,) = [
+        event for event in events if event["job"]["name"] == "streams_component.shop-app.0" and "run" not in event
+    ]
     namespace = "kafka://broker-0.internal:9092"
     orders = {"namespace": namespace, "name": "orders", "type": "DATASET"}
     assert made["job"]["namespace"] == "headgate://c1"
@@ -134,10 +145,37 @@ def test_only_changed_jobs_are_sent_again_and_all_of_them_on_another_day(
     refunds = use("billing", "refunds", "read", "share_group")
     write(folder / "tables", "lineage_edges", [*ROWS["lineage_edges"], refunds])
     assert export.export("c1") == 1
-    assert names(sent(folder)) == ["billing"]
+    assert names(sent(folder)) == ["share_group.billing"]
     clock.epoch += DAY
     assert export.export("c1") == 4
     assert len(sent(folder)) == 8
+
+
+def test_jobs_of_similar_names_are_sent_and_marked_apart(
+    tmp_path: Path, clock: ExportClock, export: CatalogueExport
+) -> None:
+    """Component 0 of `orders`, and five programs whose names could be taken for it or for each other."""
+    programs = [("orders.0", "streams"), ("orders.0", "spark"), ("orders.0", "share_group"), ("orders.0", "connector")]
+    edges = [use(actor, "orders", "read", kind, declared=True) for actor, kind in programs]
+    write(tmp_path / "tables", "lineage_edges", [*edges, use("orders", "orders", "read", declared=True)])
+    write(tmp_path / "tables", "app_io", [pair("orders", f"out-{one}", one, "orders") for one in "01"])
+    assert export.export("c1") == 6
+    events = sent(tmp_path)
+    expected = ["connector.orders.0", "share_group.orders.0", "spark.orders.0", "streams.orders.0"]
+    expected += ["streams_component.orders.0", "streams_component.orders.1"]
+    assert sorted(names(events)) == expected
+    assert len({event["run"]["runId"] for event in events if "run" in event}) == 6
+    restarted = create_export(configured(tmp_path, _to_file(tmp_path)), clock)
+    assert restarted.export("c1") == 0, "each has its own mark"
+    restarted.close()
+
+
+def test_marks_of_an_earlier_release_are_replaced(folder: Path, export: CatalogueExport) -> None:
+    """It named jobs by their actor alone: all are sent once, with the new names."""
+    (folder / "checkpoint").mkdir()
+    (folder / "checkpoint" / "openlineage-sent.json").write_text('{"streams shop-app.0": "1/ab"}', "utf-8")
+    assert export.export("c1") == 4
+    assert sorted(json.loads((folder / "checkpoint" / "openlineage-sent.json").read_text("utf-8"))) == NAMES
 
 
 def test_a_restart_sends_nothing_again(folder: Path, export: CatalogueExport, clock: ExportClock) -> None:
@@ -199,7 +237,7 @@ def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: ExportCloc
             export.close()
             server.shutdown()
             thread.join()
-    assert names(received) == ["billing", "night-job", "shop-app.0", "shop-app.1"]
+    assert names(received) == NAMES
 
 
 def test_an_event_that_kafka_does_not_confirm_was_not_sent(folder: Path, clock: ExportClock) -> None:
