@@ -2,7 +2,7 @@
 
 import { useState } from "react";
 import { useResource } from "../api/use_resource";
-import { Notice } from "../shell/parts";
+import { Message, Notice } from "../shell/parts";
 
 /** What `/api/v1/operator` says of the caller. */
 export interface OperatorAnswer {
@@ -87,7 +87,7 @@ export function ActingAs({ of, right, instead }: { of: Operator; right: string; 
     return (
       <Notice state="attention" title="This page cannot do it">
         <p>
-          {of.refusal.replace(/\.$/, "")}. {instead}
+          <Message of={of.refusal} /> {instead}
         </p>
       </Notice>
     );

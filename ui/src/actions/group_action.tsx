@@ -3,7 +3,7 @@
 import { type FormEvent, useState } from "react";
 import { tell } from "../live/stream";
 import { shellQuoted } from "../model/format";
-import { Command, Name, Notice } from "../shell/parts";
+import { Command, Message, Name, Notice } from "../shell/parts";
 import { ActingAs, CredentialFields, useOperator } from "./credential";
 import { ActionDialog } from "./dialog";
 import { type GroupAction, LONGEST_REASON, operate } from "./operate";
@@ -70,7 +70,9 @@ function GroupActionDialog({ action, group, onClose }: { action: GroupAction; gr
           <ActingAs of={operator} right="ALTER_CONFIGS on the group" instead="Run the command as your own user." />
           {problem === null ? null : (
             <Notice state="stopped" title={`The group could not be ${action}d`}>
-              <p>{problem}</p>
+              <p>
+                <Message of={problem} />
+              </p>
             </Notice>
           )}
           <p className="muted">The same on the command line:</p>

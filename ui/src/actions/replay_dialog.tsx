@@ -5,7 +5,7 @@ import type { PlanDetail, Replay } from "../api/replay_shapes";
 import { count, printable } from "../model/format";
 import { holdsText, replayCommand } from "../model/plans";
 import { rateOf } from "../model/replays";
-import { Command, Notice, State } from "../shell/parts";
+import { Command, Message, Notice, State } from "../shell/parts";
 import { ActingAs, CredentialFields, useOperator } from "./credential";
 import { ActionDialog } from "./dialog";
 import { send } from "./send";
@@ -92,7 +92,9 @@ function StartDialog({ plan, onClose }: { plan: PlanDetail; onClose: () => void 
           <ActingAs of={operator} right="READ on the sources and WRITE on the targets" instead="Run the command as your own user." />
           {problem === null ? null : (
             <Notice state="stopped" title="The replay could not be started">
-              <p>{printable(problem)}</p>
+              <p>
+                <Message of={problem} />
+              </p>
             </Notice>
           )}
           <p className="muted">The same on the command line:</p>
@@ -149,7 +151,9 @@ function AbortDialog({ plan, onClose }: { plan: PlanDetail; onClose: () => void 
           <ActingAs of={operator} right="WRITE on headgate-replay.progress" instead="Run the command as your own user." />
           {problem === null ? null : (
             <Notice state="stopped" title="The plan could not be aborted">
-              <p>{printable(problem)}</p>
+              <p>
+                <Message of={problem} />
+              </p>
             </Notice>
           )}
           <p className="muted">The same on the command line:</p>

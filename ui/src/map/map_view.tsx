@@ -12,7 +12,7 @@ import { graphPath, layoutPath, mapPath, type MapView as Settings, MOST_EXPANDED
 import { figures, NO_FIGURES } from "../model/overlay";
 import { type Arrow, walk } from "../model/placement";
 import { thingPath, viewOfKind } from "../model/route";
-import { Command, Notice } from "../shell/parts";
+import { Command, Message, Notice } from "../shell/parts";
 import { Resource, Stale } from "../shell/resource";
 import { go, useIsNarrow, useRoute } from "../shell/router";
 import { Canvas } from "./canvas";
@@ -87,7 +87,9 @@ export function MapView() {
           {former.state === "failed" && view.compare !== null ? (
             <div className="over">
               <Notice state="stopped" title="The earlier map could not be loaded">
-                <p>{former.problem.message}</p>
+                <p>
+                  <Message of={former.problem.message} />
+                </p>
               </Notice>
             </div>
           ) : null}
@@ -256,7 +258,11 @@ function Empty({ asOf }: { asOf: number | null }) {
 function Absent({ view, found, change }: { view: Settings; found: { state: string; problem?: { message: string } }; change: (changes: Partial<Settings>) => void }) {
   return (
     <Notice state="unknown" title={view.focus === null ? "There is no map" : "The focus is not on the map"}>
-      <p>{found.problem?.message}</p>
+      {found.problem === undefined ? null : (
+        <p>
+          <Message of={found.problem.message} />
+        </p>
+      )}
       {view.focus === null ? null : (
         <p>
           <button type="button" onClick={() => change({ focus: null, focusKind: null, selected: null })}>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, duration, exact, kindWords, percent, printable, relative, shellQuoted, shortened } from "./format";
+import { bytes, count, duration, exact, kindWords, messageParts, percent, printable, relative, shellQuoted, shortened } from "./format";
 
 test("durations have the largest unit that fits", () => {
   expect([0, 59_999, 60_000, 7_200_000, 172_800_000].map(duration)).toEqual(["0 s", "59 s", "1 min", "2 h", "2 d"]);
@@ -41,4 +41,14 @@ test("a name is one argument of a shell", () => {
 
 test("plurals of kinds", () => {
   expect(["topic", "spark", "unattributed"].map(kindWords)).toEqual(["topics", "Spark queries", "unattributed clients"]);
+});
+
+test("a message of the server has its commands as code, and ends as a sentence", () => {
+  expect(messageParts("no table yet: `headgate pipeline run` creates it")).toEqual([
+    { text: "no table yet: ", isCode: false },
+    { text: "headgate pipeline run", isCode: true },
+    { text: " creates it.", isCode: false },
+  ]);
+  expect(messageParts("It ended. ")).toEqual([{ text: "It ended.", isCode: false }]);
+  expect(messageParts("one ` alone\u202e")).toEqual([{ text: "one ` alone\\u{202e}.", isCode: false }]);
 });

@@ -63,6 +63,20 @@ export function printable(name: string): string {
   return name.replace(UNPRINTABLE, (one) => `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
+export interface MessagePart {
+  text: string;
+  isCode: boolean;
+}
+
+/** The parts of a server's message: what stands between backticks is code. It ends as a sentence does. */
+export function messageParts(message: string): MessagePart[] {
+  const ended = /[.!?…]`?$/.test(message.trimEnd()) ? message.trimEnd() : `${message.trimEnd()}.`;
+  return printable(ended)
+    .split(/(`[^`]+`)/)
+    .filter((text) => text !== "")
+    .map((text) => (/^`[^`]+`$/.test(text) ? { text: text.slice(1, -1), isCode: true } : { text, isCode: false }));
+}
+
 /** At most `most` characters: the beginning and the end, which often tell names apart. */
 export function shortened(name: string, most: number): string {
   const text = [...printable(name.length > 4 * most ? `${name.slice(0, 2 * most)}${name.slice(-2 * most)}` : name)];

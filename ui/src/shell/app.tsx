@@ -25,7 +25,7 @@ const TITLES: Readonly<Record<View, string>> = {
   apps: "Apps",
   topics: "Topics",
   groups: "Groups",
-  letters: "Letters",
+  letters: "Dead letters",
   connect: "Connect",
   health: "Health",
 };

@@ -1,7 +1,7 @@
 /** Small parts that all views use: links, names, times, states, notices, commands. */
 
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
-import { duration, exact, kindWord, printable, relative } from "../model/format";
+import { duration, exact, kindWord, messageParts, printable, relative } from "../model/format";
 import type { StateName } from "../model/freshness";
 import { thingPath, viewOfKind } from "../model/route";
 import { followed } from "./router";
@@ -41,6 +41,11 @@ export function ThingLink({ kind, name, cluster = null }: { kind: string; name: 
       <Name of={name} />
     </Link>
   );
+}
+
+/** A message of the server as sentences, with its commands and settings as code. */
+export function Message({ of }: { of: string }) {
+  return messageParts(of).map((part, place) => (part.isCode ? <code key={place}>{part.text}</code> : part.text));
 }
 
 const Clock = createContext(0);

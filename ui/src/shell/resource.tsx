@@ -3,7 +3,7 @@
 import { type ReactNode, useState } from "react";
 import { mayTypeSecrets, setToken, token } from "../api/client";
 import type { Loaded, Problem } from "../model/loaded";
-import { Command, Notice, Skeleton, useNow } from "./parts";
+import { Command, Message, Notice, Skeleton, useNow } from "./parts";
 import { duration } from "../model/format";
 
 export function Resource<T>({
@@ -40,7 +40,7 @@ export function Stale({ problem, at }: { problem: Problem; at: number }) {
   const now = useNow();
   return (
     <Notice state="attention" title={`Not updated for ${duration(now - at)}`}>
-      <p>{problem.message} What is shown is the last answer.</p>
+      <p><Message of={problem.message} /> What is shown is the last answer.</p>
     </Notice>
   );
 }
@@ -48,7 +48,9 @@ export function Stale({ problem, at }: { problem: Problem; at: number }) {
 function Absent({ problem, what }: { problem: Problem; what: string }) {
   return (
     <Notice state="unknown" title={`There is no such ${what}`}>
-      <p>{problem.message}</p>
+      <p>
+        <Message of={problem.message} />
+      </p>
       <p className="muted">It may have had another name, or the pipeline has not seen it yet.</p>
     </Notice>
   );
@@ -57,7 +59,9 @@ function Absent({ problem, what }: { problem: Problem; what: string }) {
 function Failed({ problem, what }: { problem: Problem; what: string }) {
   return (
     <Notice state="stopped" title={`The ${what} could not be loaded`}>
-      <p>{problem.message}</p>
+      <p>
+        <Message of={problem.message} />
+      </p>
       <p className="muted">The page asks again every few seconds. {problem.status === 503 ? "The pipeline writes the tables:" : "To look for the cause:"}</p>
       <Command text={problem.status === 503 ? "headgate pipeline run --config FILE" : "headgate doctor --config FILE"} />
     </Notice>
@@ -68,7 +72,9 @@ function Forbidden({ problem, what }: { problem: Problem; what: string }) {
   const [typed, setTyped] = useState("");
   return (
     <Notice state="stopped" title={problem.status === 401 ? `A token is needed to see the ${what}` : `No access to the ${what}`}>
-      <p>{problem.message}</p>
+      <p>
+        <Message of={problem.message} />
+      </p>
       {mayTypeSecrets() ? (
         <form
           className="heading"

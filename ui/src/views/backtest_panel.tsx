@@ -5,7 +5,7 @@ import type { Backtest } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { backtestRows, settingCommand } from "../model/backtest";
 import { count, duration, shellQuoted } from "../model/format";
-import { Command } from "../shell/parts";
+import { Command, Message } from "../shell/parts";
 
 const EVERY_MS = 300_000;
 
@@ -22,7 +22,9 @@ export function BacktestPanel({ name, cluster }: { name: string; cluster: string
       {found.state === "loading" ? <p className="body muted">Loading the back-test…</p> : null}
       {found.state === "ready" || found.state === "loading" ? null : (
         <div className="body">
-          <p className="muted">{found.problem.message}</p>
+          <p className="muted">
+            <Message of={found.problem.message} />
+          </p>
           <Command text={`headgate share-groups --backtest --group ${shellQuoted(name)}`} />
         </div>
       )}

@@ -4,7 +4,7 @@ import type { Leader, Workers } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { type GatewayRow, gatewayRows, leaderMark, versionsOf } from "../model/gateways";
 import { count, printable } from "../model/format";
-import { Command, Name, Notice, Skeleton, State, Time } from "../shell/parts";
+import { Command, Message, Name, Notice, Skeleton, State, Time } from "../shell/parts";
 
 export function GatewaysPanel({ version }: { version: string }) {
   const leading = useResource<Leader>("health/leader");
@@ -36,7 +36,11 @@ export function GatewaysPanel({ version }: { version: string }) {
           <WorkerTable rows={rows} />
         )}
         {leader?.truncated === true || workers?.truncated === true ? <p className="body muted">There are more than are listed.</p> : null}
-        {"problem" in reporting ? <p className="body muted">What they reported could not be read: {reporting.problem.message}</p> : null}
+        {"problem" in reporting ? (
+          <p className="body muted">
+            What they reported could not be read: <Message of={reporting.problem.message} />
+          </p>
+        ) : null}
       </section>
     </>
   );

@@ -9,7 +9,7 @@ import { groupState, pausedSince, rateChart, reasonText } from "../model/groups"
 import { BreakerWindowPanel } from "../live/breaker_window";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { Command, Crumb, Lasting, Link, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
+import { Command, Crumb, Lasting, Link, Message, Name, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { BacktestPanel } from "./backtest_panel";
@@ -44,7 +44,9 @@ function Unread({ problem }: { problem: string | null }) {
   if (problem === null) return null;
   return (
     <Notice state="unknown" title="The state of share groups is not up to date">
-      <p>{problem}</p>
+      <p>
+        <Message of={problem} />
+      </p>
       <Command text="headgate doctor --config FILE" />
     </Notice>
   );

@@ -6,7 +6,7 @@ import { useResource } from "../api/use_resource";
 import { count, exact, percent, printable } from "../model/format";
 import type { Loaded } from "../model/loaded";
 import { type NowCard, nowCards, sinceText, summaryParts, watchedText } from "../model/now_cards";
-import { Command, Link, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
+import { Command, Link, Message, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { Sparkline } from "./sparkline";
 
@@ -183,7 +183,11 @@ function NotWatched({ attention, hasCards }: { attention: Attention; hasCards: b
     <>
       {unwatched.length === 0 ? null : (
         <Notice state="unknown" title={`Not watched: ${unwatched.join(", ")}`}>
-          {attention.problem === null ? null : <p>{attention.problem}</p>}
+          {attention.problem === null ? null : (
+            <p>
+              <Message of={attention.problem} />
+            </p>
+          )}
           {attention.missing.length === 0 ? null : (
             <>
               <p>

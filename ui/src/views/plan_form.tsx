@@ -8,7 +8,7 @@ import { useResource } from "../api/use_resource";
 import { duration } from "../model/format";
 import { emptyForm, formProblem, isFanout, planBody, planCommand, type PlanForm, requestLines } from "../model/plans";
 import { thingPath } from "../model/route";
-import { Command, Crumb, Link, Name, Notice, useNow } from "../shell/parts";
+import { Command, Crumb, Link, Message, Name, Notice, useNow } from "../shell/parts";
 import { go } from "../shell/router";
 
 const POLL_MS = 1_000;
@@ -211,7 +211,9 @@ function Waiting({ id, group, onAccept }: { id: string; group: string; onAccept:
   if (found.state !== "ready") {
     return (
       <Notice state="stopped" title="The state of the plan is not known">
-        <p>{found.problem.message}</p>
+        <p>
+          <Message of={found.problem.message} />
+        </p>
       </Notice>
     );
   }

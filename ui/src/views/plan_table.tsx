@@ -4,14 +4,16 @@ import type { Plan, Plans } from "../api/replay_shapes";
 import { count } from "../model/format";
 import { progressOf, replayMark } from "../model/replays";
 import { thingPath } from "../model/route";
-import { Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
+import { Link, Message, Name, Notice, State, ThingLink, Time } from "../shell/parts";
 
 export function PlanTable({ plans, hasGroup = false }: { plans: Plans; hasGroup?: boolean }) {
   return (
     <>
       {plans.problem === null ? null : (
         <Notice state="unknown" title="How far replays are may be out of date">
-          <p>{plans.problem}</p>
+          <p>
+            <Message of={plans.problem} />
+          </p>
         </Notice>
       )}
       <section className="panel">

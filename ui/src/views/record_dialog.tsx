@@ -8,7 +8,7 @@ import type { DeadLetter } from "../api/dead_letter_shapes";
 import type { RecordBytes, ShownRecord } from "../api/replay_shapes";
 import { bytes, count, exact, printable, shellQuoted } from "../model/format";
 import { hexRows, prettyText, sizeText } from "../model/record_bytes";
-import { Command, Name, Notice } from "../shell/parts";
+import { Command, Message, Name, Notice } from "../shell/parts";
 
 export function RecordDialog({ group, letter, onClose }: { group: string; letter: DeadLetter; onClose: () => void }) {
   const [isSending, setIsSending] = useState(false);
@@ -49,7 +49,9 @@ export function RecordDialog({ group, letter, onClose }: { group: string; letter
               <ActingAs of={operator} right="READ on the topic" instead="Read it as your own user." />
               {found !== null && !found.isDone ? (
                 <Notice state="stopped" title="The record could not be read">
-                  <p>{printable(found.message)}</p>
+                  <p>
+                    <Message of={found.message} />
+                  </p>
                 </Notice>
               ) : null}
               <p className="muted">The same with Kafka's own tool:</p>

@@ -7,7 +7,7 @@ import type { DryRun, PlanDetail, Replay } from "../api/replay_shapes";
 import { useResource } from "../api/use_resource";
 import { count, printable } from "../model/format";
 import { type Progress, progressOf, type ProgressSample, replayControls, replayMark, speedText, withProgress } from "../model/replays";
-import { Command, Notice, State, Time } from "../shell/parts";
+import { Command, Message, Notice, State, Time } from "../shell/parts";
 
 const POLL_MS = 1_000;
 
@@ -61,13 +61,17 @@ export function ReplayPanel({ plan }: { plan: PlanDetail }) {
       <div className="body">
         {isUnknown ? (
           <Notice state="unknown" title="It is not known whether it was replayed">
-            <p>{printable(found.problem.message)}</p>
+            <p>
+              <Message of={found.problem.message} />
+            </p>
             <Command text="headgate doctor --config FILE" />
           </Notice>
         ) : null}
         {refused === null ? null : (
           <Notice state="stopped" title="That could not be done">
-            <p>{refused}</p>
+            <p>
+              <Message of={refused} />
+            </p>
           </Notice>
         )}
         {replay !== null ? <Running replay={replay} /> : found.state === "absent" ? <p className="muted">This plan has not been replayed.</p> : null}
@@ -124,7 +128,11 @@ function Running({ replay }: { replay: Replay }) {
           <State of="attention">{printable(note)}</State>
         </p>
       ))}
-      {replay.go_on === null || replay.state === "DONE" || replay.state === "ABORTED" ? null : <p className="muted">{printable(replay.go_on)}</p>}
+      {replay.go_on === null || replay.state === "DONE" || replay.state === "ABORTED" ? null : (
+        <p className="muted">
+          <Message of={replay.go_on} />
+        </p>
+      )}
     </>
   );
 }

@@ -53,7 +53,7 @@ def backtests_router(tables: EstateTables, answers: Answers, access: AccessContr
             if not rows:
                 raise NotInEstateError(
                     f"the share group {name!r} had no dead letters in the last seven whole days, or the pipeline has "
-                    "not tested them yet: `headgate share-groups --backtest` also reads the records of today"
+                    "not tested them yet. `headgate share-groups --backtest` also reads the records of today."
                 )
             return json_answer(_document(name, rows))
 
