@@ -7,7 +7,7 @@ family and its seed.
 
 The families are in two halves: the rule and its limits were chosen on `TUNING` with even seeds alone. `HELD_OUT`, and
 odd seeds, were written before and not run until the rule was final. In `OVERLAPPING` several causes coincide, or the
-cause is too faint, so no single verdict is right.
+cause is too faint, so no single verdict is right. `bench.triage_late_families` has a third set.
 """
 
 import math
@@ -27,7 +27,7 @@ from headgate.dead_letters.model.verdict import (
     verdict_on,
 )
 
-_FEATURES = ("key", "schema_id", "producer_id", "type_header", "size_band")
+FEATURES = ("key", "schema_id", "producer_id", "type_header", "size_band")
 _BREAKER_WINDOW_S, _BREAKER_SHARE, _BREAKER_MIN = 60, 0.2, 100
 _SAMPLED = 20_000
 _LONG_S = 10_000  # longer than any incident
@@ -206,7 +206,7 @@ def _sample(incident: Incident, letters: list[Record]) -> RecordSample:
     read = [one for one in incident.records[first : last + 1][:_SAMPLED] if one.is_dead is not None]
     failed, every = Counter[tuple[str, object]](), Counter[tuple[str, object]]()
     for one in read:
-        named = list(zip(_FEATURES, one.features, strict=True))
+        named = list(zip(FEATURES, one.features, strict=True))
         every.update(named)
         if one.is_dead:
             failed.update(named)
@@ -222,7 +222,8 @@ def _sample(incident: Incident, letters: list[Record]) -> RecordSample:
 Family = Callable[[Group], Fault]
 
 
-def _group(seed: int, family: str) -> Group:
+def group_of(seed: int, family: str) -> Group:
+    """The group of this seed, before its family changes what matters to it."""
     random = Random(f"{family}/{seed}")
     return Group(
         random=random,
@@ -237,7 +238,7 @@ def _group(seed: int, family: str) -> Group:
     )
 
 
-def _outage(group: Group, chance: Callable[[int], float]) -> Fault:
+def outage_of(group: Group, chance: Callable[[int], float]) -> Fault:
     """The chance depends on the time since the beginning alone."""
     return Fault(
         cause=EpisodeCause.OUTAGE,
@@ -246,30 +247,30 @@ def _outage(group: Group, chance: Callable[[int], float]) -> Fault:
 
 
 def outage_total(group: Group) -> Fault:
-    return _outage(group, lambda _: 0.97)
+    return outage_of(group, lambda _: 0.97)
 
 
 def outage_partial(group: Group) -> Fault:
     share = group.random.uniform(0.6, 0.85)
-    return _outage(group, lambda _: share)
+    return outage_of(group, lambda _: share)
 
 
 def outage_ramp(group: Group) -> Fault:
-    return _outage(group, lambda since: min(0.1 + 1.2 * since / group.length_s, 1.0))
+    return outage_of(group, lambda since: min(0.1 + 1.2 * since / group.length_s, 1.0))
 
 
 def outage_flapping(group: Group) -> Fault:
     period = group.random.choice((10, 20, 40))
-    return _outage(group, lambda since: 0.95 if since % period < period * 0.6 else 0.02)
+    return outage_of(group, lambda since: 0.95 if since % period < period * 0.6 else 0.02)
 
 
 def outage_slow(group: Group) -> Fault:
     """Calls time out: records are released until they reach their limit."""
     group.releases = True
-    return _outage(group, lambda _: 0.9)
+    return outage_of(group, lambda _: 0.9)
 
 
-def _poison(group: Group, marks: Callable[[int], int]) -> Fault:
+def poison_of(group: Group, marks: Callable[[int], int]) -> Fault:
     return Fault(
         cause=EpisodeCause.POISON,
         chance=lambda record, _member, _at: 1.0 if record.is_marked else 0.0,
@@ -279,28 +280,28 @@ def _poison(group: Group, marks: Callable[[int], int]) -> Fault:
 
 def poison_single(group: Group) -> Fault:
     group.releases = True
-    return _poison(group, lambda at: int(at == group.start_s))
+    return poison_of(group, lambda at: int(at == group.start_s))
 
 
 def poison_scattered(group: Group) -> Fault:
     group.rate = max(group.rate, 25)
     every = group.random.choice((15, 20, 30))
-    return _poison(group, lambda at: int(at % every == 0))
+    return poison_of(group, lambda at: int(at % every == 0))
 
 
 def poison_burst(group: Group) -> Fault:
     group.rate = max(group.rate, 25)
     many = group.random.randint(2, 3)
-    return _poison(group, lambda at: many if at == group.start_s else 0)
+    return poison_of(group, lambda at: many if at == group.start_s else 0)
 
 
 def poison_among_noise(group: Group) -> Fault:
     group.base, group.rate, group.releases = 0.01, max(group.rate, 25), True
-    return _poison(group, lambda at: int(at % 20 == 0))
+    return poison_of(group, lambda at: int(at % 20 == 0))
 
 
-def _content(group: Group, feature: str, value: object) -> Fault:
-    index = _FEATURES.index(feature)
+def content_of(group: Group, feature: str, value: object) -> Fault:
+    index = FEATURES.index(feature)
     group.rate, group.length_s = max(group.rate, 25), max(group.length_s, 120)
     return Fault(
         cause=EpisodeCause.CONTENT,
@@ -309,26 +310,26 @@ def _content(group: Group, feature: str, value: object) -> Fault:
 
 
 def content_schema(group: Group) -> Fault:
-    return _content(group, "schema_id", group.random.choice((6, 7)))
+    return content_of(group, "schema_id", group.random.choice((6, 7)))
 
 
 def content_key(group: Group) -> Fault:
-    return _content(group, "key", group.random.choice((1, 2)))
+    return content_of(group, "key", group.random.choice((1, 2)))
 
 
 def content_producer(group: Group) -> Fault:
-    return _content(group, "producer_id", group.random.choice((72, 73)))
+    return content_of(group, "producer_id", group.random.choice((72, 73)))
 
 
 def content_type(group: Group) -> Fault:
-    return _content(group, "type_header", group.random.choice(("Paid", "Shipped")))
+    return content_of(group, "type_header", group.random.choice(("Paid", "Shipped")))
 
 
 def content_size(group: Group) -> Fault:
-    return _content(group, "size_band", group.random.choice((9, 13)))
+    return content_of(group, "size_band", group.random.choice((9, 13)))
 
 
-def _member(group: Group, chance: float) -> Fault:
+def member_of(group: Group, chance: float) -> Fault:
     return Fault(
         cause=EpisodeCause.MEMBER,
         chance=lambda _record, member, at: chance if group.is_on(at) and member == 0 else 0.0,
@@ -337,36 +338,36 @@ def _member(group: Group, chance: float) -> Fault:
 
 def member_broken(group: Group) -> Fault:
     group.members, group.rate = group.random.choice((2, 3, 4)), max(group.rate, 12)
-    return _member(group, 1.0)
+    return member_of(group, 1.0)
 
 
 def member_of_many(group: Group) -> Fault:
     group.members, group.rate = group.random.choice((8, 12)), max(group.rate, 25)
-    return _member(group, 0.95)
+    return member_of(group, 0.95)
 
 
 def member_mostly_broken(group: Group) -> Fault:
     group.members, group.rate = group.random.choice((3, 4, 6)), max(group.rate, 25)
-    return _member(group, group.random.uniform(0.75, 0.95))
+    return member_of(group, group.random.uniform(0.75, 0.95))
 
 
 def quiet_group(group: Group) -> Fault:
     group.rate, group.length_s, group.after_s, group.base = 0.1, 60, 30, 0.0
     group.start_s, group.releases = 20, False
-    return _cause_of(_outage(group, lambda _: 1.0), EpisodeCause.INSUFFICIENT)
+    return cause_of(outage_of(group, lambda _: 1.0), EpisodeCause.INSUFFICIENT)
 
 
 def quiet_group_paused(group: Group) -> Fault:
     group.rate, group.length_s, group.after_s, group.base = 0.15, 40, 20, 0.0
     group.start_s, group.releases = 10, False
-    return _cause_of(_outage(group, lambda _: 0.8), EpisodeCause.INSUFFICIENT)
+    return cause_of(outage_of(group, lambda _: 0.8), EpisodeCause.INSUFFICIENT)
 
 
-def _cause_of(fault: Fault, cause: EpisodeCause) -> Fault:
+def cause_of(fault: Fault, cause: EpisodeCause) -> Fault:
     return Fault(cause=cause, chance=fault.chance, marks=fault.marks)
 
 
-def _both(first: Fault, second: Fault) -> Fault:
+def both(first: Fault, second: Fault) -> Fault:
     return Fault(
         cause=EpisodeCause.MIXED,
         chance=lambda record, member, at: max(first.chance(record, member, at), second.chance(record, member, at)),
@@ -376,21 +377,21 @@ def _both(first: Fault, second: Fault) -> Fault:
 
 
 def poison_in_outage(group: Group) -> Fault:
-    return _both(outage_total(group), poison_scattered(group))
+    return both(outage_total(group), poison_scattered(group))
 
 
 def member_and_content(group: Group) -> Fault:
-    return _both(member_broken(group), _content(group, "schema_id", 6))
+    return both(member_broken(group), content_of(group, "schema_id", 6))
 
 
 def two_features(group: Group) -> Fault:
-    return _both(_content(group, "schema_id", 6), _content(group, "type_header", "Shipped"))
+    return both(content_of(group, "schema_id", 6), content_of(group, "type_header", "Shipped"))
 
 
 def brownout(group: Group) -> Fault:
     """The downstream fails for a small part of all records, whatever they are."""
     share = group.random.uniform(0.1, 0.25)
-    faint = _outage(group, lambda _: share)
+    faint = outage_of(group, lambda _: share)
     return Fault(cause=EpisodeCause.MIXED, chance=faint.chance, is_overlapping=True)
 
 
@@ -431,6 +432,6 @@ FAMILIES: Mapping[str, Family] = {**TUNING, **HELD_OUT, **OVERLAPPING}
 
 def incident(family: str, seed: int) -> Incident:
     """The incident of this family and seed, always the same."""
-    group = _group(seed, family)
+    group = group_of(seed, family)
     fault = FAMILIES[family](group)
     return simulate(group, fault)

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.triage import evaluate, page_of, wrong_and_abstained
-from bench.triage_incidents import OVERLAPPING, TUNING, incident, judge
+from bench.triage import Outcome, evaluate, page_of, wrong_and_abstained
+from bench.triage_incidents import FAMILIES, OVERLAPPING, TUNING, incident, judge
+from bench.triage_late_families import FRESH_SEEDS, LATE, LATE_OVERLAPPING, LATE_SEEDS
 from headgate.dead_letters.model.episodes import Bucket, Episode
 from headgate.dead_letters.model.rates import FailureRate
 from headgate.dead_letters.model.verdict import (
@@ -179,6 +180,23 @@ def test_simulated_incidents_are_judged_rightly() -> None:
     assert len(outcomes) >= 14
     assert (wrong.failed, abstained.failed) == (0, 0)
     assert "| tuning | 8 |" in page_of(outcomes)
+
+
+def test_the_late_families_and_seeds_are_none_of_the_first() -> None:
+    assert not {*LATE, *LATE_OVERLAPPING} & FAMILIES.keys()
+    assert min(FRESH_SEEDS) > max(LATE_SEEDS)
+
+
+def test_late_families_are_reported_apart_from_the_first_halves() -> None:
+    late = [
+        Outcome(family=name, seed=0, truth=EpisodeCause.OUTAGE, verdict=EpisodeCause.POISON)
+        for name in ("outage_twice", "outage_total")
+    ]
+    first, _, second = page_of([], late=late).partition("## Held out a second time")
+    assert "| outage_twice |" not in first
+    assert "| late families | 1 | 1 | 100.0% (1)" in second
+    assert "| fresh seeds | 1 | 1 | 100.0% (1)" in second
+    assert "| both | 2 | 2 | 100.0% (2)" in second
 
 
 def test_incidents_follow_from_their_seed() -> None:
