@@ -7,9 +7,11 @@ that it does not name is not acknowledged.
 """
 
 import asyncio
-from collections import Counter, deque
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -27,24 +29,21 @@ from headgate.share_groups.model.dead_letter_records import (
     Cause,
     DeadLetterOutcome,
     DeadLetterRange,
+    PartitionKey,
     record_count,
     topic_id_text,
 )
-from headgate.share_groups.model.delivery_ledger import DeliveryLedger, Holder
-from headgate.share_groups.model.dispositions import AckRun, AckType, DispositionKind, Dispositions
+from headgate.share_groups.model.delivery_ledger import (
+    AckRun,
+    AckType,
+    DeliveryLedger,
+    DispositionKind,
+    Dispositions,
+    HeldKey,
+    Holder,
+)
 from headgate.share_groups.model.group_configs import GroupSettings
 from headgate.share_groups.model.group_state import ShareStates
-from headgate.share_groups.request_acks import (
-    UNKNOWN_GENERATION,
-    PartitionAcknowledgements,
-    RequestAcks,
-    add_outcome,
-    dead_letter_range,
-    fail_missing,
-    is_unknown,
-    joined,
-    of_partition,
-)
 from headgate.share_groups.share_metrics import ShareMeter
 from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_requests import Acquired, ShareFetchSummary, ShareRequest
@@ -53,21 +52,107 @@ LAST_EPOCH: Final = -1
 _MAX_ACQUIRED_RANGES: Final = 1_000_000
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the broker
 _MIN_HOLD_S: Final = 0.1
-_PUT_BATCH: Final = 1_000
 # For many dead letters that are being written: topic and spool bound the time for which they are not.
 MAX_HOLD_S: Final = 10.0
 # Offsets that the client is not known to hold: of one request, and of a connection's requests in a second.
 MAX_UNKNOWN_OFFSETS: Final = 2_000
 _TOO_MANY_UNKNOWN: Final = f"more than {MAX_UNKNOWN_OFFSETS} records were rejected that the client is not known to hold"
 _MAY_NOT_READ: Final = "the client is not known to hold the record, nor to have READ on its topic"
-_PENDING: Final = "it was still being written when its member acknowledged for the last time"
 _FAILED: Final = "writing the dead letters failed unexpectedly"
 _TOO_MANY: Final = f"more than {MAX_OFFSETS} records were rejected at once"
+# A record acquired through another gateway or before a restart counts only before the first trip of its group.
+_UNKNOWN_GENERATION: Final = 0
 _KINDS: Final[Mapping[int, DispositionKind]] = {
     AckType.ACCEPT: DispositionKind.ACCEPTED,
     AckType.RELEASE: DispositionKind.RELEASED,
     AckType.REJECT: DispositionKind.REJECTED,
 }
+
+
+@dataclass(slots=True, eq=False)
+class PartitionAcknowledgements:
+    """The acknowledgements of one partition, and what became of its dead letters.
+
+    `rejected` gets dead letters; `unwritten` is rejected too, and gets none for the reason that stands with it.
+    `unlisted` is what is rejected beyond all bounds: it is looked up only if the broker accepts it.
+    `is_added`: the client itself acknowledges nothing in this partition.
+    """
+
+    key: PartitionKey
+    held: HeldKey
+    runs: tuple[AckRun, ...] = ()
+    deferred: list[DeferredAck] = field(default_factory=list)
+    rejected: list[DeadLetterRange] = field(default_factory=list)
+    unwritten: list[tuple[DeadLetterRange, str]] = field(default_factory=list)
+    unlisted: list[tuple[int, int]] = field(default_factory=list)
+    outcomes: list[tuple[DeadLetterRange, DeadLetterOutcome]] = field(default_factory=list)
+    is_added: bool = False
+
+    @property
+    def ascending_runs(self) -> list[list[AckRun]]:
+        """The runs in sequences that ascend: a single one, unless the client mixes up its offsets."""
+        found: list[list[AckRun]] = []
+        end: float = math.inf
+        for run in self.runs:
+            if run[0] <= end:
+                found.append([])
+            found[-1].append(run)
+            end = run[1]
+        return found
+
+    def take_expired(self, now: float) -> list[DeferredAck]:
+        """Remove and return the deferred acknowledgements whose locks may have ended, with their outcomes."""
+        expired = [one for one in self.deferred if one.until <= now]
+        ranges = [one.range for one in expired]
+        self.deferred = [one for one in self.deferred if one.until > now]
+        self.outcomes = [found for found in self.outcomes if found[0] not in ranges]
+        return expired
+
+
+@dataclass(slots=True, eq=False)
+class RequestAcks:
+    """All acknowledgements of one ShareFetch or ShareAcknowledge, with the group's settings when it arrived.
+
+    `forget`: partitions that are in it only for deferred acknowledgements and are not in the member's session any more.
+    """
+
+    group: str
+    holder: Holder
+    settings: GroupSettings
+    partitions: dict[TopicPartitionKey, PartitionAcknowledgements]
+    forget: frozenset[TopicPartitionKey] = frozenset()
+
+    @property
+    def member(self) -> str:
+        return self.holder.member
+
+    @property
+    def rejected(self) -> list[DeadLetterRange]:
+        return [one for partition in self.partitions.values() for one in partition.rejected]
+
+    @property
+    def deferred_ranges(self) -> dict[TopicPartitionKey, list[tuple[int, int]]]:
+        return {
+            key: [(one.range.first, one.range.last) for one in partition.deferred]
+            for key, partition in self.partitions.items()
+            if partition.deferred
+        }
+
+    @property
+    def added(self) -> set[TopicPartitionKey]:
+        return {key for key, partition in self.partitions.items() if partition.is_added}
+
+    @property
+    def outcomes(self) -> Iterable[tuple[DeadLetterRange, DeadLetterOutcome]]:
+        for partition in self.partitions.values():
+            yield from partition.outcomes
+
+    def fail_missing(self, why: str) -> None:
+        """Set an outcome without dead letters for each range that has none."""
+        for one in self.partitions.values():
+            known = [some for some, _ in one.outcomes]
+            ranges = (*one.rejected, *(deferred.range for deferred in one.deferred))
+            one.outcomes += [(some, some.failed(why)) for some in ranges if some not in known]
 
 
 class AcknowledgementTracker:
@@ -105,21 +190,8 @@ class AcknowledgementTracker:
         """Records that could not be counted, because too many rows were waiting."""
         return self._dispositions.lost
 
-    async def write_counts(self) -> None:
-        """Queue the counts of each second that has ended, until cancelled."""
-        while True:
-            await asyncio.sleep(1.0)
-            counted = deque(self.drain(self._clock.epoch_ms() // 1000))
-            try:
-                while counted:
-                    for _ in range(min(_PUT_BATCH, len(counted))):
-                        self._outbox.put_counts(counted.popleft())
-                    await asyncio.sleep(0)
-            finally:
-                for fact in counted:
-                    self._outbox.put_counts(fact)
-
     def drain(self, before_second: int) -> list[DispositionsCounted]:
+        """Remove and return the counts of all seconds before this one."""
         return self._dispositions.drain(
             before_second, at=self._clock.epoch_ms(), topic_name=self._dead_letters.known_name
         )
@@ -145,7 +217,10 @@ class AcknowledgementTracker:
     ) -> RequestAcks:
         """The client's acknowledgements, and the member's deferred ones if the request can carry them."""
         group, holder = share.group or "", Holder(share.member or "", owner)
-        partitions = {place: of_partition(group, holder, place, found) for place, found in runs.items()}
+        partitions = {
+            place: PartitionAcknowledgements((group, holder.member, *place), (group, holder, *place), found)
+            for place, found in runs.items()
+        }
         forget: frozenset[TopicPartitionKey] = frozenset()
         if carries_deferred and self._deferred:
             key = (session.number, group, holder.member)
@@ -154,7 +229,8 @@ class AcknowledgementTracker:
             for deferred in self._take_deferred(key, is_last=is_last):
                 place = deferred.range.key[2:]
                 if place not in partitions:
-                    partitions[place] = of_partition(group, holder, place, (), is_added=True)
+                    key_of, held = (group, holder.member, *place), (group, holder, *place)
+                    partitions[place] = PartitionAcknowledgements(key_of, held, is_added=True)
                 partitions[place].deferred.append(deferred)
             forget = frozenset() if is_last else left & {place for place, one in partitions.items() if one.is_added}
         request = RequestAcks(group, holder, self._states.of(group).settings, partitions, forget)
@@ -178,20 +254,33 @@ class AcknowledgementTracker:
                 if left <= 0 or (left_unknown <= 0 and not self._ledger.has_any(one.held)):
                     one.unlisted.append((first, last))
                     continue
-                for known in joined(self._ledger.lookup(one.held, first, last)):
-                    some, number = dead_letter_range(one.key, known), known.last - known.first + 1
-                    room = min(left, left_unknown) if is_unknown(some) else left
-                    if number > room:
+                for some in self._rejected_ranges(one, first, last):
+                    room = min(left, left_unknown) if some.is_unknown else left
+                    if some.size > room:
                         rest = some._replace(first=some.first + room)
-                        one.unwritten.append((rest, _TOO_MANY_UNKNOWN if is_unknown(some) else _TOO_MANY))
-                        some, number = some._replace(last=some.first + room - 1), room
+                        one.unwritten.append((rest, _TOO_MANY_UNKNOWN if some.is_unknown else _TOO_MANY))
+                    number = min(some.size, room)
                     if number:
-                        one.rejected.append(some)
+                        one.rejected.append(some._replace(last=some.first + number - 1))
                         left -= number
-                        left_unknown -= number if is_unknown(some) else 0
+                        left_unknown -= number if some.is_unknown else 0
         if left_unknown < before:
             second = int(self._clock.monotonic())
             self._unknown_offsets[session] = (second, MAX_UNKNOWN_OFFSETS - left_unknown)
+
+    def _rejected_ranges(self, one: PartitionAcknowledgements, first: int, last: int) -> list[DeadLetterRange]:
+        """The offsets by their history; a broker acquires by batches, often of one record, so neighbours are joined."""
+        found: list[DeadLetterRange] = []
+        for known in self._ledger.lookup(one.held, first, last):
+            generation = known.generation or _UNKNOWN_GENERATION
+            if found and found[-1][3:5] == (known.delivery_count, generation):
+                found[-1] = found[-1]._replace(last=known.last)
+            else:
+                some = DeadLetterRange(
+                    one.key, known.first, known.last, known.delivery_count, generation, Cause.REJECTED
+                )
+                found.append(some)
+        return found
 
     def _unknown_left(self, session: Session) -> int:
         """How many offsets that this client is not known to hold may get dead letters in this second."""
@@ -223,7 +312,7 @@ class AcknowledgementTracker:
             writing.add_done_callback(lambda _: self.withdraw(request, {"outcome": "not sent"}))
             raise
         if writing.cancelled() or writing.exception() is not None:
-            fail_missing(request, _FAILED)
+            request.fail_missing(_FAILED)
 
     async def _write(self, request: RequestAcks, session: Session, hold_s: float) -> None:
         await self._drop_unreadable(request, session)
@@ -232,17 +321,19 @@ class AcknowledgementTracker:
         if rejected:
             outcomes = await self._dead_letters.write(request.settings, rejected, session, self._left(until))
             for one, outcome in zip(rejected, outcomes, strict=True):
-                add_outcome(request, one, outcome)
+                request.partitions[one.key[2:]].outcomes.append((one, outcome))
         for partition in request.partitions.values():
             for deferred in partition.deferred:
-                partition.outcomes.append((deferred.range, await self._deferred_outcome(deferred, until)))
+                partition.outcomes.append((deferred.range, await deferred.outcome(self._left(until))))
 
     async def _drop_unreadable(self, request: RequestAcks, session: Session) -> None:
         """Of records that the client is not known to hold, only those get dead letters that it may read.
 
         The broker refuses the others. It handles the request only after this question, so that the hold begins later.
         """
-        partitions = {place: one for place, one in request.partitions.items() if any(map(is_unknown, one.rejected))}
+        partitions = {
+            place: one for place, one in request.partitions.items() if any(some.is_unknown for some in one.rejected)
+        }
         if not partitions:
             return
         readable: Collection[bytes] = ()
@@ -250,15 +341,8 @@ class AcknowledgementTracker:
             readable = await self._dead_letters.readable_topics({topic_id for topic_id, _ in partitions}, session)
         for (topic_id, _), one in partitions.items():
             if topic_id not in readable:
-                one.unwritten += [(some, _MAY_NOT_READ) for some in one.rejected if is_unknown(some)]
-                one.rejected = [some for some in one.rejected if not is_unknown(some)]
-
-    async def _deferred_outcome(self, deferred: DeferredAck, until: float) -> DeadLetterOutcome:
-        writing = deferred.writing
-        await asyncio.wait({writing}, timeout=self._left(until))
-        if writing.done() and not writing.cancelled() and writing.exception() is None:
-            return writing.result()[deferred.index]
-        return deferred.range.failed(_PENDING)
+                one.unwritten += [(some, _MAY_NOT_READ) for some in one.rejected if some.is_unknown]
+                one.rejected = [some for some in one.rejected if not some.is_unknown]
 
     def _left(self, until: float) -> float:
         return max(0.0, until - self._clock.monotonic())
@@ -270,16 +354,12 @@ class AcknowledgementTracker:
         """
         now = self._clock.monotonic()
         for place, one in list(request.partitions.items()):
-            if any(deferred.until <= now for deferred in one.deferred):
-                expired = [deferred for deferred in one.deferred if deferred.until <= now]
-                ranges = [deferred.range for deferred in expired]
-                one.deferred = [deferred for deferred in one.deferred if deferred.until > now]
-                one.outcomes = [found for found in one.outcomes if found[0] not in ranges]
-                for deferred in expired:
-                    self._withdraw_deferred(deferred)
-                if one.is_added and not one.deferred:
-                    del request.partitions[place]
-                    request.forget -= {place}
+            expired = one.take_expired(now)
+            for deferred in expired:
+                self._withdraw_deferred(deferred)
+            if expired and one.is_added and not one.deferred:
+                del request.partitions[place]
+                request.forget -= {place}
 
     def on_close(self, session: Session) -> None:
         """A client's connection ended: the broker makes available what its members hold."""
@@ -308,14 +388,14 @@ class AcknowledgementTracker:
         """The broker has accepted the acknowledgements of this partition: what is rejected is archived now."""
         ledger, count, key, held = self._ledger, self._dispositions.count, one.key, one.held
         for first, last in one.unlisted:
-            found_ranges = (dead_letter_range(key, known) for known in joined(ledger.lookup(held, first, last)))
-            one.unwritten.extend((some, _TOO_MANY_UNKNOWN if is_unknown(some) else _TOO_MANY) for some in found_ranges)
+            ranges = self._rejected_ranges(one, first, last)
+            one.unwritten += [(some, _TOO_MANY_UNKNOWN if some.is_unknown else _TOO_MANY) for some in ranges]
         for runs in one.ascending_runs:
             ended = [run for run in runs if run[2] is not AckType.RENEW]
             for (ack, delivery_count, generation), number in ledger.take(held, ended).items():
                 kind = _KINDS.get(ack)
                 if kind is not None:
-                    count(key, generation or UNKNOWN_GENERATION, second, kind, number, delivery_count)
+                    count(key, generation or _UNKNOWN_GENERATION, second, kind, number, delivery_count)
         for deferred in one.deferred:
             over = deferred.range
             count(key, over.generation, second, DispositionKind.OVER_LIMIT, over.size, over.delivery_count)
@@ -336,16 +416,8 @@ class AcknowledgementTracker:
 
     def _withdraw_deferred(self, deferred: DeferredAck) -> None:
         """Its REJECT is not sent, so that its record will be delivered again."""
-
-        def withdraw(writing: "asyncio.Task[list[DeadLetterOutcome]]") -> None:
-            if not writing.cancelled() and writing.exception() is None:
-                outcome = (deferred.range, writing.result()[deferred.index])
-                self._withdraw(deferred.range.key[0], [outcome], {"outcome": "not sent"})
-
-        if deferred.writing.done():
-            withdraw(deferred.writing)
-        else:
-            deferred.writing.add_done_callback(withdraw)
+        group, some = deferred.range.key[0], deferred.range
+        deferred.call_when_written(lambda outcome: self._withdraw(group, [(some, outcome)], {"outcome": "not sent"}))
 
     def _withdraw(
         self, group: str, outcomes: Iterable[tuple[DeadLetterRange, DeadLetterOutcome]], why: Mapping[str, object]

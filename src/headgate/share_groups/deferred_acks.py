@@ -7,13 +7,13 @@ that acquires them finds them over the limit again. So losing one loses no recor
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.base.ids import ApiVersion
 from headgate.share_groups.model.dead_letter_records import DeadLetterOutcome, DeadLetterRange
-from headgate.share_groups.model.dispositions import merge_rejects
+from headgate.share_groups.model.delivery_ledger import AckType
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.share import (
     AcknowledgementBatch,
@@ -33,10 +33,13 @@ from headgate.wire.share_requests import ShareRequest
 MAX_MEMBERS: Final = 20_000
 MAX_RANGES: Final = 2_000  # of one member; by default a broker lets it hold 2,000 records of a partition
 FIRST_EPOCH: Final = 0  # of a share session
+_PENDING: Final = "it was still being written when its member acknowledged for the last time"
 TopicPartitionKey = tuple[bytes, int]
 """Topic id and partition."""
 SessionKey = tuple[int, str, str]
 """The number of the connection, group and member."""
+Batch = tuple[int, int, tuple[int, ...]]
+"""First offset, last offset, AcknowledgeTypes: one for all offsets, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,29 @@ class DeferredAck:
     until: float
     writing: "asyncio.Task[list[DeadLetterOutcome]]"
     index: int
+
+    async def outcome(self, timeout_s: float) -> DeadLetterOutcome:
+        """The outcome of its dead letters; after the timeout they count as not written."""
+        await asyncio.wait({self.writing}, timeout=timeout_s)
+        return self._written() or self.range.failed(_PENDING)
+
+    def call_when_written(self, take: Callable[[DeadLetterOutcome], None]) -> None:
+        """Call `take` with the outcome, at once or when there is one, and never if the writing fails."""
+
+        def call(_: object) -> None:
+            if (outcome := self._written()) is not None:
+                take(outcome)
+
+        if self.writing.done():
+            call(self.writing)
+        else:
+            self.writing.add_done_callback(call)
+
+    def _written(self) -> DeadLetterOutcome | None:
+        writing = self.writing
+        if not writing.done() or writing.cancelled() or writing.exception() is not None:
+            return None
+        return writing.result()[self.index]
 
 
 class _MemberAcks:
@@ -126,6 +152,45 @@ class DeferredAcks:
         if not of_connection:
             del self._connections[key[0]]
         return self._members.pop(key).acks
+
+
+def merge_rejects(batches: Sequence[Batch], rejects: Sequence[tuple[int, int]]) -> list[Batch]:
+    """The client's batches and a REJECT for all of `rejects` that they do not name, in the order of offsets.
+
+    When the client's batches do not ascend they are returned alone, because the broker refuses the whole partition.
+    """
+    client = list(batches)
+    if not rejects or not _ascend(client):
+        return client
+    added: list[Batch] = []
+    at, next_offset = 0, -1
+    for first, last in sorted(rejects):
+        start = max(first, next_offset)
+        next_offset = max(next_offset, last + 1)
+        while at < len(client) and client[at][1] < start:
+            at += 1
+        after = at
+        while after < len(client) and client[after][0] <= last:
+            if client[after][0] > start:
+                added.append(_reject(start, client[after][0] - 1))
+            start = client[after][1] + 1
+            after += 1
+        if start <= last:
+            added.append(_reject(start, last))
+    return sorted([*client, *added])
+
+
+def _reject(first: int, last: int) -> Batch:
+    return (first, last, (int(AckType.REJECT),))
+
+
+def _ascend(batches: Sequence[Batch]) -> bool:
+    end = -1
+    for first, last, _ in batches:
+        if first <= end or last < first:
+            return False
+        end = last
+    return True
 
 
 # The two requests have the same shape in types of their own.

@@ -6,7 +6,7 @@ equal share: a group loses facts only while its own waiting facts exceed that sh
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ SHARE_GROUP: Final = "share_group"  # the subject kind of events
 MAX_WAITING_BYTES: Final = 32 * 1024 * 1024  # of each queue
 _FACT_BYTES: Final = 600  # memory of a fact beside its texts
 _BATCH: Final = 500
+_PUT_BATCH: Final = 1_000  # counts that are queued in one turn of the event loop
 _FLUSH_S: Final = 2.0
 
 QueuedFact = DispositionsCounted | EventHappened
@@ -99,6 +100,20 @@ class FactOutbox:
 
     def put_counts(self, fact: DispositionsCounted) -> None:
         self._put(self._counts, fact.group, fact, _FACT_BYTES)
+
+    async def put_counts_of_seconds(self, drain: Callable[[int], Iterable[DispositionsCounted]]) -> None:
+        """Queue the counts of each second that has ended, until cancelled; `drain` removes those before a second."""
+        while True:
+            await asyncio.sleep(1.0)
+            counted = deque(drain(self._clock.epoch_ms() // 1000))
+            try:
+                while counted:
+                    for _ in range(min(_PUT_BATCH, len(counted))):
+                        self.put_counts(counted.popleft())
+                    await asyncio.sleep(0)
+            finally:
+                for fact in counted:
+                    self.put_counts(fact)
 
     def put_event(self, event: EventName, group: str, detail: Mapping[str, object], *, by: str | None = None) -> None:
         """Queue an event of this group for operators."""

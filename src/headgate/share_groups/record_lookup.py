@@ -17,8 +17,7 @@ from headgate.base.errors import ClusterError, WireError
 from headgate.proxy.decoding import SMALL_BYTES, run_off_loop
 from headgate.proxy.interceptor import Session
 from headgate.proxy.rights import readable_topics
-from headgate.share_groups.model.dead_letter_records import BatchOffsets, RecordCopy, topic_id_text
-from headgate.share_groups.model.delivery_ledger import PartitionKey
+from headgate.share_groups.model.dead_letter_records import BatchOffsets, PartitionKey, RecordCopy, topic_id_text
 from headgate.wire.messages.cluster import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.data import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.primitives import Buffer

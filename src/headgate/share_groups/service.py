@@ -25,7 +25,7 @@ from headgate.share_groups.dead_letter_delivery import DeadLetterDelivery
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.group_start import GroupStart, StartRefusal
 from headgate.share_groups.model.breaker import Breakers, BreakerStatus
-from headgate.share_groups.model.dispositions import AckType
+from headgate.share_groups.model.delivery_ledger import AckType
 from headgate.share_groups.model.group_configs import ConfigRules
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareGroupState, ShareStates
 from headgate.share_groups.operator_actions import OperatorActions
@@ -175,7 +175,7 @@ class ShareGroupService:
         self._open_if_read()
         self._warn_of_missing_pause()
         self._tasks.spawn(self._outbox.run(resources.writer))
-        self._tasks.spawn(self.acknowledgements.write_counts())
+        self._tasks.spawn(self._outbox.put_counts_of_seconds(self.acknowledgements.drain))
         self._tasks.spawn(self._limits.load_until_known(self._load_limits_s))
         self._tasks.spawn(self._leader.run())
         self._tasks.spawn(self._leader.maintain())

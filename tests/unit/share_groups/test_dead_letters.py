@@ -12,12 +12,12 @@ from headgate.share_groups.model.dead_letter_records import (
     DeadLetter,
     DeadLetterRange,
     DeadLetterSource,
+    PartitionKey,
     RecordCopy,
     chunks,
     header_bytes,
     partition_of,
 )
-from headgate.share_groups.model.delivery_ledger import PartitionKey
 
 SOURCE = DeadLetterSource(
     group="sg",

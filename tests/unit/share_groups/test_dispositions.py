@@ -1,9 +1,8 @@
 """What became of records, added up by second, member and partition, and never more rows than there is room for."""
 
 from headgate.facts import DispositionsCounted
-from headgate.share_groups.model.dead_letter_records import topic_id_text
-from headgate.share_groups.model.delivery_ledger import PartitionKey
-from headgate.share_groups.model.dispositions import OTHER, DispositionKind, Dispositions
+from headgate.share_groups.model.dead_letter_records import PartitionKey, topic_id_text
+from headgate.share_groups.model.delivery_ledger import OTHER, DispositionKind, Dispositions
 
 TOPIC = bytes(range(16))
 KEY: PartitionKey = ("sg", "m", TOPIC, 3)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.share_groups.model.dispositions import AckType, Batch, merge_rejects, runs
+from headgate.share_groups.deferred_acks import Batch, merge_rejects
+from headgate.share_groups.model.delivery_ledger import AckType, runs
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AckType
 

@@ -13,8 +13,6 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from headgate.share_groups.model.delivery_ledger import PartitionKey
-
 SHIPPED = "__dlq.errors."
 OWN = "__headgate."
 COPY_PROBLEM = f"{OWN}copy.problem"
@@ -25,6 +23,8 @@ _OFFSET = f"{SHIPPED}offset"
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 Header = tuple[str, bytes]
+PartitionKey = tuple[str, str, bytes, int]
+"""Group, member, topic id, partition."""
 OffsetRanges = tuple[tuple[int, int], ...]
 BatchOffsets = tuple[int, int]
 """The first and the last offset of a batch of records."""
@@ -159,6 +159,11 @@ class DeadLetterRange(NamedTuple):
     @property
     def size(self) -> int:
         return self.last - self.first + 1
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the client is not known to hold the records."""
+        return self.delivery_count is None
 
     def failed(self, reason: str) -> "DeadLetterOutcome":
         """The outcome when none of its dead letters was written."""

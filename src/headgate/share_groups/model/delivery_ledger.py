@@ -1,22 +1,36 @@
-"""The offsets that members hold, and how often they were delivered, as ShareFetch responses tell it.
+"""What members hold, the acknowledgements that end it, and the dispositions of records that follow from them.
 
-An entry belongs to (group, holder, topic id, partition). The holder is a member as one principal: a broker lets every
+The ledger knows which offsets a member holds and how often they were delivered, as ShareFetch responses tell it. An
+entry belongs to (group, holder, topic id, partition). The holder is a member as one principal: a broker lets every
 client with READ on the group use a member's session if it knows the member's id, and another client must not find here
 what it has not acquired itself. An offset without an entry was acquired through another gateway, before a restart, by
 another principal, or so long ago that its entry was evicted: its history is unknown, which is a result and never an
-error.
+error. A renewal changes nothing here, and nothing expires: only the broker knows when a lock ends, and its response to
+a late acknowledgement says so.
 
-A renewal changes nothing here, and nothing expires: only the broker knows when a lock ends, and its response to a late
-acknowledgement says so.
+Invalid batches are never repaired and never counted: the broker refuses them. Dispositions are counted from the
+broker's responses, never from requests, and added up by second until they are written as facts. `delivered` of KIP-1316
+is `accepted`, `dlq_written` is `dead_lettered`; a release, a gap or a renewal is in neither, and a write that timed out
+is not a dead letter.
 """
 
+import re
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
 
-PartitionKey = tuple[str, str, bytes, int]
-"""Group, member, topic id, partition."""
+from headgate.facts import DispositionsCounted
+from headgate.share_groups.model.dead_letter_records import PartitionKey, topic_id_text
+
+# A row takes about half a kilobyte, and rows are removed every second.
+MAX_ROWS = 20_000
+OTHER: Final = "other"
+UNKNOWN_COUNT = 0
+
+# --- what members hold ------------------------------------------------------------------------------------------------
 
 
 class Holder(NamedTuple):
@@ -244,3 +258,144 @@ def _reaching(held: list[AcquiredRange], first: int) -> int:
     # A tuple is less than a longer one with the same beginning, so this finds the first range at or after `first`.
     at = bisect_left(held, (first,))
     return at - 1 if held[at - 1].last >= first else at
+
+
+# --- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+class AckType(IntEnum):
+    """AcknowledgeType of KIP-932, and RENEW of KIP-1222, from version 2 of the requests on."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+_TYPES = tuple(AckType)
+_EQUAL = re.compile(rb"(.)\1*", re.DOTALL)
+AckRun = tuple[int, int, AckType]
+"""First offset, last offset, and the type of all of them."""
+
+
+def runs(first: int, last: int, types: Sequence[int]) -> list[AckRun]:
+    """The batch as ranges of one type, with equal neighbours joined; nothing when the batch is invalid."""
+    if last < first or not types:
+        return []
+    if min(types) < 0 or max(types) >= len(_TYPES):
+        return []
+    if len(types) == 1:
+        return [(first, last, _TYPES[types[0]])]
+    if len(types) != last - first + 1:
+        return []
+    codes = bytes(types)
+    spans = map(re.Match.span, _EQUAL.finditer(codes))
+    return [(first + start, first + end - 1, _TYPES[codes[start]]) for start, end in spans]
+
+
+# --- dispositions -----------------------------------------------------------------------------------------------------
+
+
+class DispositionKind(IntEnum):
+    """The first four are dispositions of a record, the last two of its dead letter."""
+
+    ACCEPTED = 0
+    RELEASED = 1
+    REJECTED = 2
+    OVER_LIMIT = 3
+    DEAD_LETTERED = 4
+    WRITE_TIMEOUT = 5
+
+
+_RowKey = tuple[str, str, bytes | None, int, int]
+
+
+@dataclass(slots=True)
+class _Row:
+    counts: list[int] = field(default_factory=lambda: [0] * len(DispositionKind))
+    by_delivery_count: dict[int, int] = field(default_factory=dict)
+
+
+class Dispositions:
+    """Counts rows of (second, group, member, partition, generation).
+
+    Beyond `max_rows` rows each group has one more, for everything else; beyond twice as many, records are `lost`.
+    """
+
+    __slots__ = ("_max", "_rows", "_seconds", "lost")
+
+    def __init__(self, *, max_rows: int = MAX_ROWS) -> None:
+        self._max = max_rows
+        self._seconds: dict[int, dict[_RowKey, _Row]] = {}
+        self._rows = 0
+        self.lost = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def count(
+        self, key: PartitionKey, generation: int, second: int, kind: DispositionKind, n: int, delivery_count: int | None
+    ) -> None:
+        """Count `n` records of one generation and delivery count (None: unknown)."""
+        row = self._row(key, generation, second)
+        if row is None:
+            self.lost += n
+            return
+        row.counts[kind] += n
+        if kind <= DispositionKind.OVER_LIMIT:
+            deliveries = UNKNOWN_COUNT if delivery_count is None else delivery_count
+            row.by_delivery_count[deliveries] = row.by_delivery_count.get(deliveries, 0) + n
+
+    def drain(
+        self, before_second: int, *, at: int, topic_name: Callable[[bytes], str | None]
+    ) -> list[DispositionsCounted]:
+        """Removes the rows of all seconds before this one and returns them as facts made at `at`."""
+        drained: list[DispositionsCounted] = []
+        for second in sorted(one for one in self._seconds if one < before_second):
+            rows = self._seconds.pop(second)
+            self._rows -= len(rows)
+            drained.extend(_fact(at, second, key, row, topic_name) for key, row in rows.items())
+        return drained
+
+    def _row(self, key: PartitionKey, generation: int, second: int) -> _Row | None:
+        rows = self._seconds.get(second)
+        if rows is None:
+            if self._rows >= 2 * self._max:
+                return None
+            rows = self._seconds[second] = {}
+        row_key: _RowKey = (*key, generation)
+        row = rows.get(row_key)
+        if row is None and self._rows >= self._max:
+            row_key = (key[0], OTHER, None, 0, generation)
+            row = rows.get(row_key)
+        if row is None:
+            if self._rows >= 2 * self._max:
+                return None
+            row = rows[row_key] = _Row()
+            self._rows += 1
+        return row
+
+
+def _fact(
+    at: int, second: int, key: _RowKey, row: _Row, topic_name: Callable[[bytes], str | None]
+) -> DispositionsCounted:
+    group, member, topic_id, partition, generation = key
+    accepted, released, rejected, over_limit, dead_lettered, write_timeouts = row.counts
+    return DispositionsCounted(
+        at=at,
+        group=group,
+        member=member,
+        topic=None if topic_id is None else topic_name(topic_id),
+        topic_id=None if topic_id is None else topic_id_text(topic_id),
+        partition=partition,
+        second=second,
+        generation=generation,
+        accepted=accepted,
+        released=released,
+        rejected=rejected,
+        over_limit=over_limit,
+        dead_lettered=dead_lettered,
+        write_timeouts=write_timeouts,
+        by_delivery_count=tuple(sorted(row.by_delivery_count.items())),
+    )
