@@ -2,9 +2,11 @@
 
 The other revision, this tree, the other and this tree again run `--once` over the same tables and checkpoints, with new
 facts in every topic before each. Each revision then reads all facts alone, into empty tables. The rows must be the
-same, by a hash over each table, or the run fails: none may be lost, and none may be there twice for a reader. Rows that
-are stored twice, which readers leave out, are counted. The run writes its section into bench/PIPELINE.md; it takes
-five minutes, and its result does not depend on what else the machine does.
+same, by a hash over each table, or the run fails: none may be lost, and none may be there twice for a reader. One
+exception: rows of a table that the other revision does not know are missing where that revision has read their records.
+`headgate pipeline rebuild TABLE` adds them, as docs/pipeline.md says, and the section names these tables. Rows that are
+stored twice, which readers leave out, are counted. The run writes its section into bench/PIPELINE.md; it takes five
+minutes, and its result does not depend on what else the machine does.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -33,6 +35,7 @@ from bench.pipeline_versus import (
     equal_rows,
     old_tree,
     produce,
+    rebuild,
     run_once,
     table_hashes,
 )
@@ -52,8 +55,17 @@ _SHARES = (1.0, 0.1, 0.1, 1.0)  # each revision writes a large batch, by Spark, 
 _MAX_BYTES = 4 * 1024 * 1024
 
 
-def run_both_ways(folder: Path, old: Tree, new: Tree, facts: int) -> tuple[list[OnceRun], list[Path]]:
-    """The four runs over the shared tables; and the tables of the old revision alone, of both, and of the new alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The tables of the other revision alone, of both in turn, and of this tree alone."""
+
+    old: Path
+    both: Path
+    new: Path
+
+
+def run_both_ways(folder: Path, old: Tree, new: Tree, facts: int) -> tuple[list[OnceRun], Places, dict[str, int]]:
+    """The four runs over the shared tables, all tables, and the rows that a rebuild has added, by table."""
     runs: list[OnceRun] = []
     written = 0
     with broker(folder) as bootstrap:
@@ -68,7 +80,11 @@ def run_both_ways(folder: Path, old: Tree, new: Tree, facts: int) -> tuple[list[
             print(f"{tree.name}: {runs[-1].seconds:.0f} s", file=sys.stderr, flush=True)
             written = until
         alone = [run_once(tree, folder / "alone", bootstrap).tables for tree in (old, new)]
-    return runs, [alone[0], runs[0].tables, alone[1]]
+        places = Places(old=alone[0], both=runs[0].tables, new=alone[1])
+        missing = missing_rows(*newer_tables(places))
+        for table in missing:
+            rebuild(replace(new, name="both"), folder, bootstrap, table)
+    return runs, places, missing
 
 
 def lags(start: int, end: int) -> Iterator[Fact]:
@@ -112,14 +128,34 @@ async def _write(bootstrap: str, number: int, facts: Iterable[Fact | Ended]) -> 
         await writer.close()
 
 
-def compare(places: Sequence[Path]) -> tuple[list[str], Hashes]:
+def newer_tables(places: Places) -> tuple[Hashes, Hashes]:
+    """Of both revisions in turn, and of this tree alone, the tables that the other revision does not have."""
+    known = table_hashes([places.old, places.both, places.new])[0]
+    both, new = table_hashes([places.both, places.new])
+    return _without(both, known), _without(new, known)
+
+
+def _without(found: Hashes, known: Hashes) -> Hashes:
+    return {name: hashes for name, hashes in found.items() if name not in known}
+
+
+def missing_rows(both: Hashes, new: Hashes) -> dict[str, int]:
+    """How many rows each of these tables lacks that the other revision had a part in; rows too many are a defect."""
+    differences = {
+        name: rows - both.get(name, (0, 0))[0] for name, (rows, _) in new.items() if both.get(name) != new[name]
+    }
+    if wrong := {name: count for name, count in differences.items() if count <= 0}:
+        raise RuntimeError(f"rows that this tree alone does not make: {wrong}")
+    return differences
+
+
+def compare(places: Places) -> tuple[list[str], Hashes]:
     """Sentences about equal rows, and the rows of the shared tables; different ones end the run.
 
     Tables that only this tree knows are those of the shared place and of this tree alone.
     """
-    old, both, new = places
-    common = table_hashes([old, both, new])
-    newer = [{name: found for name, found in one.items() if name not in common[0]} for one in table_hashes([both, new])]
+    common = table_hashes([places.old, places.both, places.new])
+    newer = newer_tables(places)
     if missing := BUILDS.keys() - common[1].keys() - newer[0].keys():
         raise RuntimeError(f"no facts were written for {', '.join(sorted(missing))}")
     lines = [*equal_rows("all revisions", common)]
@@ -133,27 +169,40 @@ def stored_copies(place: Path, hashes: Hashes) -> dict[str, int]:
     return {name: stored[name] - rows for name, (rows, _) in hashes.items() if stored[name] != rows}
 
 
-def page_section(
-    old: str, runs: Sequence[OnceRun], lines: Sequence[str], copies: Mapping[str, int], measured: str
-) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Sentences about equal rows; by table, the rows that are stored twice and those that a rebuild has added."""
+
+    lines: Sequence[str]
+    copies: Mapping[str, int]
+    rebuilt: Mapping[str, int]
+
+
+def page_section(old: str, seconds: Sequence[float], found: Found, measured: str) -> str:
     """The section of bench/PIPELINE.md, from its title on."""
-    seconds = ", ".join(f"{run.seconds:.0f}" for run in runs)
-    twice = ", ".join(f"{name} {count:,}" for name, count in sorted(copies.items())) or "none"
-    return "\n".join(
-        [
-            f"## {old} and this tree over one checkpoint",
-            "",
-            measured,
-            "",
-            f"{old}, this tree, {old}, this tree: `--once` took {seconds} s, over the same tables and checkpoints,",
-            "with new facts before each. Distinct rows of each table and the sum of their hashes (DuckDB's `hash`),",
-            "beside those of runs that read all facts alone, into empty tables:",
-            "",
-            *lines,
-            f"- rows that are stored twice, which readers leave out: {twice}",
-            "",
-        ]
-    )
+    took = ", ".join(f"{one:.0f}" for one in seconds)
+    lines = [
+        f"## {old} and this tree over one checkpoint",
+        "",
+        measured,
+        "",
+        f"{old}, this tree, {old}, this tree: `--once` took {took} s, over the same tables and checkpoints,",
+        "with new facts before each. Distinct rows of each table and the sum of their hashes (DuckDB's `hash`),",
+        "beside those of runs that read all facts alone, into empty tables:",
+        "",
+        *found.lines,
+        f"- rows that are stored twice, which readers leave out: {_counts(found.copies)}",
+    ]
+    if found.rebuilt:
+        lines.append(
+            f"- rows that were missing, because {old} does not know their table and had read their records, until "
+            f"`headgate pipeline rebuild TABLE`: {_counts(found.rebuilt)}"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _counts(tables: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(tables.items())) or "none"
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -168,9 +217,10 @@ def main(given: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         old, new = stack.enter_context(old_tree(args.old)), Tree(name="this tree", folder=ROOT)
-        runs, places = run_both_ways(folder, old, new, args.facts)
+        runs, places, rebuilt = run_both_ways(folder, old, new, args.facts)
         lines, hashes = compare(places)
-        section = page_section(args.old, runs, lines, stored_copies(places[1], hashes), measured)
+        found = Found(lines=lines, copies=stored_copies(places.both, hashes), rebuilt=rebuilt)
+        section = page_section(args.old, [run.seconds for run in runs], found, measured)
     print(section, flush=True)
     args.out.write_text(with_section(args.out.read_text(encoding="utf-8"), section, before=RECORD), encoding="utf-8")
     return 0

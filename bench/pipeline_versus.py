@@ -53,12 +53,13 @@ class Tree:
     name: str
     folder: Path
 
-    def command(self, file: Path, *more: str) -> "subprocess.Popen[bytes]":
+    def command(self, file: Path, *action: str) -> "subprocess.Popen[bytes]":
+        """Starts `headgate pipeline ACTION`, with its output in a file beside the configuration."""
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "src"),
             "HEADGATE_JARS": str(ROOT / "java" / "lib"),
         }
-        command = [sys.executable, "-m", "headgate.cli.main", "pipeline", "run", *more, "--config", str(file)]
+        command = [sys.executable, "-m", "headgate.cli.main", "pipeline", *action, "--config", str(file)]
         with file.with_suffix(".log").open("wb") as sink:
             return subprocess.Popen(command, stdout=sink, stderr=sink, env=environment, cwd=self.folder)
 
@@ -119,16 +120,29 @@ def table_hashes(places: Sequence[Path]) -> list[Hashes]:
 def run_once(tree: Tree, folder: Path, bootstrap: str) -> OnceRun:
     file = config_file(folder / tree.name, bootstrap)
     began = time.perf_counter()
-    process = tree.command(file, "--once")
+    process = tree.command(file, "run", "--once")
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - began
-    log = file.with_suffix(".log").read_text()
-    if process.returncode:
-        raise RuntimeError(log[-4000:])
+    log = ended_log(process, file)
     batches_s = sum(int(took) for name, _, took in BATCH.findall(log) if name == "append") / 1000
     tables = folder / tree.name / "tables"
     return OnceRun(seconds=seconds, cpu_s=usage.ru_utime + usage.ru_stime, batches_s=batches_s, tables=tables)
+
+
+def rebuild(tree: Tree, folder: Path, bootstrap: str, table: str) -> None:
+    file = config_file(folder / tree.name, bootstrap)
+    process = tree.command(file, "rebuild", table)
+    process.wait()
+    ended_log(process, file)
+
+
+def ended_log(process: "subprocess.Popen[bytes]", file: Path) -> str:
+    """The output of a command that has ended; a failed one ends the run."""
+    log = file.with_suffix(".log").read_text()
+    if process.returncode:
+        raise RuntimeError(log[-4000:])
+    return log
 
 
 def tree_cpu_s(root: int) -> float:
@@ -152,7 +166,7 @@ def tree_cpu_s(root: int) -> float:
 def run_live(tree: Tree, folder: Path, bootstrap: str, idle_s: float) -> LiveRun:
     """Batches of ten events, then two records a second."""
     file = config_file(folder / tree.name, bootstrap)
-    process = tree.command(file)
+    process = tree.command(file, "run")
     tables = folder / tree.name / "tables"
     try:
         by = time.monotonic() + _START_S

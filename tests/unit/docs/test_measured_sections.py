@@ -6,6 +6,8 @@ import pytest
 
 from bench.lags import COST
 from bench.lags import PAGE as LAGS
+from bench.pipeline_both_ways import Found, missing_rows
+from bench.pipeline_both_ways import page_section as both_ways_section
 from bench.pipeline_versus import PAGE as PIPELINE
 from bench.pipeline_versus import Line, Part, equal_rows, page_section
 from bench.sections import with_section
@@ -62,3 +64,38 @@ def test_both_revisions_have_a_column_and_their_rows_a_line() -> None:
 def test_other_rows_of_a_revision_end_the_run() -> None:
     with pytest.raises(RuntimeError, match="the rows of mixed facts differ"):
         equal_rows("mixed facts", [{"dispositions": (1, 255)}, {"dispositions": (1, 254)}])
+
+
+def test_both_ways_names_the_tables_that_had_to_be_rebuilt_and_rows_that_are_stored_twice() -> None:
+    found = Found(lines=["- all revisions, rows equal"], copies={"lags": 1_000}, rebuilt={"breaker_events": 34})
+    assert both_ways_section("af557e4", [31.4, 28.6], found, "Measured.").splitlines() == [
+        "## af557e4 and this tree over one checkpoint",
+        "",
+        "Measured.",
+        "",
+        "af557e4, this tree, af557e4, this tree: `--once` took 31, 29 s, over the same tables and checkpoints,",
+        "with new facts before each. Distinct rows of each table and the sum of their hashes (DuckDB's `hash`),",
+        "beside those of runs that read all facts alone, into empty tables:",
+        "",
+        "- all revisions, rows equal",
+        "- rows that are stored twice, which readers leave out: lags 1,000",
+        "- rows that were missing, because af557e4 does not know their table and had read their records, until "
+        "`headgate pipeline rebuild TABLE`: breaker_events 34",
+    ]
+
+
+def test_both_ways_names_no_rebuild_where_no_rows_were_missing() -> None:
+    section = both_ways_section("af557e4", [1.0], Found(lines=[], copies={}, rebuilt={}), "Measured.")
+    assert section.endswith("- rows that are stored twice, which readers leave out: none\n")
+
+
+def test_rows_are_missing_only_from_tables_that_are_not_equal() -> None:
+    new = {"breaker_events": (40, 7), "group_lags": (9, 8)}
+    assert missing_rows({"breaker_events": (6, 5), "group_lags": (9, 8)}, new) == {"breaker_events": 34}
+    assert missing_rows({"group_lags": (9, 8)}, new) == {"breaker_events": 40}
+
+
+@pytest.mark.parametrize("both", [(41, 7), (40, 6)])
+def test_rows_that_this_tree_alone_does_not_make_are_a_defect_that_no_rebuild_hides(both: tuple[int, int]) -> None:
+    with pytest.raises(RuntimeError, match="does not make: {'breaker_events'"):
+        missing_rows({"breaker_events": both}, {"breaker_events": (40, 7)})
