@@ -79,8 +79,10 @@ def test_both_ways_names_the_tables_that_had_to_be_rebuilt_and_rows_that_are_sto
         "",
         "- all revisions, rows equal",
         "- rows that are stored twice, which readers leave out: lags 1,000",
-        "- rows that were missing, because af557e4 does not know their table and had read their records, until "
-        "`headgate pipeline rebuild TABLE`: breaker_events 34",
+        (
+            "- rows that were missing, because af557e4 does not know their table and had read their records, until "
+            "`headgate pipeline rebuild TABLE`: breaker_events 34"
+        ),
     ]
 
 
@@ -97,5 +99,5 @@ def test_rows_are_missing_only_from_tables_that_are_not_equal() -> None:
 
 @pytest.mark.parametrize("both", [(41, 7), (40, 6)])
 def test_rows_that_this_tree_alone_does_not_make_are_a_defect_that_no_rebuild_hides(both: tuple[int, int]) -> None:
-    with pytest.raises(RuntimeError, match="does not make: {'breaker_events'"):
+    with pytest.raises(RuntimeError, match=r"does not make: \{'breaker_events'"):
         missing_rows({"breaker_events": both}, {"breaker_events": (40, 7)})
