@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from headgate.kafka.group_admin import GroupOutline
 from headgate.topologies.feature import Cleanup, TopologyFeature
 from tests.unit.proxy.stage import turns, until
 from tests.unit.topologies.scene import NEVER_S, NOT_FOUND, Scene, pushed, scene
-from tests.unit.topologies.test_delete_interceptor import failing
+from tests.unit.topologies.test_delete_interceptor import classic, failing, joins
+from tests.unit.topologies.topic_store import FakeTopic
 
 
 async def cleanups(it: Scene, cluster: "Cluster", *, interval_s: float) -> None:
@@ -58,6 +60,28 @@ async def test_a_group_that_two_cycles_do_not_find_is_deleted_and_the_others_sta
         assert (it.service.metrics.cleanup_cycles, it.service.metrics.cleanup_eligible) == (2, 1)
         await cleanup.cycle()
         assert cluster.asked == ["gone", "here"] * 2 + ["here"]
+
+
+async def test_a_classic_join_before_the_store_was_opened_is_forwarded_and_the_description_left_to_the_cleanup(
+    tmp_path: Path,
+) -> None:
+    """A store that cannot be opened must not keep consumers from joining; the group is not a Streams group then."""
+    records, opens = FakeTopic(), asyncio.Event()
+    for folder in ("earlier", "later"):
+        (tmp_path / folder).mkdir()
+    async with scene(topic=(records, tmp_path / "earlier")) as it:
+        await stored(it, "g")
+    async with scene(topic=(records, tmp_path / "later"), opens=opens) as it:
+        joined = classic(it)
+        await joins(it)
+        assert (await joined).error_code == 0
+        opens.set()
+        await until(lambda: it.service.is_ready)
+        assert it.service.must_delete("g")
+        cleanup = Cleanup(it.service, Cluster(g=NOT_FOUND).describe, interval_s=NEVER_S)
+        await cleanup.cycle()
+        await cleanup.cycle()
+        assert not it.service.must_delete("g")
 
 
 async def test_the_cleanup_runs_at_its_interval() -> None:
