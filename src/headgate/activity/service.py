@@ -85,7 +85,7 @@ class ActivityService:
         self.lost += len(failures)
         problem = str(failures[0]) if failures else None
         if problem is not None and problem != self._logged_write:
-            log.warning("activity facts not written", problem=problem)
+            log.warning("activity records could not be written", problem=problem)
         self._logged_write = problem
 
     @property

@@ -54,12 +54,14 @@ class ChainMeter:
         self.failures = 0
         self._warned: set[tuple[str, str]] = set()
 
-    def failed(self, interceptor: Interceptor[Any], call: str, failure: BaseException) -> None:
+    def failed(self, interceptor: Interceptor[Any], step: str, failure: BaseException) -> None:
         self.failures += 1
         kind = (type(interceptor).__name__, type(failure).__name__)
         if kind not in self._warned:
             self._warned.add(kind)
-            log.warning("interceptor failed, call passed", interceptor=kind[0], call=call, error=repr(failure))
+            log.warning(
+                "interceptor failed, forwarding without it", interceptor=kind[0], step=step, error=repr(failure)
+            )
 
 
 class _NotInTimeError(HeadgateError):

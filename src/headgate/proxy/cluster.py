@@ -124,7 +124,7 @@ class Cluster:
                 return True
         reason = "; ".join(problems)
         if reason != self.problem:
-            log.warning("cluster does not answer, still trying", problem=reason)
+            log.warning("cluster did not respond, still trying", problem=reason)
         self.problem = reason
         return False
 
@@ -177,7 +177,7 @@ class Cluster:
         if not versions:
             raise ClusterError("; ".join(problems))
         if problems and nodes != self.nodes:
-            log.warning("some nodes do not answer", problems="; ".join(problems))
+            log.warning("some brokers did not respond", problems="; ".join(problems))
         return versions
 
     async def _call_on(self, address: Address) -> BrokerConnection:

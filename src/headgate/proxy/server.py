@@ -406,7 +406,7 @@ class Gateway:
                 async with asyncio.timeout(self.config.gateway.drain_ms / 1000):
                     await self._empty.wait()
             except TimeoutError:
-                log.warning("calls are still under way, ending them", connections=len(self.connections))
+                log.warning("requests are still pending, closing their connections", connections=len(self.connections))
         for connection in list(self.connections):
             connection.close(CloseCause.DRAIN_TIMEOUT)
         log.info("drained", ended={cause.value: count for cause, count in self.metrics.ended.items() if count})

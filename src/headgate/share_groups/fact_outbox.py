@@ -190,4 +190,6 @@ class FactOutbox:
         if failures:
             self._failed += len(failures)
             # Any exception: later facts are written all the same.
-            log.warning("facts of share groups were lost", number=len(failures), problem=repr(failures[0]))
+            log.warning(
+                "records about share groups could not be written", number=len(failures), problem=repr(failures[0])
+            )

@@ -75,9 +75,9 @@ class StateRecovery:
         if known.lost:
             self._lost_at = self._write_at = self._clock.monotonic()
             log.warning(
-                "a topic lost facts of share groups, they are written again",
+                "topic lost records about share groups, writing them again",
                 topic="trips" if of_trips else "state",
-                facts=len(known.lost),
+                number=len(known.lost),
             )
         return new
 
@@ -109,9 +109,9 @@ class StateRecovery:
                     await write(fact)
                     written += 1
         except ClusterError as problem:
-            log.warning("lost facts of share groups could not be written, still trying", problem=str(problem))
+            log.warning("lost records about share groups could not be written, still trying", problem=str(problem))
         if written:
-            log.info("lost facts of share groups were written again", facts=written)
+            log.info("lost records about share groups written again", number=written)
 
     def _drop_outdated_resumes(self) -> None:
         for fact in self._decisions.lost:

@@ -15,7 +15,7 @@ from headgate.share_groups.service import ShareGroupService
 from tests.integration.topologies.test_lost_records import create_again, until
 from tests.support.cluster import Cluster
 
-LOST = "a topic lost facts of share groups, they are written again"
+LOST = "topic lost records about share groups, writing them again"
 UNWRITTEN = ("headgate_share_groups_unwritten_facts", ())
 
 

@@ -194,7 +194,7 @@ async def test_facts_that_the_cluster_refuses_are_counted(logs: list[EventDict])
         world.cluster.refuses = True
         world.use()
         await until(lambda: world.service.lost == 1)
-    assert any(one["event"] == "activity facts not written" for one in logs)
+    assert any(one["event"] == "activity records could not be written" for one in logs)
 
 
 async def test_a_task_that_fails_is_started_again(logs: list[EventDict]) -> None:

@@ -253,7 +253,7 @@ async def test_requests_that_are_never_answered_do_not_keep_it_alive(tmp_path: P
         assert await client.rest() == b""
         code, _, err = await served.ended()
         assert code == 0
-        assert "calls are still under way" in err
+        assert "requests are still pending" in err
         client.close()
 
 

@@ -87,7 +87,7 @@ async def test_a_call_passes_when_an_interceptor_fails(where: str, logs: list[Ev
         assert on.gateway.metrics.chain_meter.failures == 2
         assert on.gateway.snapshot()["headgate_interceptor_failures", ()] == 2
     warnings = [event for event in logs if event["log_level"] in {"warning", "error"}]
-    assert [event["event"] for event in warnings] == ["interceptor failed, call passed"]
+    assert [event["event"] for event in warnings] == ["interceptor failed, forwarding without it"]
     assert warnings[0]["interceptor"] == "Scripted"
     if "answer" not in where or "hold" in where:
         assert events == ["next request 1", "next response n", "next request 2", "next response n"]

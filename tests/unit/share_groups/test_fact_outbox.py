@@ -129,7 +129,9 @@ async def test_a_fact_that_cannot_be_written_does_not_stop_later_ones(logs: list
     await until(lambda: len(writer.written) == 1)
     running.cancel()
     await asyncio.wait({running})
-    assert [one["event"] for one in logs if one["log_level"] == "warning"] == ["facts of share groups were lost"]
+    assert [one["event"] for one in logs if one["log_level"] == "warning"] == [
+        "records about share groups could not be written"
+    ]
 
 
 async def test_an_event_that_is_waited_for_is_in_its_topic_or_lost() -> None:
