@@ -307,7 +307,7 @@ def judge(
 
 
 def _own(denied: Sequence[str], names: AclNames) -> str:
-    """Which names, unless all with the prefix are denied."""
+    """Names the denied resources; empty when everything with the prefix is denied."""
     some = [name for name in denied if name not in {names.facts_prefix, CLUSTER}]
     return f" for {shown(some)}" if some else ""
 

@@ -85,7 +85,7 @@ class JsonText:
 
     @classmethod
     def of(cls, value: object) -> "JsonText":
-        """From lists, dictionaries, texts, numbers, booleans and None; `MisfitError` for anything else."""
+        """Encodes lists, dictionaries, texts, numbers, booleans and None; raises `MisfitError` for anything else."""
         if _depth(value) > MAX_DEPTH:
             raise MisfitError(f"nested deeper than {MAX_DEPTH} levels")
         try:

@@ -65,7 +65,7 @@ class GroupBacktest:
 def backtest_group(
     estate: Estate, group: str, *, days: int, now_ms: int, on_rows: Callable[[int], None] | None = None
 ) -> GroupBacktest | None:
-    """None when no records of the group were counted in these days; `NoTableError` before there are tables.
+    """Backtests a group; None when none of its records was counted in these days, `NoTableError` without tables.
 
     `on_rows` is called with the number of rows that were read, now and then.
     """

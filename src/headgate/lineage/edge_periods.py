@@ -26,7 +26,7 @@ class Edge(NamedTuple):
 
 
 class Period(NamedTuple):
-    """From a time up to, but not including, another; None: it lasts."""
+    """The time from `start` up to, but not including, `end`; without an end the period is still open."""
 
     start: int
     end: int | None

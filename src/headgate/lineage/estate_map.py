@@ -319,7 +319,7 @@ class EstateMap:
 
 
 def _components(flows: Iterable[LineageFlow]) -> dict[tuple[str, str], dict[tuple[str, str], tuple[str, ...]]]:
-    """By application: the components that have each use of a topic."""
+    """Lists, for each application, the components behind each of its uses of topics."""
     found: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
     for flow in flows:
         uses = found.setdefault((flow.actor_kind, flow.actor), {})

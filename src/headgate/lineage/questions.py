@@ -186,7 +186,7 @@ def coverage(estate: Estate, *, now_ms: int, hours: int, limit: int) -> Document
 def coverage_by_topic(
     estate: Estate, *, now_ms: int, hours: int, topic: str | None = None
 ) -> tuple[dict[str, Seen], bool]:
-    """By topic, of the hours within this time that are complete; where none is, of the others, and False."""
+    """Coverage by topic in the complete hours of this time; if none is complete, in the others, and False."""
     complete, others = coverage_hours(estate, now_ms=now_ms, hours=hours, topic=topic)
     return (complete, True) if complete else (others, not others)
 
@@ -194,7 +194,7 @@ def coverage_by_topic(
 def coverage_hours(
     estate: Estate, *, now_ms: int, hours: int, topic: str | None = None
 ) -> tuple[dict[str, Seen], dict[str, Seen]]:
-    """By topic, of the hours within this time that are complete, and of the others."""
+    """Coverage by topic in the complete hours of this time, and in its incomplete ones."""
     complete: dict[str, Seen] = {}
     others: dict[str, Seen] = {}
     where = [Condition("hour", ">=", _first_hour(now_ms, hours)), Condition("hour", "<=", now_ms)]
@@ -262,7 +262,7 @@ def idle(estate: Estate, *, now_ms: int, days: int, limit: int) -> Document:
 
 
 def _least_coverage(topics: Iterable[str], seen: dict[str, Seen]) -> float | None:
-    """None when one of them is unknown."""
+    """The least coverage of these topics; None when that of one topic is not known."""
     shares = [seen.get(topic, Seen()).document()["coverage"] for topic in topics]
     known = [share for share in shares if share is not None]
     return min(known) if known and len(known) == len(shares) else None

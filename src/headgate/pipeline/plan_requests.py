@@ -70,7 +70,7 @@ class PlanQueue:
             self._states[record.request] = record.state
 
     def interrupted(self) -> list[PlanRequested]:
-        """Those that a pipeline which has ended was making."""
+        """The requests whose plan an earlier pipeline began and did not finish."""
         return [one for one in self._requests.values() if self._states.get(one.request) == "RUNNING"]
 
     def refusals(self, now_ms: int, making: str | None = None) -> list[PlanAnswered]:
@@ -97,7 +97,7 @@ class PlanQueue:
         return found
 
     def waiting(self) -> list[PlanRequested]:
-        """Those that were not begun."""
+        """The requests whose plan was not begun."""
         return [one for one in self._requests.values() if self._states.get(one.request) != "RUNNING"]
 
 

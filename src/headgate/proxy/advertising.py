@@ -101,7 +101,7 @@ class AddressInterceptor(Interceptor[bool]):
 
 
 async def _rewrite_rest(steps: splice.Steps) -> ResponseOutcome:
-    """Of a response with many nodes, for instance to a client that looks up the coordinators of thousands of groups."""
+    """Rewrites a response with many nodes in steps: a client may look up the coordinators of thousands of groups."""
     while True:
         await asyncio.sleep(0)  # other connections are served
         try:

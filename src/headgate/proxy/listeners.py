@@ -210,7 +210,7 @@ class _SharedCount:
 
     @property
     def own(self) -> int:
-        """Of this row."""
+        """The connections that are counted in this process's own row."""
         counter: int = self._own[self._first]
         return counter
 
@@ -252,7 +252,7 @@ _Limits = tuple[int | None, int | None]  # in all, and for one address
 
 
 def _limits(config: GatewayConfig) -> tuple[_Limits, _Limits]:
-    """Those of connections, and those of unproved ones."""
+    """The limits of all connections, and those of unproved ones."""
     return (
         (config.max_connections, config.max_connections_per_address),
         (config.max_unproved_connections, config.max_unproved_connections_per_address),

@@ -66,7 +66,7 @@ class SeriesLimit:
         return bounded
 
     def _select(self, name: str, series: _Series) -> tuple[_Series, Mapping[_Labels, float]]:
-        """Those that are shown, and the rest: counters that were shown before stay first, then the largest follow."""
+        """Splits the series into shown ones and the rest; those that were shown before stay, the largest follow."""
         shown, rest = series, _Series()
         if len(series) > self._most:
             before = [labels for labels in self._shown.get(name, ()) if labels in series]

@@ -57,7 +57,7 @@ class HostAddresses:
                 self._start(address)
 
     def forget(self, address: Address) -> None:
-        """None of its addresses could be reached: the next connection waits for a new look-up."""
+        """Drop the addresses of a name, none of which could be reached: the next connection looks it up again."""
         self._found.pop(address, None)
 
     def close(self) -> None:

@@ -191,7 +191,7 @@ def _name(mechanism: str, body: Buffer, *, flexible: bool) -> str | None:
 
 
 def _plain_name(token: Buffer) -> bytes | None:
-    """Of "authorization id NUL name NUL password" the name (RFC 4616); the password is not even cut out."""
+    """The name in "authorization id NUL name NUL password" (RFC 4616); the password is never copied."""
     ends = []
     for at in range(len(token)):
         if not token[at]:
@@ -202,7 +202,7 @@ def _plain_name(token: Buffer) -> bytes | None:
 
 
 def _scram_name(token: bytes, *, whole: bool) -> bytes | None:
-    """Of "n,authorization id,n=name,r=nonce" the name (RFC 5802), if it is a user's and not a delegation token's."""
+    """The name in "n,authorization id,n=name,r=nonce" (RFC 5802); None for that of a delegation token."""
     parts = token.split(b",")
     if not whole or len(parts) < 4 or not parts[2].startswith(b"n=") or b"tokenauth=true" in parts[4:]:
         return None

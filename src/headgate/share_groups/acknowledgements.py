@@ -327,7 +327,7 @@ class AcknowledgementTracker:
                 partition.outcomes.append((deferred.range, await deferred.outcome(self._left(until))))
 
     async def _drop_unreadable(self, request: RequestAcks, session: Session) -> None:
-        """Of records that the client is not known to hold, only those get dead letters that it may read.
+        """Drop rejected records that the client is not known to hold and may not read: they get no dead letters.
 
         The broker refuses the others. It handles the request only after this question, so that the hold begins later.
         """

@@ -220,7 +220,7 @@ class DeadLetterDelivery:
         )
 
     async def _max_message_bytes(self, one: _Delivery) -> int | None:
-        """Of the dead-letter topic; None when it is not known, and it is not asked for while the topic is failing."""
+        """The dead-letter topic's limit; None when it is not known. A failing topic is not asked for it."""
         if one.max_message_bytes is not None:
             return one.max_message_bytes
         if self._writer is None or self._routes.is_failing(one.topic):

@@ -86,7 +86,7 @@ class _MemberAcks:
 
 
 class DeferredAcks:
-    """By the connection on which the records were acquired, group and member.
+    """Keeps deferred acknowledgements by connection (on which the records were acquired), group and member.
 
     They are not sent on another connection: when a connection ends, the broker makes its records available again.
     """

@@ -139,7 +139,7 @@ class ExistingGroups:
         self._turn = asyncio.Lock()
 
     async def among(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """Those that exist, in this order; `ClusterError` when the cluster does not say so of all of them."""
+        """The groups that exist, in this order; `ClusterError` when the cluster does not describe all of them."""
         try:
             async with asyncio.timeout(_LOOKUP_S), self._turn:
                 now = self._clock.monotonic()

@@ -24,7 +24,7 @@ _UNAVAILABLE_S: Final = 60.0
 
 
 class LateArrivals:
-    """Those that arrive while a report is written are reported together after it."""
+    """Reports dead letters that arrived late: those that arrive while a report is written share the next one."""
 
     def __init__(
         self,

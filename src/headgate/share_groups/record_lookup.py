@@ -221,7 +221,7 @@ class RecordLookup:
         return self._copies.batch_of(group, topic_id, partition, offset)
 
     async def readable_topics(self, topic_ids: Collection[bytes], session: Session) -> Collection[bytes]:
-        """Those of these topics on which the client has READ; `ClusterError` when the broker does not say."""
+        """The topics among these on which the client has READ; `ClusterError` when the broker does not respond."""
         names = await readable_topics(session, topic_ids)
         for topic_id, name in names.items():
             self._keep_name(topic_id, name)

@@ -246,7 +246,7 @@ class ShareInterceptor(Interceptor[ForwardedRequest]):
         return Hold(outcome, hold_s + _MARGIN_S, self._late(request))
 
     def _owner(self, session: Session) -> str | int:
-        """Whose the acquired records are: the principal's, or the connection's where the principal is not known."""
+        """The owner of acquired records: the principal, or the connection where the principal is not known."""
         return self._principal_of(session) or session.number
 
     async def _after_dead_letters(

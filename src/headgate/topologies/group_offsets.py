@@ -60,7 +60,7 @@ class _PassingError(ClusterError):
 
 
 async def group_offsets(connections: Connections, group: DescribedStreamsGroup) -> tuple[PartitionOffsets, ...]:
-    """By topic and partition; empty for a group without active tasks."""
+    """The committed, first and end offsets by topic and partition; empty for a group without active tasks."""
     partitions = active_partitions(group)
     if not partitions:
         return ()

@@ -119,7 +119,7 @@ async def open_resources(
 
 
 def _cache_folder(config: Config) -> Path:
-    """Beside the tables if these are in a folder: the cache is of this machine."""
+    """The cache is beside the tables if these are in a folder, because it belongs to this machine."""
     tables = config.tables.path
     return (tables.parent if isinstance(tables, Path) else Path(".headgate")) / "cache"
 

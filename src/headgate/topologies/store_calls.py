@@ -102,7 +102,7 @@ class StoreCalls:
                 return SetResult(PushOutcome.STORED)
 
     async def get(self, group: str, epoch: int) -> Description | StoreFailure | None:
-        """None: the store does not have it."""
+        """The stored description; None when the store does not have it."""
         result: _Returned[Any] | _Failed = await self._call(lambda: self._store.get(group, epoch))
         if isinstance(result, _Failed):
             return StoreFailure(result.text)
@@ -111,7 +111,7 @@ class StoreCalls:
         return StoreFailure(f"the store returned a {type(result.value).__name__} instead of a Description")
 
     async def delete(self, group: str) -> StoreFailure | None:
-        """None: deleted."""
+        """Delete what the store has of the group; None when that succeeded."""
         match await self._call(lambda: self._store.delete(group)):
             case _Failed(text=text, breaks_contract=breaks_contract):
                 return StoreFailure(DELETE_FAILED if breaks_contract else text)

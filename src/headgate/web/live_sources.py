@@ -84,7 +84,7 @@ class LiveSources:
                 await self._tail.close()
 
     def take_groups(self, groups: Iterable[str] | None) -> None:
-        """These groups changed; None is any of them."""
+        """Note that these groups changed; None: any group may have."""
         if groups is None:
             self._is_snapshot_due = True
         else:

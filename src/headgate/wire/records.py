@@ -214,7 +214,7 @@ def _record_head(body: bytes, pos: int) -> tuple[int, int, int]:
 
 
 def last_offset(raw: Buffer) -> int:
-    """Of the first batch, by its header alone."""
+    """The last offset of the first batch, read from its header alone."""
     header = _HEADER.unpack_from(raw, 0)
     return int(header[0] + header[6])
 

@@ -250,7 +250,7 @@ class _Cursor:
         return bytes(self.buf[begin : self.pos])
 
     def count(self, least: int) -> int:
-        """Of an array whose elements have `least` bytes or more; null is none."""
+        """The length of an array whose elements have `least` bytes or more; a null array has none."""
         count, self.pos = read_uvarint(self.buf, self.pos)
         if (count - 1) * least > self.end - self.pos:
             raise WireError(f"an array of {count - 1} elements in {self.end - self.pos} bytes")

@@ -211,7 +211,7 @@ class ResponseUsage:
                 yield from self._tags()
 
     def _partition(self) -> Generator[None, None, int]:
-        """What was used of it."""
+        """Walks one partition of a response; returns the bytes of its records, or 1 if it accepted a Produce."""
         form = self._form
         while self._short_of(6):
             yield

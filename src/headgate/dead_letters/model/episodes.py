@@ -109,7 +109,7 @@ class Episode:
 
     @property
     def rate(self) -> FailureRate:
-        """Of everything that was attempted from its beginning to its end."""
+        """The failure rate of all attempts from the beginning of the episode to its end."""
         return sum((one.rate for one in (*self.buckets, *self.after)), start=NONE)
 
 

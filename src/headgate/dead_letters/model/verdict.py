@@ -148,7 +148,7 @@ def _bad_content(numbers: _EpisodeNumbers) -> str | None:
 
 
 def _worst_features(sample: RecordSample) -> list[FeatureRate]:
-    """Those with the most failures first; of equal ones the one that fewer other records have.
+    """Sorts features by failures, most first; of two with equal failures, the rarer one comes first.
 
     A producer comes last of those that are equal: what its records have in common says more than its id.
     """

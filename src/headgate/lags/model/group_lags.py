@@ -86,7 +86,7 @@ class WrittenLags:
         self._groups: dict[str, dict[_Part, tuple[int, float]]] = {}
 
     def due(self, group: str, facts: Iterable[GroupLagsObserved], now_s: float) -> list[GroupLagsObserved]:
-        """Those of a group's facts that have to be written; what is not among `facts` any more is forgotten."""
+        """The facts of a group that have to be written; partitions that are not in `facts` any more are forgotten."""
         by_part = {_part(fact): fact for fact in facts}
         written = {part: last for part, last in self._groups.get(group, {}).items() if part in by_part}
         if written:

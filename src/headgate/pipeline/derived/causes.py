@@ -121,14 +121,14 @@ def _causes(run: DerivedRun, trips: pa.Table) -> DataFrame:
 
 
 def _recent_dispositions(run: DerivedRun, trips: pa.Table) -> DataFrame:
-    """Those of the groups' last day before a trip: files and row groups of other times are skipped."""
+    """Reads the dispositions of the last day before each trip; files and row groups of other times are skipped."""
     tripped = trips["tripped_at"].to_pylist()
     first, last = (min(tripped) - MEMBER_SEEN_MS) // 1000, max(tripped) // 1000
     return run.rows("dispositions").where(sf.col("second").between(first, last))
 
 
 def _recent_lags(run: DerivedRun, trips: pa.Table) -> DataFrame:
-    """Those of the time before a trip, as they are stored now."""
+    """Reads the lags of the time before each trip, as they are stored now."""
     tripped = trips["tripped_at"].to_pylist()
     return run.stored(_LAGS).where(sf.col("at").between(min(tripped) - WINDOW_MS - LAG_KNOWN_MS, max(tripped)))
 

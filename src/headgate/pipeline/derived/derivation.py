@@ -62,7 +62,7 @@ class Derivation:
         return named | {self._hour_transaction: made_from.hour}
 
     def made_from(self, versions: Mapping[str, SourceVersion], writers: TableWriters) -> "MadeFrom | None":
-        """From what the results were made; None when a result is absent, so that everything has to be made."""
+        """The versions from which the results were made; None when a result is missing, so that all must be made."""
         with ExitStack() as locks:
             results = [locks.enter_context(writers.writer(name)) for name in self.results]
             hour = results[-1].transaction(self._hour_transaction)

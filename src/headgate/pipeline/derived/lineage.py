@@ -97,7 +97,7 @@ def _write_edges(run: DerivedRun, new: DataFrame | None) -> None:
 
 
 def _dead_letter_topics(run: DerivedRun) -> DataFrame | None:
-    """Those in the configs of share groups, in memory, because there are few; None without one."""
+    """The dead-letter topics in configs of share groups, in memory, because they are few; None without one."""
     found = dead_letter_periods(run.rows(EVENTS)).toArrow() if run.row_count(EVENTS) else None
     return None if found is None or not found.num_rows else run.session.createDataFrame(found)
 

@@ -48,7 +48,7 @@ class SpoolRemovals:
         return moved is not None and place.sequence <= moved.sequence
 
     def add(self, letters: Iterable[SpooledLetter]) -> None:
-        """These are in their topics."""
+        """Note dead letters that are in their topics, so that they can be removed from the spool."""
         for one in letters:
             self._moved.pop(one.identity, None)
             self._moved[one.identity] = _Moved(one.sequence, self._clock.monotonic())

@@ -26,7 +26,7 @@ _MAX_ROUNDS: Final = 32
 
 
 class Verdict(StrEnum):
-    """From the best to the worst."""
+    """Whether a new version can take over from the old one; from the best verdict to the worst."""
 
     SAFE = "safe"
     RESET = "reset"

@@ -383,7 +383,7 @@ class GroupState:
     # --- the end of a description
 
     def plan_deletion(self) -> "tuple[GroupState, StoreDeletion | None]":
-        """None: nothing is stored, so the store is not called."""
+        """Plan the deletion of the stored description; None when nothing is stored, so that the store is not called."""
         if not self.must_delete:
             return self, None
         state, barrier = self._with_barrier(self.incarnation)

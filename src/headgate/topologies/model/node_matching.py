@@ -60,7 +60,7 @@ class PlacedNode:
 
     @property
     def label(self) -> Hashable:
-        """What it is, without its name."""
+        """The properties by which two nodes with different names can be the same node."""
         topics, stores = frozenset(map(without_number, self.topics)), frozenset(map(without_number, self.stores))
         return self.kind, topics, self.pattern, stores
 

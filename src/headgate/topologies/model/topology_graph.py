@@ -91,7 +91,7 @@ def stores_of(node: Node) -> tuple[str, ...]:
 
 
 def node_rows(description: Description, application: str) -> tuple[NodeRow, ...]:
-    """By kind and name.
+    """The nodes of a description, sorted by kind and name.
 
     What two sections share is global if one of them is, and in the first of their sub-topologies.
     """
@@ -346,7 +346,7 @@ def element_changes(before: Description | None, after: Description | None) -> tu
 
 
 def _elements(description: Description | None) -> _Elements:
-    """By kind and name, with what they consist of; a name that stands twice has both."""
+    """The nodes by kind and name, with their properties; a name that occurs twice has those of both."""
     found: dict[tuple[str, str], set[tuple[object, ...]]] = {}
     for section in () if description is None else sections(description):
         for node in section.nodes:

@@ -84,7 +84,7 @@ def _subtopology(id_: str, topics: frozenset[str]) -> Subtopology:
 
 
 def read_group(subscriptions: Sequence[tuple[str, Buffer]], assignments: Sequence[tuple[str, Buffer]]) -> ClassicGroup:
-    """From the metadata and the assignment of each member; what cannot be read is left out."""
+    """Reads a group from the metadata and assignments of its members; what cannot be read is left out."""
     topics: set[str] = set()
     subtopologies: dict[str, set[str]] = {}
     assigned = dict(assignments)

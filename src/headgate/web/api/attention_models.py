@@ -51,7 +51,7 @@ class AttentionItemModel(ApiModel):
 
 
 class AttentionCountsModel(ApiModel):
-    """Of all that the caller may see; null where it is not known."""
+    """The numbers of all items that the caller may see; null where a number is not known."""
 
     paused: int | None
     mismatches: int | None

@@ -85,7 +85,7 @@ def _rejected(tables: EstateTables) -> dict[str, Any]:
 
 
 def _workers(tables: EstateTables, now_ms: int) -> dict[str, Any]:
-    """By name; `truncated` also where there was too much to read all of it."""
+    """The workers by name; `truncated` also where there were too many rows to read all of them."""
     since = now_ms - _WORKERS_MS
     columns = ("writer", "boot", "at")
     found = tables.reader.stream(TABLES["activity_intervals"], where=[Condition("at", ">=", since)], columns=columns)

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def open_mismatches(estate: Estate, *, application: str | None = None) -> dict[str, Row]:
-    """By application, the one that lasts; `topologies` is empty where its event is not in the table any more."""
+    """The open mismatch of each application; `topologies` is empty where its event is not in the table any more."""
     of_one = [] if application is None else [Condition("app_id", "=", application)]
     where = (Condition("kind", "=", "mismatch"), Condition("state", "=", "open"), *of_one)
     opened: dict[str, Row] = {}

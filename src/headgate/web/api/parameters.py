@@ -46,7 +46,7 @@ def page_after(names: Sequence[str], after: str, limit: int) -> tuple[slice, str
 
 
 def parse_as_of(as_of: str | None) -> int | None:
-    """None is now."""
+    """The time in epoch milliseconds; None for now."""
     return None if as_of is None or as_of == "now" else parse_api_time("as_of", as_of)
 
 

@@ -145,7 +145,7 @@ def _reads(estate: LoadedEstate | None, name: str, names: VisibleNames) -> list[
 
 
 def _rates(tables: EstateTables, of_cluster: list[Condition], group: str, since_ms: int) -> list[Row]:
-    """By minute, all topics and partitions together."""
+    """The rates of each minute, summed over all topics and partitions."""
     where = [*of_cluster, Condition("group", "=", group), Condition("minute", ">=", since_ms)]
     columns = ("minute", "processed", "dead_lettered")
     rows = tables.reader.stream(TABLES["dlq_rates"], where=where, columns=columns)

@@ -76,7 +76,7 @@ def owners_document(estate: LoadedEstate, facts: TopicFacts, topic: str, names: 
 
 
 def _owners(uses: list[tuple[str, str, MapUse]], facts: TopicFacts, names: VisibleNames, limit: int) -> list[Row]:
-    """Those with most bytes first. Owners without names come last, and their clients are left out."""
+    """Sorts owners by bytes, most first. Owners without visible names come last, and without their clients."""
     first = nsmallest(limit, uses, key=lambda one: (not names.has(one[1]), -(one[2].bytes_day or 0), one[:2]))
     return [
         {

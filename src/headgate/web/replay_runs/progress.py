@@ -105,7 +105,7 @@ class ReplayRecords:
         return self._totals.get(plan)
 
     def all_totals(self) -> list[ReplayTotals]:
-        """Those with the newest change first."""
+        """The totals of all plans, the one with the newest change first."""
         return list(reversed(self._totals.values()))
 
     def request(self, request: str) -> PlanRequestStatus | None:
