@@ -1,4 +1,4 @@
-"""`headgate dev`: a real Kafka with the gateway, sample applications, the pipeline and the REST interface, to try.
+"""`headgate dev`: a real Kafka with the gateway, sample applications, the pipeline and the web server, to try.
 
 It prints one line to standard output when everything is ready, and runs until SIGINT or SIGTERM, which end all of it.
 The folder keeps the cluster's data, so that the next start continues with it.
@@ -48,7 +48,11 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
         "--kafka-port", type=int, default=19092, metavar="PORT", help="port of the embedded Kafka (default: 19092)"
     )
     parser.add_argument(
-        "--web-port", type=int, default=8080, metavar="PORT", help="port of the REST interface (default: 8080)"
+        "--web-port",
+        type=int,
+        default=8080,
+        metavar="PORT",
+        help="port of the page and the REST interface (default: 8080)",
     )
     parser.add_argument(
         "--data-dir",
@@ -68,7 +72,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {DEFAULT_EVERY_S:.0f})",
     )
     parser.add_argument("--no-pipeline", action="store_true", help="do not start the pipeline that writes the tables")
-    parser.add_argument("--no-web", action="store_true", help="do not start the REST interface")
+    parser.add_argument("--no-web", action="store_true", help="do not start the web server")
     parser.set_defaults(run=run)
 
 

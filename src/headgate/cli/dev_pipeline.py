@@ -35,10 +35,10 @@ def _whole_lines(log: Path, read_from: int) -> bytes:
     try:
         with log.open("rb") as words:
             words.seek(read_from)
-            said = words.read(_MOST_BYTES)
+            lines_read = words.read(_MOST_BYTES)
     except OSError:
         return b""  # the log was moved away
-    return said[: said.rfind(b"\n") + 1] or (said if len(said) == _MOST_BYTES else b"")
+    return lines_read[: lines_read.rfind(b"\n") + 1] or (lines_read if len(lines_read) == _MOST_BYTES else b"")
 
 
 def is_installed() -> bool:
@@ -100,9 +100,9 @@ class DevPipeline:
         ended = None
         while ended is None and not self._stop.wait(_LOOK_S):
             ended = process.poll()
-            said = _whole_lines(log, read_from)
-            read_from += len(said)
-            for line in problems_in(said.decode("utf-8", "replace")):
+            lines_read = _whole_lines(log, read_from)
+            read_from += len(lines_read)
+            for line in problems_in(lines_read.decode("utf-8", "replace")):
                 print(f"headgate: pipeline: {line.removeprefix('headgate: ')}", file=sys.stderr, flush=True)
         if ended is not None:
             text = f"headgate: the pipeline ended with code {ended}; everything else goes on. Its log is {log}"

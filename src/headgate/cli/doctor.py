@@ -69,10 +69,10 @@ async def _examine(config: Config, *, as_text: bool) -> list[DoctorFinding]:
 
 def lines(finding: DoctorFinding) -> list[str]:
     """One finding for a terminal; some words come from brokers, so they are escaped."""
-    told = [f"  {_MARKS[finding.verdict]:<{_MARK_WIDTH}}  {escaped(finding.subject)}: {escaped(finding.text)}"]
+    shown_lines = [f"  {_MARKS[finding.verdict]:<{_MARK_WIDTH}}  {escaped(finding.subject)}: {escaped(finding.text)}"]
     if finding.mend:
-        told.append(f"  {'':<{_MARK_WIDTH}}    -> {escaped(finding.mend)}")
-    return told
+        shown_lines.append(f"  {'':<{_MARK_WIDTH}}    -> {escaped(finding.mend)}")
+    return shown_lines
 
 
 def summary(findings: Iterable[DoctorFinding]) -> str:

@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "tables": "list, show and optimize the tables that the pipeline makes",
     "lineage": "show what depends on a topic, who owns it, and where descriptions and use differ",
     "pipeline": "turn facts in Kafka into tables, on Spark",
-    "web": "serve the REST interface",
+    "web": "serve the page and the REST interface",
 }
 
 

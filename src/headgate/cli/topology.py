@@ -126,13 +126,13 @@ async def _purge(service: TopologyService, group: str) -> int:
 
 
 async def _wait_until_ready(service: TopologyService, clock: Clock) -> None:
-    began, told = clock.monotonic(), False
+    began, is_announced = clock.monotonic(), False
     while not service.is_ready:
         waited = clock.monotonic() - began
         if waited > _PATIENCE_S:
             raise HeadgateError(f"the stored topology descriptions cannot be read: {service.problem}")
-        if waited > _QUIET_S and not told:
-            told = True
+        if waited > _QUIET_S and not is_announced:
+            is_announced = True
             print("headgate: reading the stored topology descriptions", file=sys.stderr)
         await asyncio.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""`headgate web` serves the REST interface; `headgate web token` creates a bearer token.
+"""`headgate web` serves the page and the REST interface; `headgate web token` creates a bearer token.
 
 It prints `ready web=URL` once it serves. Before that it waits up to five seconds for the topics that it reads; those
 that are missing then are named on standard error, and are read when they are available.

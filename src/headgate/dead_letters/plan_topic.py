@@ -125,7 +125,7 @@ def request_plan(
     writer = PlanRecordWriter(settings)
     try:
         writer.write(request)
-        told, is_taken = None, False
+        shown_text, is_taken = None, False
         until = time.monotonic() + SILENCE_S
         while time.monotonic() < until:
             for answer in reader.poll(_POLL_S):
@@ -134,9 +134,9 @@ def request_plan(
                 if answer.state in FINAL:
                     return answer
                 until, is_taken = time.monotonic() + SILENCE_S, True
-                if answer.text is not None and answer.text != told:
-                    told = answer.text
-                    tell(told)
+                if answer.text is not None and answer.text != shown_text:
+                    shown_text = answer.text
+                    tell(shown_text)
     finally:
         reader.close()
         writer.close()

@@ -110,9 +110,9 @@ class AddressCheck:
             await self._knock(address, source)
             streams = await self._open(address, source)
             caller = BrokerConnection(*streams, self.deadline_s)
-            said = await self._ask_versions(caller, address)
+            api_versions = await self._ask_versions(caller, address)
             await self._log_in(caller, tools)
-            broker = await self._ask_cluster(caller, address, said, streams[1])
+            broker = await self._ask_cluster(caller, address, api_versions, streams[1])
         except _StepFailedError as failed:
             if streams is not None:
                 await close(streams[1])
@@ -263,7 +263,11 @@ class AddressCheck:
             )
 
     async def _ask_cluster(
-        self, caller: BrokerConnection, address: Address, said: ApiVersionsResponse, writer: asyncio.StreamWriter
+        self,
+        caller: BrokerConnection,
+        address: Address,
+        api_versions: ApiVersionsResponse,
+        writer: asyncio.StreamWriter,
     ) -> Broker:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
         try:
@@ -275,8 +279,8 @@ class AddressCheck:
             address=address,
             cluster_id=answer.cluster_id or "",
             nodes={NodeId(one.node_id): Address(one.host, one.port) for one in answer.brokers},
-            versions={one.api_key: (one.min_version, one.max_version) for one in said.api_keys},
-            levels={one.name: one.max_version_level for one in said.finalized_features},
+            versions={one.api_key: (one.min_version, one.max_version) for one in api_versions.api_keys},
+            levels={one.name: one.max_version_level for one in api_versions.finalized_features},
             certificate=_peer_certificate(writer),
             caller=caller,
             writer=writer,

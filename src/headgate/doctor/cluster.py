@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
-from headgate.base.ids import NodeId
+from headgate.base.ids import ApiKey, NodeId
 from headgate.config.addresses import MAX_PORT, Address, may_collide
 from headgate.config.model import Config
 from headgate.doctor.brokers import Broker
@@ -105,7 +105,7 @@ class FeatureApis:
     """The APIs that a feature of Headgate uses, with their version, and the Kafka features with their lowest level."""
 
     name: str
-    calls: Mapping[int, int]
+    calls: Mapping[ApiKey, int]
     levels: Mapping[str, int] = field(default_factory=dict)
     is_wanted: Callable[[Config], bool]
     switch: str  # the setting that switches it off, if there is one
@@ -115,21 +115,32 @@ class FeatureApis:
 FEATURES: tuple[FeatureApis, ...] = (
     FeatureApis(
         name="the gateway itself",
-        calls={3: 12, 18: 3},
+        calls={
+            ApiKey.METADATA: 12,
+            ApiKey.API_VERSIONS: 3,
+        },
         is_wanted=lambda _: True,
         switch="",
         since="3.1",
     ),
     FeatureApis(
         name="the service account",
-        calls={17: 1, 36: 2},
+        calls={
+            ApiKey.SASL_HANDSHAKE: 1,
+            ApiKey.SASL_AUTHENTICATE: 2,
+        },
         is_wanted=lambda config: config.upstream.service_user is not None,
         switch="",
         since="2.5",
     ),
     FeatureApis(
         name="topology descriptions",
-        calls={12: 4, 42: 2, 88: 0, 89: 0},
+        calls={
+            ApiKey.HEARTBEAT: 4,
+            ApiKey.DELETE_GROUPS: 2,
+            ApiKey.STREAMS_GROUP_HEARTBEAT: 0,
+            ApiKey.STREAMS_GROUP_DESCRIBE: 0,
+        },
         levels={"streams.version": 1},
         is_wanted=lambda config: config.topologies.owner == "gateway",
         switch='topologies.owner = "off"',
@@ -137,7 +148,15 @@ FEATURES: tuple[FeatureApis, ...] = (
     ),
     FeatureApis(
         name="dead letters and the circuit breaker",
-        calls={12: 4, 32: 4, 44: 1, 76: 1, 77: 1, 78: 1, 79: 1},
+        calls={
+            ApiKey.HEARTBEAT: 4,
+            ApiKey.DESCRIBE_CONFIGS: 4,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+            ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+            ApiKey.SHARE_GROUP_DESCRIBE: 1,
+            ApiKey.SHARE_FETCH: 1,
+            ApiKey.SHARE_ACKNOWLEDGE: 1,
+        },
         levels={"share.version": 1},
         is_wanted=lambda config: config.share_groups.enable,
         switch="share_groups.enable = false",
@@ -174,8 +193,8 @@ def examine_apis(
             yield problem(Check.VERSIONS, broker, f"{lack}, and {feature.name} does not work without it", mend=mend)
     if in_order:
         level = levels.get("metadata.version")
-        told = "" if level is None else f" (metadata.version is at level {level})"
-        yield ok(Check.VERSIONS, broker, f"supports all APIs that the enabled features need{told}")
+        level_text = "" if level is None else f" (metadata.version is at level {level})"
+        yield ok(Check.VERSIONS, broker, f"supports all APIs that the enabled features need{level_text}")
 
 
 def _has(versions: Versions, key: int, version: int) -> bool:

@@ -184,10 +184,10 @@ class EmbeddedKafka:
                     ) from error
 
     def _write_config(self, folder: "ClaimedFolder", node: NodeId) -> Path:
-        told = node_properties(
+        properties = node_properties(
             self.spec, node, log_dir=str(folder.node_dir(node).absolute()), broker_password=self._broker_password
         )
-        return folder.write_config(node, render(told))
+        return folder.write_config(node, render(properties))
 
 
 def _make(folder: Path) -> None:

@@ -178,11 +178,11 @@ class Dialler:
 
     async def _greet(self, link: BrokerConnection, address: Address) -> None:
         try:
-            said = await link.call(_GREETING, 3)
+            api_versions = await link.call(_GREETING, 3)
         except ClusterError as failure:
             maybe = "" if self.tls is not None else ", or expects TLS (security.protocol)"
             raise ClusterError(f"{address} does not respond as a Kafka broker{maybe}: {failure}") from None
-        link.versions = {one.api_key: (one.min_version, one.max_version) for one in said.api_keys}
+        link.versions = {one.api_key: (one.min_version, one.max_version) for one in api_versions.api_keys}
 
     async def _log_in(self, link: BrokerConnection, address: Address) -> None:
         try:

@@ -127,17 +127,17 @@ async def find_coordinators(
     for some in batches(groups):
         request = FindCoordinatorRequest(coordinator_keys=some)
         answer = await link.ask(request, lowest=4, highest=6)
-        said = {one.key: one for one in answer.coordinators}
-        found |= {group: _coordinator(said.get(group)) for group in some}
+        by_group = {one.key: one for one in answer.coordinators}
+        found |= {group: _coordinator(by_group.get(group)) for group in some}
     return found
 
 
-def _coordinator(said: Coordinator | None) -> GroupCoordinator | GroupError:
-    if said is None:
+def _coordinator(found: Coordinator | None) -> GroupCoordinator | GroupError:
+    if found is None:
         return group_error(ErrorCode.UNKNOWN_SERVER_ERROR)
-    if said.error_code:
-        return group_error(said.error_code, said.error_message)
-    return GroupCoordinator(NodeId(said.node_id), Address(said.host, said.port))
+    if found.error_code:
+        return group_error(found.error_code, found.error_message)
+    return GroupCoordinator(NodeId(found.node_id), Address(found.host, found.port))
 
 
 def batches(groups: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -177,17 +177,17 @@ async def _ask_one(
     except ClusterError as failure:
         return dict.fromkeys(groups, GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(failure)))
     for some in batches(groups):
-        said: Mapping[str, R | GroupError]
+        results: Mapping[str, R | GroupError]
         try:
-            said = await call(link, some)
+            results = await call(link, some)
         except UnsupportedError as failure:
-            said = dict.fromkeys(some, GroupError(ErrorCode.UNSUPPORTED_VERSION, str(failure)))
+            results = dict.fromkeys(some, GroupError(ErrorCode.UNSUPPORTED_VERSION, str(failure)))
         except ClusterError as failure:
             lost = GroupError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE if repeatable else ErrorCode.NETWORK_EXCEPTION, str(failure)
             )
             return {**dict.fromkeys(groups, lost), **answers}
-        answers |= {group: said.get(group, group_error(ErrorCode.UNKNOWN_SERVER_ERROR)) for group in some}
+        answers |= {group: results.get(group, group_error(ErrorCode.UNKNOWN_SERVER_ERROR)) for group in some}
     return answers
 
 

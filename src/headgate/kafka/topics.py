@@ -279,7 +279,7 @@ def _ends(admin: AdminClient, topics: Collection[str], timeout_s: float) -> dict
     wanted = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in topics}  # type: ignore[no-untyped-call]
     try:
         found = admin.list_offsets(wanted, request_timeout=timeout_s)
-        return {place.topic: told.result(2 * timeout_s).offset for place, told in found.items()}
+        return {place.topic: future.result(2 * timeout_s).offset for place, future in found.items()}
     except KafkaException as failure:
         raise ClusterError(f"the end offsets of {', '.join(topics)} cannot be read: {reason(failure)}") from None
 

@@ -38,13 +38,13 @@ def build_members_tasks(facts: DataFrame) -> DataFrame:
     fact = sf.from_json("fields", spark_schema(MemberTasksObserved))
     tasks = sf.array_sort(sf.transform("fact.tasks", lambda one: sf.struct(*map(one.getField, _TASK))))
     content = sf.to_json(sf.struct(*(f"fact.{name}" for name in _OF_MEMBER), tasks.alias("tasks")))
-    told = (
+    with_before = (
         facts.where(sf.col("kind").isin(*TASK_KINDS))
         .withColumn("fact", fact)
         .withColumn("content", sf.when(sf.col("kind") == OBSERVED, content))
         .withColumn("before", sf.lag("content").over(of_member))
     )
-    changed = told.where(~sf.col("content").eqNullSafe(sf.col("before")))
+    changed = with_before.where(~sf.col("content").eqNullSafe(sf.col("before")))
     valid = changed.withColumns(
         {"valid_to": sf.lead("offset").over(of_member), "ended_at": sf.lead("at").over(of_member)}
     ).where(sf.col("kind") == OBSERVED)

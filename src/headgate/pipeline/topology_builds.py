@@ -167,10 +167,10 @@ def topology_changes(facts: DataFrame) -> DataFrame:
     """
     of_app = Window.partitionBy("cluster_id", "name").orderBy("offset")
     of_current = sf.col("kind").isin(DESCRIBED, DELETED) & ~sf.col("outranked")
-    told = facts.where(of_current).withColumns(
+    with_before = facts.where(of_current).withColumns(
         {"before": sf.lag("description").over(of_app), "hash_before": sf.lag("hash").over(of_app)}
     )
-    changed = told.where(~sf.col("earlier") & ~sf.col("hash").eqNullSafe(sf.col("hash_before")))
+    changed = with_before.where(~sf.col("earlier") & ~sf.col("hash").eqNullSafe(sf.col("hash_before")))
     event = (
         sf.when(sf.col("kind") == DELETED, "topology_removed")
         .when(sf.col("before").isNull(), "topology_added")

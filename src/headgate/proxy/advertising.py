@@ -206,8 +206,8 @@ class ApiVersionsInterceptor(Interceptor[int]):
             ApiVersionRange(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(self._routes.announce(broker).items())
         )
-        told = encode(replace(answer, api_keys=announced), asked)
-        return ({} if answer.error_code else broker), told
+        encoded = encode(replace(answer, api_keys=announced), asked)
+        return ({} if answer.error_code else broker), encoded
 
 
 def _dialled_right(asked: ApiVersionsRequest, session: Session) -> bool:

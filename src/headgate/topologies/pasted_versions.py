@@ -53,10 +53,10 @@ def read_paste(
     request: StreamsGroupTopologyDescriptionUpdateRequest, push: Push, *, by: str | None, client_id: str | None
 ) -> Paste | PushRejection | None:
     """The paste in a request without a member; None when the tag is missing."""
-    said = dict(request.unknown_tags).get(PASTED_TAG)
-    if said is None:
+    tag = dict(request.unknown_tags).get(PASTED_TAG)
+    if tag is None:
         return None
-    if said != PASTED:
+    if tag != PASTED:
         return PushRejection(ErrorCode.INVALID_REQUEST, f"Tagged field {PASTED_TAG} must be 'pasted'.")
     if push.topology_epoch < 0:
         return PushRejection(ErrorCode.INVALID_REQUEST, "TopologyEpoch can't be negative.")

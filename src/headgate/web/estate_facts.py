@@ -202,12 +202,17 @@ class EstateFacts:
         open_ended: dict[tuple[str, str, str], int] = {}
         flows: list[LineageFlow] = []
         for application in applications:
-            if (said := application.declared) is None:
+            if (described := application.declared) is None:
                 continue
-            for topic, direction, is_internal in said.topics:
-                declared[Edge(cluster, said.kind, application.name, topic, direction)] = (said.at, is_internal)
-            open_ended |= {(said.kind, application.name, direction): said.at for direction in said.open_ended}
-            flows += said.flows
+            for topic, direction, is_internal in described.topics:
+                declared[Edge(cluster, described.kind, application.name, topic, direction)] = (
+                    described.at,
+                    is_internal,
+                )
+            open_ended |= {
+                (described.kind, application.name, direction): described.at for direction in described.open_ended
+            }
+            flows += described.flows
         for group, topic in self._letters:
             declared[Edge(cluster, SHARE_GROUP, group, topic, WRITE)] = (0, False)
         found = (
@@ -243,8 +248,8 @@ class EstateFacts:
         return MapRow(edge.actor_kind, edge.app_id, edge.topic, edge.direction, shown)
 
     def _forget_application(self, key: tuple[str, str]) -> None:
-        said = self._applications.pop(key).declared
-        self._declared -= 0 if said is None else _size(said)
+        described = self._applications.pop(key).declared
+        self._declared -= 0 if described is None else _size(described)
         self._characters -= len(key[1])
         self.changes += 1
 

@@ -101,8 +101,8 @@ class Struct:
     def __repr__(self) -> str:
         """The call that makes it, with what differs from the defaults: messages are long and mostly defaults."""
         values = {each.name: (getattr(self, each.name), each.default) for each in dataclasses.fields(self)}
-        told = ", ".join(f"{name}={value!r}" for name, (value, default) in values.items() if value != default)
-        return f"{type(self).__name__}({told})"
+        fields_text = ", ".join(f"{name}={value!r}" for name, (value, default) in values.items() if value != default)
+        return f"{type(self).__name__}({fields_text})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

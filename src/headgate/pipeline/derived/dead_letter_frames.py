@@ -133,25 +133,25 @@ def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def letter_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """One record of a dead-letter topic as a row of `LETTER_SCHEMA`."""
-    said = read_headers([(one["key"], one["value"]) for one in record["headers"] or ()])
-    copied = record["has_content"] and not said.has_copy_problem
+    headers = read_headers([(one["key"], one["value"]) for one in record["headers"] or ()])
+    copied = record["has_content"] and not headers.has_copy_problem
     row = {name: record[name] for name in ("dlq_topic", "dlq_partition", "dlq_offset", "recorded_at")}
     row |= {name: record[name] if copied else None for name in FEATURE_NAMES}
     for name, text in (
-        ("group", said.group),
-        ("reason", said.reason),
-        ("exception", said.exception),
-        ("member", said.member),
-        ("problem", said.problem),
+        ("group", headers.group),
+        ("reason", headers.reason),
+        ("exception", headers.exception),
+        ("member", headers.member),
+        ("problem", headers.problem),
     ):
         row[name] = None if text is None else utf8_text(text)
     return row | {
-        "format": said.format,
-        "topic": said.topic,
-        "topic_id": said.topic_id,
-        "partition": said.partition,
-        "offset": said.offset,
-        "at": said.at,
-        "delivery_count": said.delivery_count,
+        "format": headers.format,
+        "topic": headers.topic,
+        "topic_id": headers.topic_id,
+        "partition": headers.partition,
+        "offset": headers.offset,
+        "at": headers.at,
+        "delivery_count": headers.delivery_count,
         "copied": copied,
     }

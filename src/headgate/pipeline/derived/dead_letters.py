@@ -88,10 +88,10 @@ def _start(run: DerivedRun, topic: KnownTopic, partition: int) -> int:
 def _add_letters(run: DerivedRun, catalog: TopicCatalog, part: Ranges, known: Collection[LetterKey]) -> set[LetterKey]:
     """Add the dead letters of a part to the table; `known` are those that this run has added before."""
     rows: dict[LetterKey, Row] = {}
-    for said in read_letters(run.session, run.config, part).toArrow().to_pylist():
-        topic = catalog.topic(said["dlq_topic"])
+    for letter in read_letters(run.session, run.config, part).toArrow().to_pylist():
+        topic = catalog.topic(letter["dlq_topic"])
         if topic is not None:
-            row = dead_letter_row(said, topic, catalog.listing.cluster)
+            row = dead_letter_row(letter, topic, catalog.listing.cluster)
             add_copy(rows, row)
     for (name, partition), (_, end) in part.items():
         topic = catalog.topic(name)
@@ -115,29 +115,29 @@ def _stored_with(run: DerivedRun, keys: pa.Table) -> list[Row]:
     return found
 
 
-def dead_letter_row(said: Row, dlq: KnownTopic, cluster: str) -> Row:
+def dead_letter_row(letter: Row, dlq: KnownTopic, cluster: str) -> Row:
     """The row of one dead letter. One that names no record has its own position as the key."""
-    is_named = said["topic"] is not None
-    at = said["recorded_at"] if said["at"] is None else said["at"]
-    if abs(at - said["recorded_at"]) > _CLOCKS_DIFFER_MS:  # forged, or a clock that is wrong
-        at = said["recorded_at"]
+    is_named = letter["topic"] is not None
+    at = letter["recorded_at"] if letter["at"] is None else letter["at"]
+    if abs(at - letter["recorded_at"]) > _CLOCKS_DIFFER_MS:  # forged, or a clock that is wrong
+        at = letter["recorded_at"]
     kept = (
         *("dlq_topic", "dlq_partition", "dlq_offset", "format", "topic", "reason", "exception", "member"),
         *("delivery_count", "copied", "problem", *FEATURE_NAMES),
     )
-    return {name: said[name] for name in kept} | {
+    return {name: letter[name] for name in kept} | {
         "cluster_id": cluster,
-        "group": said["group"] or "",
-        "topic_id": (said["topic_id"] or "") if is_named else dlq.topic_id,
-        "partition": said["partition"] if is_named else said["dlq_partition"],
-        "offset": said["offset"] if is_named else said["dlq_offset"],
+        "group": letter["group"] or "",
+        "topic_id": (letter["topic_id"] or "") if is_named else dlq.topic_id,
+        "partition": letter["partition"] if is_named else letter["dlq_partition"],
+        "offset": letter["offset"] if is_named else letter["dlq_offset"],
         "dlq_topic_id": dlq.topic_id,
         "dead_lettered_at": at,
         "source_state": "unknown",
         "source_at": None,
         "copies": 1,
         "withdrawn": False,
-        "letter_expires_at": dlq.expires_at(said["recorded_at"]),
+        "letter_expires_at": dlq.expires_at(letter["recorded_at"]),
         "source_expires_at": None,
         "cluster": None,
     }

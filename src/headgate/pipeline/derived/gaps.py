@@ -113,8 +113,8 @@ def mismatch_gaps(changes: DataFrame) -> DataFrame:
     """A gap for each time at which members of an application began to run different topologies."""
     names = ("state", "mismatch", "kind", "topology_count")
     fields = [sf.get_json_object("detail", f"$.{name}").alias(f"of_{name}") for name in names]
-    told = changes.where((sf.col("event") == "topology_mismatch") & (sf.col("subject_kind") == "application"))
-    events = told.select("cluster_id", sf.col("subject").alias("app_id"), "at", *fields)
+    reported = changes.where((sf.col("event") == "topology_mismatch") & (sf.col("subject_kind") == "application"))
+    events = reported.select("cluster_id", sf.col("subject").alias("app_id"), "at", *fields)
     ended = sf.col("of_state") == "ended"
     last = sf.max(sf.when(~ended, sf.struct("at", "of_kind", "of_topology_count")))
     mismatches = events.groupBy("cluster_id", "app_id", "of_mismatch").agg(
