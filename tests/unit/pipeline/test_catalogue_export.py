@@ -2,7 +2,6 @@
 
 import json
 import socket
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,11 +10,16 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from openlineage.client.event_v2 import JobEvent, RunEvent, RunState
+from openlineage.client.generated.base import JobFacet
+from openlineage.client.generated.job_type_job import JobTypeJobFacet
+from openlineage.client.generated.lineage import LineageJobFacet
 
 from headgate.base.errors import ClusterError, UsageError
 from headgate.config import Config, load
 from headgate.lineage.jobs import EstateJob
 from headgate.pipeline.catalogue_export import CatalogueExport, create_export, events_of
+from tests.support.openlineage_events import SchemaError, read_event
 from tests.unit.lineage.shop import DAY, ROWS, TWO, pair, use, write, write_shop
 
 Sent = dict[str, Any]
@@ -117,23 +121,77 @@ def _named(source: Sent) -> Sent:
     return {key: source[key] for key in ("namespace", "name", "type")}
 
 
-def test_events_have_what_the_specification_requires(folder: Path, export: CatalogueExport) -> None:
-    export.export("c1")
-    events = sent(folder)
-    runs = [event for event in events if "run" in event]
-    assert len(runs) == len(events) - len(runs), "a run for each job"
+def test_every_field_of_every_event_is_one_of_the_specification(folder: Path, export: CatalogueExport) -> None:
+    mirror = use("mirror", "orders", "read", "connector", declared=False)
+    write(folder / "tables", "lineage_edges", [*ROWS["lineage_edges"], mirror])
+    assert export.export("c1") == 5
+    events = [read_event(line) for line in (folder / "events.jsonl").read_text("utf-8").splitlines()]
+    assert [type(event) for event in events] == [JobEvent, RunEvent] * 5
     for event in events:
-        kind = "RunEvent" if "run" in event else "JobEvent"
-        assert event["schemaURL"].endswith(f"OpenLineage.json#/$defs/{kind}")
-        assert event["producer"].startswith("urn:headgate:")
-        assert datetime.fromisoformat(event["eventTime"]) == datetime.fromtimestamp(TWO / 1000, UTC)
-        for facet in event["job"]["facets"].values():
-            assert facet["_producer"] == event["producer"]
-            assert facet["_schemaURL"].startswith("https://openlineage.io/spec/facets/")
-    for event in runs:
-        assert event["eventType"] == "COMPLETE"
-        uuid.UUID(event["run"]["runId"])
-    assert len({event["run"]["runId"] for event in runs}) == len(runs)
+        assert event.producer.startswith("urn:headgate:")
+        assert datetime.fromisoformat(event.eventTime) == datetime.fromtimestamp(TWO / 1000, UTC)
+        facets: dict[str, type[JobFacet]] = {"jobType": JobTypeJobFacet}
+        if event.job.name.startswith(("share_group.", "streams_component.")):  # whose pairs are known
+            facets["lineage"] = LineageJobFacet
+        assert {name: type(facet) for name, facet in (event.job.facets or {}).items()} == facets
+    runs = [event for event in events if isinstance(event, RunEvent)]
+    assert {event.eventType for event in runs} == {RunState.COMPLETE}
+    assert len({event.run.runId for event in runs}) == len(runs)
+
+
+def test_an_event_with_any_mistyped_or_unknown_field_would_be_noticed(folder: Path, export: CatalogueExport) -> None:
+    """Of the events above: the test of them is as strict as it says."""
+    export.export("c1")
+    lines = (folder / "events.jsonl").read_text("utf-8").splitlines()
+    whole = [line for line in lines if json.loads(line)["job"]["name"] == "streams_component.shop-app.0"]
+    wrong = [changed for line in whole for changed in _changed(json.loads(line))]
+    assert len(wrong) > 200
+    for event in wrong:
+        with pytest.raises(SchemaError):
+            read_event(json.dumps(event))
+
+
+def _changed(found: Any) -> Iterator[Any]:
+    """The value with one thing wrong: a value replaced, or a field added, at any depth."""
+    yield {"of another type": 7}
+    if isinstance(found, dict):
+        yield {**found, "unknown": 7}
+        for name in found:
+            yield from ({**found, name: one} for one in (7, *_changed(found[name])))
+    elif isinstance(found, list):
+        for number, item in enumerate(found):
+            yield from ([*found[:number], one, *found[number + 1 :]] for one in _changed(item))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("eventTime", "2026-11-15T14:00:00", "no time zone"),
+        ("eventTime", "today", "RunEvent"),
+        ("eventType", "DONE", "DONE"),
+        ("run/runId", "seven", "RunEvent.run"),
+        ("job/name", None, r"RunEvent\.job\.name"),
+        ("job/facets/jobType/integration", None, "integration"),
+        ("job/facets/lineage/entries/0/type", "TABLE", "TABLE"),
+        ("job/facets/lineage/_producer", None, "_producer: missing"),
+        ("schemaURL", "https://openlineage.io/spec/1-0-0/OpenLineage.json#/$defs/RunEvent", "not that of RunEvent"),
+    ],
+)
+def test_what_an_event_must_have_is_required(
+    path: str, value: str | None, problem: str, folder: Path, export: CatalogueExport
+) -> None:
+    export.export("c1")
+    event = next(one for one in sent(folder) if "run" in one and "lineage" in one["job"]["facets"])
+    *parents, name = path.split("/")
+    place: Any = event
+    for parent in parents:
+        place = place[int(parent)] if isinstance(place, list) else place[parent]
+    if value is None:
+        del place[name]
+    else:
+        place[name] = value
+    with pytest.raises(SchemaError, match=problem):
+        read_event(json.dumps(event))
 
 
 def test_only_changed_jobs_are_sent_again_and_all_of_them_on_another_day(
