@@ -10,6 +10,7 @@ from typing import Final
 
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
+from starlette.convertors import Convertor, register_url_convertor
 
 from headgate.web import index_page
 
@@ -38,6 +39,21 @@ _MEDIA_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "im
 _FOREVER: Final = "public, max-age=31536000, immutable"  # names of assets have a hash of their content
 
 
+class _AnyText(Convertor[str]):
+    """The rest of a path, whatever it is: of Starlette's own `path`, a name ends at its first line break."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", _AnyText())
+
+
 def page_router(root: Path) -> APIRouter:
     """`root` is the folder of the built files."""
     router = APIRouter(include_in_schema=False)
@@ -53,7 +69,7 @@ def page_router(root: Path) -> APIRouter:
     router.add_api_route("/", page, methods=["GET"])
     for view in VIEWS:
         router.add_api_route(f"/{view}", page, methods=["GET"])
-        router.add_api_route(f"/{view}/{{rest:path}}", page, methods=["GET"])
+        router.add_api_route(f"/{view}/{{rest:any}}", page, methods=["GET"])
     for file in sorted(root.rglob("*")):
         if file.is_file() and file != document:
             _add_file(router, f"/{file.relative_to(root).as_posix()}", file)

@@ -28,7 +28,17 @@ def policy(answer: Answer) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/map", "/apps/-/a.b", "/topics/-/a/b", "/groups/c1/sg", "/health", "/apps/-/%2e%2e", "/topics/-/\u202e"],
+    [
+        "/",
+        "/map",
+        "/apps/-/a.b",
+        "/topics/-/a/b",
+        "/groups/c1/sg",
+        "/health",
+        "/apps/-/%2e%2e",
+        "/topics/-/\u202e",
+        "/map/\r\nb\x00",
+    ],
 )
 async def test_every_address_of_a_view_is_the_page_without_a_token(built: Stage, path: str) -> None:
     answer = await built.call("GET", path)

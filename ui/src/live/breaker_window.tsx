@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "react";
 import { useResource } from "../api/use_resource";
-import { count, duration, percent, printable } from "../model/format";
+import { count, duration, excerpt, percent, printable } from "../model/format";
 import { type RateSample, rateLine, withSample } from "../model/rate_samples";
 import { Lasting, State, ThingLink, Time, useNow } from "../shell/parts";
 import { Resource } from "../shell/resource";
@@ -111,7 +111,7 @@ function Counts({ of, samples }: { of: BreakerWindow; samples: readonly RateSamp
           <>
             <dt>Last resume</dt>
             <dd>
-              {printable(of.last_resume.reason ?? "without a reason")} <span className="muted">{of.last_resume.by ?? "by itself"}</span> <Time at={of.last_resume.at} />
+              {printable(of.last_resume.reason ?? "without a reason")} <span className="muted">{excerpt(of.last_resume.by ?? "by itself")}</span> <Time at={of.last_resume.at} />
             </dd>
           </>
         )}

@@ -3,7 +3,7 @@
 import type { Node, NodeProps } from "@xyflow/react";
 import { createContext, memo, useContext } from "react";
 import type { MapNode } from "../model/estate_graph";
-import { kindWord, printable, shortened } from "../model/format";
+import { kindWord, shortened } from "../model/format";
 import type { Badge } from "../model/overlay";
 import { Icon } from "../shell/icons";
 import { SHAPES } from "../shell/parts";
@@ -47,7 +47,7 @@ function Toggle({ node, isOpen }: { node: MapNode; isOpen: boolean }) {
       type="button"
       className="expander nodrag nopan"
       aria-expanded={isOpen}
-      aria-label={`${isOpen ? "Collapse" : "Expand"} ${printable(node.name ?? "")}`}
+      aria-label={`${isOpen ? "Collapse" : "Expand"} ${shortened(node.name ?? "", 100)}`}
       title={isOpen ? "Collapse (e)" : "Expand (e)"}
       onClick={(event) => {
         event.stopPropagation();

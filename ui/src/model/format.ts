@@ -63,6 +63,21 @@ export function printable(name: string): string {
   return name.replace(UNPRINTABLE, (one) => `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
+/** The beginning of a text that others wrote: of a name, a principal, a reason. */
+export function excerpt(text: string, most = 300): string {
+  return text.length > most ? `${printable(text.slice(0, most))}…` : printable(text);
+}
+
+/** A text of several lines, each as `printable` makes it. */
+export function printableLines(text: string): string {
+  return text.split("\n").map(printable).join("\n");
+}
+
+/** The same text, in which no line ends between a number and its unit. */
+export function unitsKept(text: string): string {
+  return text.replace(/(\d) (?=(?:%|ms|s|min|h|d|B|[KMGTP]iB)(?![\p{L}\d]))/gu, "$1\u00a0");
+}
+
 export interface MessagePart {
   text: string;
   isCode: boolean;
@@ -106,11 +121,19 @@ export function kindWords(kind: string): string {
   return word.endsWith("y") ? `${word.slice(0, -1)}ies` : `${word}s`;
 }
 
-/** A shell argument that means exactly this name. */
+/** A shell argument that means exactly this name. No argument can have a NUL: such a name is given as it is shown. */
 export function shellQuoted(name: string): string {
   if (/^[A-Za-z0-9_@%+=:,./-]+$/.test(name)) return name;
-  if (/[\p{Cc}]/u.test(name)) {
-    return `$'${name.replace(/[\\']/g, "\\$&").replace(/[\p{Cc}]/gu, (one) => `\\x${one.charCodeAt(0).toString(16).padStart(2, "0")}`)}'`;
+  if (name.includes("\0")) return shellQuoted(printable(name));
+  if (name.search(UNPRINTABLE) >= 0) {
+    return `$'${name.replace(/[\\']/g, "\\$&").replace(UNPRINTABLE, shellEscape)}'`;
   }
   return `'${name.replace(/'/g, "'\\''")}'`;
+}
+
+/** In `$'...'`: control characters by their byte, all others that cannot be seen by their number. */
+function shellEscape(one: string): string {
+  const point = one.codePointAt(0) ?? 0;
+  if (point < 0x80) return `\\x${point.toString(16).padStart(2, "0")}`;
+  return point > 0xffff ? `\\U${point.toString(16).padStart(8, "0")}` : `\\u${point.toString(16).padStart(4, "0")}`;
 }

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "react";
 import type { Health } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { freshness } from "../model/freshness";
+import { shortened } from "../model/format";
 import { type View, viewPath, VIEWS } from "../model/route";
 import { ApplicationsView } from "../views/applications";
 import { ConnectorsView } from "../views/connectors";
@@ -38,7 +39,7 @@ export function App() {
   const [isSearching, setIsSearching] = useState(false);
   useKeys(() => setIsSearching(true));
   useEffect(() => {
-    document.title = route.view === "unknown" ? "Headgate" : `${route.name ?? TITLES[route.view]} · Headgate`;
+    document.title = route.view === "unknown" ? "Headgate" : `${route.name === null ? TITLES[route.view] : shortened(route.name, 80)} · Headgate`;
   }, [route.view, route.name]);
 
   return (

@@ -1,7 +1,7 @@
 /** Small parts that all views use: links, names, times, states, notices, commands. */
 
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
-import { duration, exact, kindWord, messageParts, printable, relative } from "../model/format";
+import { duration, exact, excerpt, kindWord, messageParts, printable, relative } from "../model/format";
 import type { StateName } from "../model/freshness";
 import { thingPath, viewOfKind } from "../model/route";
 import { followed } from "./router";
@@ -27,7 +27,7 @@ export function Name({ of }: { of: string | null }) {
   if (of === null) return <span className="muted">name not visible</span>;
   return (
     <bdi className="name" title={of.length > 60 ? printable(of.slice(0, 2000)) : undefined}>
-      {of.length > 300 ? `${printable(of.slice(0, 300))}…` : printable(of)}
+      {excerpt(of)}
     </bdi>
   );
 }

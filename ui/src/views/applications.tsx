@@ -3,12 +3,12 @@
 import { useState } from "react";
 import type { Application, Applications, Topology } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { count, kindWord, shellQuoted } from "../model/format";
+import { count, kindWord, printableLines, shellQuoted } from "../model/format";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
-import { shortVersion } from "../model/topology";
+import { describedBy, shortVersion } from "../model/topology";
 import { TopologyPicture } from "../map/topology_picture";
-import { Command, Crumb, Link, Name, Notice, Time } from "../shell/parts";
+import { Command, Crumb, Link, Name, Notice, State, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
 import { useRoute } from "../shell/router";
 import { Members } from "./application_members";
@@ -95,7 +95,7 @@ function ApplicationTable({ found, text }: { found: Applications; text: string }
               <td className="number">{count(one.reads_count)}</td>
               <td className="number">{count(one.writes_count)}</td>
               <td className="narrow-hide">{one.version === null ? <span className="muted">not described</span> : <code title={one.version}>{shortVersion(one.version)}</code>}</td>
-              <td className="narrow-hide">{one.provenance ?? "–"}</td>
+              <td className="narrow-hide">{one.provenance === null ? "–" : describedBy(one.provenance)}</td>
               <td>{one.since === null ? "–" : <Time at={one.since} />}</td>
             </tr>
           ))}
@@ -131,34 +131,44 @@ function OneApplication({ name, cluster, query }: { name: string; cluster: strin
           </span>
         ) : null}
         <span className="space" />
-        <Link to={mapPath({ focus: name })} className="button">
-          Show on the map
-        </Link>
-      </div>
-      <nav className="tabs" aria-label="Parts of the application">
-        {TABS.map(([id, title]) => (
-          <Link key={id} to={link(id, version)} aria-current={tab === id ? "page" : undefined}>
-            {title}
+        {application.state === "absent" ? null : (
+          <Link to={mapPath({ focus: name })} className="button">
+            Show on the map
           </Link>
-        ))}
-      </nav>
-      {application.state === "ready" && application.data.mismatch !== null ? <MismatchBanner mismatch={application.data.mismatch} name={shellQuoted(name)} /> : null}
-      {version !== null && topology.state === "ready" && !topology.data.current ? (
-        <Notice state="attention" title="This version does not run any more">
-          <p>
-            It was replaced <Time at={topology.data.ended_at} />. <Link to={link(tab, null)}>Show the current one</Link>
-          </p>
-        </Notice>
-      ) : null}
-      {tab === "versions" ? <VersionList path={path} inCluster={inCluster} query={query} linkTo={(of) => link("topology", of)} compareTo={compareTo} /> : null}
-      {tab === "members" ? <Members path={path} inCluster={inCluster} /> : null}
-      {tab === "activity" ? <Activity path={path} cluster={cluster} inCluster={inCluster} /> : null}
-      {tab === "text" ? <Text path={`${path}/topology?${asked.toString()}&format=text`} /> : null}
-      {tab === "topology" ? (
-        <Resource of={topology} what="topology" absent={<NotDescribed />}>
-          {(data) => <Described topology={data} cluster={cluster} />}
+        )}
+      </div>
+      {application.state === "absent" ? (
+        <Resource of={application} what="application">
+          {() => null}
         </Resource>
-      ) : null}
+      ) : (
+        <>
+          <nav className="tabs" aria-label="Parts of the application">
+            {TABS.map(([id, title]) => (
+              <Link key={id} to={link(id, version)} aria-current={tab === id ? "page" : undefined}>
+                {title}
+              </Link>
+            ))}
+          </nav>
+          {application.state === "ready" && application.data.mismatch !== null ? <MismatchBanner mismatch={application.data.mismatch} name={shellQuoted(name)} /> : null}
+          {version !== null && topology.state === "ready" && !topology.data.current ? (
+            <Notice state="attention" title="This version does not run any more">
+              <p>
+                It was replaced <Time at={topology.data.ended_at} />. <Link to={link(tab, null)}>Show the current one</Link>
+              </p>
+            </Notice>
+          ) : null}
+          {tab === "versions" ? <VersionList path={path} inCluster={inCluster} query={query} linkTo={(of) => link("topology", of)} compareTo={compareTo} /> : null}
+          {tab === "members" ? <Members path={path} inCluster={inCluster} /> : null}
+          {tab === "activity" ? <Activity path={path} cluster={cluster} inCluster={inCluster} /> : null}
+          {tab === "text" ? <Text path={`${path}/topology?${asked.toString()}&format=text`} /> : null}
+          {tab === "topology" ? (
+            <Resource of={topology} what="topology" absent={<NotDescribed />}>
+              {(data) => <Described topology={data} cluster={cluster} />}
+            </Resource>
+          ) : null}
+        </>
+      )}
     </div>
   );
 }
@@ -172,18 +182,13 @@ function NotDescribed() {
   );
 }
 
-const PROVENANCES: Readonly<Record<string, string>> = {
-  pushed: "pushed by a member",
-  assignment: "partial, from what members send to be assigned tasks",
-  pasted: "published from a text",
-  spark: "described by a Spark query",
-};
-
 /** Where the description comes from, and how far it can be trusted. */
 function Provenance({ topology }: { topology: Topology }) {
   return (
     <>
-      {PROVENANCES[topology.provenance] ?? topology.provenance} {topology.member === null ? null : <Name of={topology.member} />} <Time at={topology.at} />{" "}
+      described by {describedBy(topology.provenance)}
+      {topology.member === null ? "" : " "}
+      {topology.member === null ? null : <Name of={topology.member} />}, <Time at={topology.at} />{" "}
       {topology.partial ? <span className="tag">partial</span> : null}
     </>
   );
@@ -192,12 +197,15 @@ function Provenance({ topology }: { topology: Topology }) {
 function Described({ topology, cluster }: { topology: Topology; cluster: string | null }) {
   return (
     <>
-      {topology.partial ? (
-        <Notice state="attention" title="This description is partial">
-          <p>The members have pushed none. It has what they send to be assigned tasks: processors and output topics are not in it.</p>
-        </Notice>
-      ) : null}
       <section className="panel">
+        {topology.partial ? (
+          <header>
+            <h2>
+              <State of="attention">This description is partial</State>
+            </h2>
+            <span className="muted">The members have pushed none. It has what they send to be assigned tasks: processors and output topics are not in it.</span>
+          </header>
+        ) : null}
         <TopologyPicture description={topology.description} />
       </section>
       <Outline description={topology.description} cluster={cluster} />
@@ -219,7 +227,7 @@ function Text({ path }: { path: string }) {
             </button>
           </header>
           <pre className="text-source" tabIndex={0} aria-label="Text of the topology">
-            {text}
+            {printableLines(text)}
           </pre>
         </section>
       )}

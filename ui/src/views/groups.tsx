@@ -4,7 +4,7 @@ import { GroupActionButton } from "../actions/group_action";
 import type { BreakerEvent, ShareGroup, ShareGroupRow, ShareGroups } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { lettersPath } from "../model/dead_letters";
-import { count, duration, exact, percent, printable } from "../model/format";
+import { count, duration, exact, excerpt, percent, printable } from "../model/format";
 import { groupState, pausedSince, rateChart, reasonText } from "../model/groups";
 import { BreakerWindowPanel } from "../live/breaker_window";
 import { mapPath } from "../model/map_view";
@@ -122,12 +122,16 @@ function OneGroup({ name, cluster }: { name: string; cluster: string | null }) {
         {group.state === "ready" ? <GroupMark group={group.data} problem={group.data.problem} /> : null}
         <span className="space" />
         {group.state === "ready" && group.data.paused === false ? <GroupActionButton action="pause" group={name} /> : null}
-        <Link to={lettersPath(name, null)} className="button">
-          Dead letters
-        </Link>
-        <Link to={mapPath({ focus: name, focusKind: "share_group" })} className="button">
-          Show on the map
-        </Link>
+        {group.state === "absent" ? null : (
+          <>
+            <Link to={lettersPath(name, null)} className="button">
+              Dead letters
+            </Link>
+            <Link to={mapPath({ focus: name, focusKind: "share_group" })} className="button">
+              Show on the map
+            </Link>
+          </>
+        )}
       </div>
       <Resource of={group} what="share group">
         {(data) => (
@@ -159,7 +163,7 @@ function Paused({ group }: { group: ShareGroup }) {
           <li key={reasonText(reason)}>
             {printable(reasonText(reason))},{" "}
             <span className="muted">
-              {reason.by === null ? "" : `by ${reason.by} `}
+              {reason.by === null ? "" : `by ${excerpt(reason.by)} `}
               <Lasting since={reason.since} />
             </span>
           </li>
@@ -293,7 +297,7 @@ function Events({ group, events, isPaused }: { group: string; events: BreakerEve
               <State of={EVENT_STATES[event.event] ?? "unknown"}>{event.event.replaceAll("_", " ")}</State>
               <span className="grow">
                 {event.delivered === null || event.dlq_written === null ? "" : `${count(event.dlq_written)} of ${count(event.dlq_written + event.delivered)} records `}
-                {event.reason === null ? "" : printable(event.reason)} <span className="muted">{event.by ?? ""}</span>
+                {event.reason === null ? "" : printable(event.reason)} <span className="muted">{excerpt(event.by ?? "")}</span>
               </span>
               {event.event === "tripped" ? (
                 <span>

@@ -3,7 +3,7 @@
 import type { Attention, Cause, NewGap } from "../api/attention_shapes";
 import type { Changes, Health, Leader } from "../api/shapes";
 import { useResource } from "../api/use_resource";
-import { count, exact, percent, printable } from "../model/format";
+import { count, exact, excerpt, percent, printable, unitsKept } from "../model/format";
 import type { Loaded } from "../model/loaded";
 import { type NowCard, nowCards, sinceText, summaryParts, watchedText } from "../model/now_cards";
 import { Command, Link, Message, Notice, State, ThingLink, Time, useNow } from "../shell/parts";
@@ -99,7 +99,7 @@ function Card({ card }: { card: NowCard }) {
       <div className="figures">
         <div>
           {card.facts.map((fact) => (
-            <p key={fact}>{printable(fact)}</p>
+            <p key={fact}>{unitsKept(printable(fact))}</p>
           ))}
           <Gaps gaps={card.gaps} />
           <Before causes={card.causes} leftOut={card.causesLeftOut} />
@@ -147,8 +147,7 @@ function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
               (<ThingLink kind="topic" name={cause.topic} />)
             </>
           )}{" "}
-          <Time at={cause.at} />
-          {cause.likelihood === "high" ? <span className="tag">likely cause</span> : null}
+          <Time at={cause.at} /> {cause.likelihood === "high" ? <span className="tag">likely cause</span> : null}
         </span>
       ))}
       {leftOut === 0 ? "" : ` and ${count(leftOut)} more`}
@@ -244,7 +243,7 @@ function Recent({ changes }: { changes: Loaded<Changes> }) {
                     <ThingLink kind={linkKind(change.subject_kind)} name={change.subject} />
                   </td>
                   <td>{words(change.event)}</td>
-                  <td className="muted narrow-hide">{change.by ?? ""}</td>
+                  <td className="muted narrow-hide">{excerpt(change.by ?? "")}</td>
                 </tr>
               ))}
             </tbody>

@@ -1,7 +1,7 @@
 /** The plans of replays, the newest first, with how far each of them is. */
 
 import type { Plan, Plans } from "../api/replay_shapes";
-import { count } from "../model/format";
+import { count, excerpt } from "../model/format";
 import { progressOf, replayMark } from "../model/replays";
 import { thingPath } from "../model/route";
 import { Link, Message, Name, Notice, State, ThingLink, Time } from "../shell/parts";
@@ -57,7 +57,7 @@ export function PlanTable({ plans, hasGroup = false }: { plans: Plans; hasGroup?
                   <td>
                     <PlanState plan={plan} />
                   </td>
-                  <td className="narrow-hide muted">{plan.by ?? ""}</td>
+                  <td className="narrow-hide muted">{excerpt(plan.by ?? "")}</td>
                 </tr>
               ))}
             </tbody>

@@ -3,7 +3,7 @@
 import { useState } from "react";
 import type { PlanDetail, PlannedRecord } from "../api/replay_shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { count, percent, printable } from "../model/format";
+import { count, excerpt, percent, printable } from "../model/format";
 import { holdsText, leftOut, reasonBars } from "../model/plans";
 import { thingPath } from "../model/route";
 import { Command, Crumb, Link, Name, Notice, State, ThingLink, Time } from "../shell/parts";
@@ -72,7 +72,7 @@ function Holds({ plan }: { plan: PlanDetail }) {
         <h2>What it holds</h2>
         <span className="muted">
           made <Time at={plan.at} />
-          {plan.by === null ? "" : ` by ${plan.by}`}
+          {plan.by === null ? "" : ` by ${excerpt(plan.by)}`}
         </span>
       </header>
       <dl className="facts body">

@@ -5,7 +5,7 @@ import { send } from "../actions/send";
 import { ReplayDialog } from "../actions/replay_dialog";
 import type { DryRun, PlanDetail, Replay } from "../api/replay_shapes";
 import { useResource } from "../api/use_resource";
-import { count, printable } from "../model/format";
+import { count, excerpt, printable } from "../model/format";
 import { type Progress, progressOf, type ProgressSample, replayControls, replayMark, speedText, withProgress } from "../model/replays";
 import { Command, Message, Notice, State, Time } from "../shell/parts";
 
@@ -39,7 +39,7 @@ export function ReplayPanel({ plan }: { plan: PlanDetail }) {
         <State of={mark.state}>{mark.text}</State>
         {replay === null ? null : (
           <span className="muted">
-            {replay.by === null ? "" : `by ${replay.by}, `}
+            {replay.by === null ? "" : `by ${excerpt(replay.by)}, `}
             <Time at={replay.at} />
           </span>
         )}

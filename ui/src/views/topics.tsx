@@ -3,7 +3,7 @@
 import { useState } from "react";
 import type { Client, Owner, Topic, Topics } from "../api/shapes";
 import { useLastData, useResource } from "../api/use_resource";
-import { count, kindWord, percent } from "../model/format";
+import { count, excerpt, kindWord, percent } from "../model/format";
 import { coverageState } from "../model/impact";
 import { mapPath } from "../model/map_view";
 import { thingPath } from "../model/route";
@@ -91,9 +91,11 @@ function OneTopic({ name, cluster }: { name: string; cluster: string | null }) {
           <Name of={name} />
         </h1>
         <span className="space" />
-        <Link to={mapPath({ focus: name, focusKind: "topic" })} className="button">
-          Show on the map
-        </Link>
+        {topic.state === "absent" ? null : (
+          <Link to={mapPath({ focus: name, focusKind: "topic" })} className="button">
+            Show on the map
+          </Link>
+        )}
       </div>
       <Resource of={topic} what="topic">
         {(data) => (
@@ -182,7 +184,7 @@ function Clients({ clients }: { clients: Client[] }) {
             <Name of={client.client_id === "" ? "without a client id" : client.client_id} />
             <span className="muted">
               {" "}
-              {client.host} {client.principal} {client.software ?? ""} {client.software_version ?? ""}
+              {[client.host, client.principal, client.software ?? "", client.software_version ?? ""].map((text) => excerpt(text)).join(" ")}
             </span>
           </li>
         ))}
