@@ -1,4 +1,6 @@
-"""`python -m bench.lineage --topics 100`: what questions about a large estate cost. It writes bench/LINEAGE.md whole.
+"""`python -m bench.lineage --topics 100`: what questions about a large estate cost.
+
+It writes the figures of bench/LINEAGE.md; the explanations beside them are written by hand and stay.
 
 The estate has domains, as companies have: topics, Streams applications that make some from others, and groups that read
 them. Ten domains in a row are connected, each with the next. The estate is in tables, which are read as commands do.
@@ -25,6 +27,7 @@ import pyarrow as pa
 import rustworkx as rx
 
 from bench import machine
+from bench.sections import with_section
 from headgate.lineage.estate import Estate
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import table_named
@@ -44,6 +47,7 @@ TOPICS_OF_DOMAIN = LAYERS * TOPICS_OF_LAYER
 EDGES_OF_DOMAIN = (LAYERS - 1) * APPLICATIONS * (INPUTS + OUTPUTS) + GROUPS * READ_BY_GROUP
 TARGET_MS, POINT_TARGET_MS = 50, 20
 PAGE = Path(__file__).with_name("LINEAGE.md")
+FIGURES = "## Figures"
 NOON, AS_OF = 1_794_744_000_000, "2026-11-15T12:30:00Z"
 HOUR_MS = 3_600_000
 _EMPTY: dict[pa.DataType, object] = {pa.string(): "", pa.bool_(): False, pa.float64(): 0.0}
@@ -304,24 +308,27 @@ def introduction(edges: int) -> list[str]:
     facts = machine.facts() | {name: version(name) for name in ("rustworkx", "duckdb")}
     measured = ", ".join(f"{name} {value}" for name, value in facts.items())
     return [
-        "# Lineage: what questions cost",
+        FIGURES,
         "",
-        f"Written whole by `python -m bench.lineage`, with `--edges {edges}`. Impact is timed in a process that has",
-        "the graph; a command reads it first. Beside it stands rustworkx alone on the same graph, and beside point",
-        "reads DuckDB alone on all files of the table: `headgate` opens only the bucket of its topic.",
-        "",
-        f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {measured}.",
+        f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, `python -m bench.lineage --edges {edges}`. {measured}.",
         "",
         f"Targets: impact of one topic {TARGET_MS} ms, point reads {POINT_TARGET_MS} ms, both p95.",
         "",
     ]
 
 
+def write_figures(page: Path, lines: Iterable[str]) -> str:
+    """Replaces the figures of the page, and nothing else of it."""
+    section = "\n".join(lines)
+    page.write_text(with_section(page.read_text(encoding="utf-8"), section, before="Why "), encoding="utf-8")
+    return section
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--edges", type=int, default=1_000_000)
     parser.add_argument("--topics", type=int, default=200, help="how many topics are asked about")
-    parser.add_argument("--out", type=Path, default=PAGE, help="the page that is written (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page that has the figures (default: %(default)s)")
     parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load is not None:
@@ -354,9 +361,7 @@ def main() -> None:
     ]
     worst = LineageGraph([], tangled)
     lines += closures("Random pairs, the worst case: each topic reaches nearly all", worst, list(worst.topics)[:20])
-    text = "\n".join(lines).rstrip() + "\n"
-    print(text)
-    args.out.write_text(text, encoding="utf-8")
+    print(write_figures(args.out, lines))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import pytest
 
 from bench.lags import COST
 from bench.lags import PAGE as LAGS
+from bench.lineage import FIGURES, introduction, write_figures
+from bench.lineage import PAGE as LINEAGE
 from bench.pipeline_both_ways import Found, missing_rows
 from bench.pipeline_both_ways import page_section as both_ways_section
 from bench.pipeline_versus import PAGE as PIPELINE
@@ -29,7 +31,7 @@ def test_a_section_replaces_its_predecessor_with_all_its_parts() -> None:
     assert with_section(replaced, "## One\n\nsecond\n") == replaced
 
 
-@pytest.mark.parametrize("page", [PIPELINE, LAGS])
+@pytest.mark.parametrize("page", [PIPELINE, LAGS, LINEAGE])
 def test_the_rest_of_a_real_page_stays_to_the_letter(page: Path) -> None:
     text = page.read_text("utf-8")
     added = with_section(text, "## A section of a test\n\nfigures\n")
@@ -38,6 +40,17 @@ def test_the_rest_of_a_real_page_stays_to_the_letter(page: Path) -> None:
 
 def test_the_cost_of_lags_is_a_section_of_its_page() -> None:
     assert f"\n{COST}\n" in LAGS.read_text("utf-8")
+
+
+def test_a_run_of_lineage_replaces_its_figures_and_no_explanation(tmp_path: Path) -> None:
+    before = LINEAGE.read_text("utf-8")
+    head, _, rest = before.partition(f"\n{FIGURES}\n")
+    explained = rest[rest.index("\n## ") :]
+    page = tmp_path / "page.md"
+    page.write_text(before, "utf-8")
+    written = write_figures(page, [*introduction(1_000_000), "| figures |", ""])
+    assert page.read_text("utf-8") == f"{head}\n{written.rstrip()}\n{explained}"
+    assert explained.count("## Why ") == 2, "one for each target that is missed"
 
 
 def test_both_revisions_have_a_column_and_their_rows_a_line() -> None:
