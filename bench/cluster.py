@@ -1,11 +1,12 @@
-"""The real Kafka that every peer stands in front of, with its topics: one for writing, one filled for reading.
+"""The real Kafka that every peer stands in front of, with its topics: one for writing, two filled for reading.
 
 One rule: partition p of each topic has node p as its only replica, so that a client knows whom to ask without asking.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,9 +21,10 @@ from bench.processes import BenchError
 from headgate.embedded import ClusterSpec, EmbeddedKafka, Listener, SecurityProtocol, TlsFiles
 from tests.support.ports import port_block
 
-WRITTEN, READ, GROUP = "bench-written", "bench-read", "bench"
+WRITTEN, READ, READ_SMALL, GROUP = "bench-written", "bench-read", "bench-read-small", "bench"
 RECORD_BYTES = 1024
 RECORDS_A_BATCH = 62  # with their headers a little less than 64 KiB
+_SMALL_BATCHES = 300  # 100 on each of three nodes
 _MIB = 1 << 20
 _CALL_S = 20.0
 _TLS_OFFSET = 3  # of a block's ports the first three are plaintext, the next three TLS
@@ -93,7 +95,7 @@ class BenchCluster:
             )
         )
         self._tls = tls
-        self.topic_id = ""
+        self.topic_ids: Mapping[str, str] = {}  # of the topics for reading, by name
 
     @property
     def upstream(self) -> Upstream:
@@ -119,31 +121,43 @@ class BenchCluster:
         self._kafka.stop()
 
     def fill(self, loader: Loader, *, megabytes: int) -> None:
-        """Write into the topic for reading, on every node; what a fetch reads must be there before."""
-        _patiently(lambda: loader.run({
-            "call": "produce",
-            "to": self._kafka.bootstrap,
-            "topic": READ,
-            "records": RECORDS_A_BATCH,
-            "size": RECORD_BYTES,
-            "connections": len(self.upstream.nodes),
-            "depth": 5,
-            "calls": megabytes * 1_000_000 // (RECORDS_A_BATCH * RECORD_BYTES),
-            "seconds": 60,
-        }))  # fmt: skip
+        """Write into the topics for reading, on every node; what a fetch reads must be there before.
+
+        A broker returns whole batches, so that small fetches need a topic with batches of one record.
+        """
+        batches = megabytes * 1_000_000 // (RECORDS_A_BATCH * RECORD_BYTES)
+        for topic, records, calls in ((READ, RECORDS_A_BATCH, batches), (READ_SMALL, 1, _SMALL_BATCHES)):
+            words = {
+                "call": "produce",
+                "to": self._kafka.bootstrap,
+                "topic": topic,
+                "records": records,
+                "size": RECORD_BYTES,
+                "connections": len(self.upstream.nodes),
+                "depth": 5,
+                "calls": calls,
+                "seconds": 60,
+            }
+            _patiently(partial(loader.run, words))
 
     def _make_topics(self) -> None:
         client = admin(self._kafka.bootstrap, None)
         placed = [[node] for node in range(len(self.upstream.nodes))]
+        read = [READ, READ_SMALL]
         wanted = [
             NewTopic(name, num_partitions=len(placed), replica_assignment=placed, config=config)
-            for name, config in ((WRITTEN, {}), (READ, {"retention.bytes": "-1"}))
+            for name, config in ((WRITTEN, {}), *((name, {"retention.bytes": "-1"}) for name in read))
         ]
         for made in client.create_topics(wanted).values():
             made.result(_CALL_S)
-        described = _patiently(lambda: client.describe_topics(TopicCollection([READ]))[READ].result(_CALL_S))
         # librdkafka writes plain base64, Kafka's own Uuid the kind for URLs.
-        self.topic_id = str(described.topic_id).translate(str.maketrans("+/", "-_"))
+        for_urls = str.maketrans("+/", "-_")
+        described = _patiently(
+            lambda: {
+                name: topic.result(_CALL_S) for name, topic in client.describe_topics(TopicCollection(read)).items()
+            }
+        )
+        self.topic_ids = {name: str(topic.topic_id).translate(for_urls) for name, topic in described.items()}
         # Once its coordinator has been asked for, small calls of a group get the same answer from the start.
         _patiently(lambda: client.describe_consumer_groups([GROUP])[GROUP].result(_CALL_S))
 

@@ -1,8 +1,9 @@
-"""`python -m bench.profiling >bench/PROFILE.md`: where a worker's CPU goes, plaintext and TLS.
+"""`python -m bench.profiling`: where a worker's CPU goes, plaintext and TLS, into `bench/PROFILE.md`.
 
 Runs Headgate alone under each load while py-spy samples its busiest process from outside, and prints for each the
 split into user and system time and the functions in which samples ended. py-spy is no dependency of the project:
-put it on PATH (`pip install py-spy` into any environment). Nothing here is a measurement: sampling costs time.
+put it on PATH (`pip install py-spy` into any environment). Nothing here is a measurement: sampling costs time. Sections
+of the page that are written by hand stay; a run that is narrowed to scenarios or a stage is only printed.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench import certificates, machine
@@ -22,8 +23,10 @@ from bench.loader import Loader
 from bench.peers.headgate import Headgate
 from bench.processes import BenchError, times
 from bench.scenarios import BY_NAME, SCENARIOS, Scenario, Unit
+from bench.sections import rewrite
 from bench.stage import Measuring, Pace
 
+PAGE = Path(__file__).with_name("PROFILE.md")
 _SECONDS = 6.0
 _SAMPLES_A_SECOND = 250
 _SHOWN = 14
@@ -41,7 +44,24 @@ def main() -> int:
         print("py-spy is not on PATH: install it into any environment and put its bin folder there", file=sys.stderr)
         return 2
     wanted = [BY_NAME[name] for name in args.scenarios or _LOADS]
-    print(f"# Where the CPU of a worker goes\n\nWritten by `python -m bench.profiling`, {machine.facts()['headgate']}.")
+    lines = _shown(_profiles(wanted, args.stage, sampler))
+    if not args.scenarios and args.stage is None:
+        rewrite(PAGE, "\n".join(lines))
+        print(f"written: {PAGE}", file=sys.stderr)
+    return 0
+
+
+def _shown(lines: Iterable[str]) -> list[str]:
+    """The lines, each printed when it is there: a run takes minutes."""
+    found = []
+    for line in lines:
+        print(line, flush=True)
+        found.append(line)
+    return found
+
+
+def _profiles(wanted: Sequence[Scenario], only: str | None, sampler: str) -> Iterator[str]:
+    yield f"# Where the CPU of a worker goes\n\nWritten by `python -m bench.profiling`, {machine.facts()['headgate']}."
     with (
         tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
         tempfile.TemporaryDirectory(prefix="headgate-bench-", dir=data_root()) as data,
@@ -49,21 +69,22 @@ def main() -> int:
     ):
         tls = certificates.make(Path(folder) / "certificates")
         for stage, title, used in (("plaintext", "Plaintext", None), ("tls", "TLS on both sides", tls)):
-            if args.stage in {None, stage}:
-                print(f"\n## {title}", flush=True)
+            if only in {None, stage}:
+                yield f"\n## {title}"
                 with BenchCluster(folder=Path(data) / stage, brokers=1, tls=used) as cluster:
                     cluster.fill(loader, megabytes=20)
-                    _profile_all(wanted, sampler, loader, cluster, Path(folder) / stage)
-    return 0
+                    yield from _profile_all(wanted, sampler, loader, cluster, Path(folder) / stage)
 
 
-def _profile_all(wanted: Sequence[Scenario], sampler: str, loader: Loader, cluster: BenchCluster, folder: Path) -> None:
+def _profile_all(
+    wanted: Sequence[Scenario], sampler: str, loader: Loader, cluster: BenchCluster, folder: Path
+) -> Iterator[str]:
     gateway = Headgate(cluster.upstream, folder)
     gateway.start()
     try:
         measuring = Measuring(Pace(rounds=1, counted_s=_SECONDS, warm_s=2.0), loader, cluster, folder)
         for scenario in wanted:
-            print("\n".join(_profile(scenario, gateway, measuring, sampler, folder)), flush=True)
+            yield from _profile(scenario, gateway, measuring, sampler, folder)
     finally:
         gateway.stop()
 

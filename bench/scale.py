@@ -2,7 +2,7 @@
 
 Writes `bench/SCALE.md`. The load is paced where a share of a core is asked for, so that latencies are those of a
 worker that is not saturated. Everything that the arithmetic uses is measured in the same run; what it assumes about
-clients is on the page.
+clients is on the page. Sections of the page that are written by hand stay.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from bench.loader import Loader
 from bench.peers.headgate import Headgate, HeadgateTwo
 from bench.processes import resident_mb, tree
 from bench.scale_page import GROWTH_CALLS_S, IDLE_CONNECTIONS, MOST_CONNECTIONS, SHARES, Found, Row, page
+from bench.sections import rewrite
 
 PAGE = Path(__file__).with_name("SCALE.md")
 ROUNDS = 3
@@ -109,7 +110,7 @@ class Bench:
             **words,
             "connections": connections,
             "to": ",".join(gateway.nodes),
-            "topic_id": self._cluster.topic_id,
+            "topic_id": self._cluster.topic_ids.get(str(words.get("topic")), ""),
             "rate": rate,
             "warm": 0.5,
             "seconds": self._seconds,
@@ -136,8 +137,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round: to see that it works, not for figures")
     args = parser.parse_args(given)
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    files = raise_file_limit(2 * MOST_CONNECTIONS + _FILES_LEFT)
     rounds, seconds = (1, 0.6) if args.quick else (ROUNDS, 2.5)
     began, facts = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), machine.facts()
     with ExitStack() as stack:
@@ -168,7 +168,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if args.quick:
         print(text)
     else:
-        PAGE.write_text(text, encoding="utf-8")
+        rewrite(PAGE, text)
         say(f"written: {PAGE}")
     return 0
 
@@ -204,6 +204,19 @@ def _median_row(load: Load, share: float | None, runs: Sequence[Figures]) -> Row
         p50_us=median(run["p50_us"] for run in runs),
         p99_us=median(run["p99_us"] for run in runs),
     )
+
+
+def raise_file_limit(wanted: int) -> int:
+    """The limit on descriptors after it was raised, for this process and those that it starts.
+
+    As far as the hard limit allows; a privileged process also raises that.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(most, wanted), max(most, wanted)))
+    except (ValueError, OSError):  # without the privilege, or over the limit of the system
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def connection_counts(files: int) -> tuple[int, ...]:

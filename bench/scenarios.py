@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bench.cluster import READ, RECORD_BYTES, RECORDS_A_BATCH, WRITTEN
+from bench.cluster import READ, READ_SMALL, RECORD_BYTES, RECORDS_A_BATCH, WRITTEN
 
 
 class Unit(StrEnum):
@@ -59,6 +59,12 @@ SCENARIOS = (
             "connections": 4,
             "depth": 5,
         },
+    ),
+    Scenario(
+        name="fetch-1k",
+        title="Fetch of 1 KB: one batch of one record, 4 connections with 5 calls in flight each",
+        unit=Unit.CALLS,
+        words={"call": "fetch", "topic": READ_SMALL, "max_bytes": RECORD_BYTES, "connections": 4, "depth": 5},
     ),
     Scenario(
         name="fetch-1m",

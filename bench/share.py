@@ -4,7 +4,8 @@ The same records are consumed again and again by real Java share consumers of a 
 that does not mind share groups (plain), and through one that does, for a group without a config of ours (off), with a
 breaker (on), with a tenth rejected (rejects), and with these copied (copy). The ways are measured in turn, several
 rounds; what counts is the ratio to plain in the same round, and the CPU seconds of the gateway. Beside it: how many
-records still reach members after a trip, and the memory of what 200 members hold.
+records still reach members after a trip, and the memory of what 200 members hold. Sections of the page that are
+written by hand stay.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from bench import machine
 from bench.processes import cpu_seconds, resident_mb
+from bench.sections import rewrite
 from headgate.embedded import ClusterSpec, EmbeddedKafka
 from headgate.embedded.spec import QUICK_SETTINGS
 from tests.support.certificates import make_certificates
@@ -241,7 +243,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args(given)
     page = run(records=args.records, rounds=args.rounds, holders=args.holders)
-    args.page.write_text(page, encoding="utf-8")
+    rewrite(args.page, page)
     print(page)
     return 0
 

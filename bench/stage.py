@@ -161,7 +161,7 @@ class Measuring:
             **scenario.words,
             "connections": -(-connections // nodes) * nodes,  # as many to each node
             "to": ",".join(peer.nodes),
-            "topic_id": self._cluster.topic_id,
+            "topic_id": self._cluster.topic_ids.get(str(scenario.words.get("topic")), ""),
             "tls_ca": "" if tls is None else tls.authority,
         }
 

@@ -90,6 +90,8 @@ TARGETS = (
             ("clients-200", "200 clients"),
             ("connections", "connection"),
             ("latency", "one client"),
+            ("java-producer", "java-producer"),
+            ("java-consumer", "java-consumer"),
         )
     ),
     Target(
@@ -129,6 +131,17 @@ TARGETS = (
             ("fetch-1m", "fetch 1 MiB"),
             ("clients-200", "200 clients"),
             ("connections", "connection"),
+        )
+    ),
+    *(
+        _ratio(f"TLS, {title}: CPU against Kroxylicious", scenario, KROXYLICIOUS, proxy_cpu, 1.0, stage="tls")
+        for scenario, title in (
+            ("produce-64k", "produce 64 KiB"),
+            ("produce-1k", "produce 1 KB"),
+            ("fetch-1m", "fetch 1 MiB"),
+            ("clients-200", "200 clients"),
+            ("connections", "connection"),
+            ("latency", "one client"),
         )
     ),
 )
