@@ -1,4 +1,4 @@
-"""`python -m bench.page`: how fast the map of the page is in a real browser, as a table in `bench/PAGE.md`.
+"""`python -m bench.page`: how fast the map of the page is in a real browser, as a section of `bench/PAGE.md`.
 
 A real `headgate web` serves estates that are made here: one of 900 nodes for the overview, and one whose focus has 300
 nodes. Targets: the overview in 3 s to its first picture, 16 ms (p95) of work on the main thread for a step of panning,
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from bench import machine
+from bench.sections import with_section
 from headgate.web import page as built_page
 from tests.e2e.browsing import KEYS, NO_KAFKA, now_ms
 from tests.support.web import Web, running_web
@@ -27,6 +28,7 @@ from tests.unit.lineage.shop import DAY, Row, use, write
 
 CHROMIUM = "/usr/bin/chromium"
 RESULT = Path(__file__).with_name("PAGE.md")
+FIGURES = "## Figures"
 OVERVIEW_NODES, FOCUS_NODES = 900, 300
 HUB = "hub"
 _RUNS = 5
@@ -180,15 +182,16 @@ def measure(folder: Path) -> Iterator[PageFigure]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.page", description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help=f"also write the table to {RESULT.name}")
+    parser.add_argument("--write", action="store_true", help=f"also write the figures of {RESULT.name}")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         lines = [one.line() for one in measure(Path(folder))]
     on = ", ".join(f"{what}: {value}" for what, value in machine.facts().items())
-    text = "\n".join(["# The map in a browser", "", "`python -m bench.page --write`", "", on, "", *_HEAD, *lines, ""])
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    text = "\n".join([FIGURES, "", f"`python -m bench.page --write`, {at}.", "", f"{on}.", "", *_HEAD, *lines, ""])
     sys.stdout.write(text)
     if arguments.write:
-        RESULT.write_text(text, "utf-8")
+        RESULT.write_text(with_section(RESULT.read_text("utf-8"), text, before="What"), "utf-8")
     return 0
 
 

@@ -8,6 +8,7 @@ from bench.lags import COST
 from bench.lags import PAGE as LAGS
 from bench.lineage import FIGURES, introduction, write_figures
 from bench.lineage import PAGE as LINEAGE
+from bench.page import RESULT as MAP
 from bench.pipeline_both_ways import Found, missing_rows
 from bench.pipeline_both_ways import page_section as both_ways_section
 from bench.pipeline_versus import PAGE as PIPELINE
@@ -31,7 +32,7 @@ def test_a_section_replaces_its_predecessor_with_all_its_parts() -> None:
     assert with_section(replaced, "## One\n\nsecond\n") == replaced
 
 
-@pytest.mark.parametrize("page", [PIPELINE, LAGS, LINEAGE])
+@pytest.mark.parametrize("page", [PIPELINE, LAGS, LINEAGE, MAP])
 def test_the_rest_of_a_real_page_stays_to_the_letter(page: Path) -> None:
     text = page.read_text("utf-8")
     added = with_section(text, "## A section of a test\n\nfigures\n")
@@ -40,6 +41,11 @@ def test_the_rest_of_a_real_page_stays_to_the_letter(page: Path) -> None:
 
 def test_the_cost_of_lags_is_a_section_of_its_page() -> None:
     assert f"\n{COST}\n" in LAGS.read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [LINEAGE, MAP])
+def test_what_a_run_replaces_is_a_section_of_the_page(page: Path) -> None:
+    assert page.read_text("utf-8").count(f"\n{FIGURES}\n") == 1
 
 
 def test_a_run_of_lineage_replaces_its_figures_and_no_explanation(tmp_path: Path) -> None:
