@@ -38,6 +38,11 @@ class TaskSet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def join(self) -> None:
+        """Return when all tasks have ended, also those that are started meanwhile; none is cancelled."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:

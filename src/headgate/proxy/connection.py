@@ -117,7 +117,9 @@ class Connection:
         self._peer = client.host
         self._node_id = node_id
         self._loop = loop
-        self._tasks: set[asyncio.Task[None]] | None = None  # of held requests and responses
+        # Of held requests and responses. No `TaskSet`: most connections never have one of these tasks, a failure closes
+        # the connection, and what a cancelled task awaits is discarded with it.
+        self._tasks: set[asyncio.Task[None]] | None = None
         self._closing: tuple[CloseCause, str] | None = None  # upstream is gone, the client still has to get its bytes
         self._flush_timer: asyncio.TimerHandle | None = None
         self._throttled_until = 0.0

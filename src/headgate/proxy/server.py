@@ -7,7 +7,7 @@ at its end the calls under way are answered before anything closes.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import structlog
 
 from headgate.base.ids import NodeId
 from headgate.base.log_throttle import LogThrottle
+from headgate.base.tasks import TaskSet
 from headgate.config.addresses import Address
 from headgate.config.model import Config
 from headgate.proxy.advertising import AddressInterceptor, AddressMap, ApiVersionsInterceptor
@@ -81,7 +82,7 @@ class Gateway:
         self._caps = caps or ConnectionLimits(config.gateway)
         self.connections: set[Connection] = set()
         self._unproved = UnprovedQueue()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(lambda failure: log.error("task of the gateway failed", exc_info=failure))
         self.log_throttle = LogThrottle(self.loop.time)
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
@@ -99,8 +100,8 @@ class Gateway:
                 stack.callback(self._stop_listening)
                 await stack.enter_async_context(self._status_pages().serving(self.config.metrics.listen))
             stack.push_async_callback(self._end_tasks)
-            self._spawn(self.cluster.watch())
-            self._spawn(self._close_idle_ones())
+            self._tasks.spawn(self.cluster.watch())
+            self._tasks.spawn(self._close_idle_ones())
             for feature in self._features:
                 await stack.enter_async_context(feature.running())
             for node, listener in self._ports.listeners.items():
@@ -220,7 +221,7 @@ class Gateway:
         if self._ends.has_plain_clients:
             self._arrivals.add(node, client, peer, place)
         else:
-            place.on_task(self._spawn(self._arrive(node, client, peer, place)), client)
+            place.on_task(self._tasks.spawn(self._arrive(node, client, peer, place)), client)
         self._make_room()
 
     def _make_room(self) -> None:
@@ -255,7 +256,7 @@ class Gateway:
 
     def on_unreached(self, arrival: Arrival, unreachable: Address | None) -> None:
         work = self._connect(arrival.node, arrival.end, arrival.place, arrival.silent_s, unreachable)
-        arrival.place.on_task(self._spawn(work), arrival.client)
+        arrival.place.on_task(self._tasks.spawn(work), arrival.client)
 
     def on_refused(self, arrival: Arrival, cause: CloseCause) -> None:
         self._close_refused(arrival.client, arrival.place, cause, arrival.peer)
@@ -411,19 +412,6 @@ class Gateway:
             connection.close(CloseCause.DRAIN_TIMEOUT)
         log.info("drained", ended={cause.value: count for cause, count in self.metrics.ended.items() if count})
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("task of the gateway failed", exc_info=failure)
-
     async def _end_tasks(self) -> None:
         self._arrivals.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel_all()

@@ -11,7 +11,7 @@ import os
 import pickle
 import signal
 import socket
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -19,6 +19,7 @@ from mmap import mmap
 import structlog
 
 from headgate.base.ids import NodeId
+from headgate.base.tasks import TaskSet
 from headgate.config.model import Config
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.features import MetricFamily
@@ -128,7 +129,7 @@ class Supervisor:
         self.workers: set[_Worker] = set()
         self._retired: Snapshot = {_RESTARTS: 0, _START_FAILURES: 0, _SKIPPED_REPORTS: 0}
         self._start_problems: dict[int, str] = {}  # by place, while no worker can be started there
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(lambda failure: log.error("task of the gateway failed", exc_info=failure))
         self._stopping = False
         self._loop = asyncio.get_running_loop()
 
@@ -185,7 +186,7 @@ class Supervisor:
                 self._stopping = True
                 for task in tasks:
                     task.cancel()
-            await asyncio.gather(*self._tasks)  # last words of workers that have ended
+            await self._tasks.join()  # the last reports of workers that have ended
 
     # One place among the workers, and who holds it.
 
@@ -230,7 +231,7 @@ class Supervisor:
             why = "; ".join(f"{what}: {text}" for what, text in new.problems.items())
             log.error("replacement does not serve, the old worker stays", worker=old.index, problem=why or "it ended")
         leaving.leaves = True
-        self._spawn(self._end(leaving)).add_done_callback(lambda _: place.exchanged.set())
+        self._tasks.spawn(self._end(leaving)).add_done_callback(lambda _: place.exchanged.set())
         return staying
 
     async def _start_until_started(self, index: int) -> _Worker:
@@ -297,14 +298,8 @@ class Supervisor:
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(inheritance))
         process.stdin.close()
-        self._spawn(self._listen_to(worker, reader, writer))
+        self._tasks.spawn(self._listen_to(worker, reader, writer))
         return worker
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _listen_to(self, worker: _Worker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a worker's reports until it ends."""
@@ -351,7 +346,7 @@ class Supervisor:
                 limit = self._hung_s if worker.has_reported else self._start_s
                 if worker.silence.seconds > limit and not worker.leaves and not worker.is_hung:
                     worker.is_hung = True
-                    self._spawn(self._end_hung(worker))
+                    self._tasks.spawn(self._end_hung(worker))
             then = now
 
     async def _end_hung(self, worker: _Worker) -> None:

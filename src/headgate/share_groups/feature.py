@@ -10,7 +10,7 @@ import structlog
 from headgate.base.clock import SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
-from headgate.base.tasks import retry
+from headgate.base.tasks import TaskSet, retry
 from headgate.config.model import Config
 from headgate.kafka.connections import Connections, dialler_of
 from headgate.kafka.fact_reader import FactReader
@@ -88,12 +88,12 @@ class DisabledShareGroups(Feature):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.get_running_loop().create_task(self._restore_limits())
+        tasks = TaskSet(lambda failure: log.error("task of the share groups failed", exc_info=failure))
+        tasks.spawn(self._restore_limits())
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await tasks.cancel_all()
 
     async def _restore_limits(self) -> None:
         await asyncio.sleep(_DELAY_S)

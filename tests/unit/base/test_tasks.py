@@ -30,6 +30,27 @@ async def test_tasks_may_end_by_themselves_within_the_grace_period() -> None:
     assert done.result() == "done"
 
 
+async def test_who_joins_waits_for_tasks_that_others_start_and_a_failure_is_reported_and_not_raised() -> None:
+    failures: list[BaseException] = []
+    tasks = TaskSet(failures.append)
+    ended: list[str] = []
+
+    async def end_later(name: str) -> None:
+        await asyncio.sleep(0.01)
+        ended.append(name)
+
+    async def start_another() -> None:
+        await asyncio.sleep(0.01)
+        tasks.spawn(end_later("second"))
+        raise OSError("no disk")
+
+    tasks.spawn(start_another())
+    await tasks.join()
+    assert ended == ["second"]
+    assert [str(failure) for failure in failures] == ["no disk"]
+    await tasks.join()
+
+
 async def test_an_attempt_is_repeated_until_it_succeeds_and_a_problem_is_reported_when_it_changes() -> None:
     outcomes: Iterator[Exception | int] = iter([OSError("away"), OSError("away"), ValueError(), OSError("away"), 7])
     problems: list[str] = []

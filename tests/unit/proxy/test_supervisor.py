@@ -217,6 +217,17 @@ async def test_a_worker_whose_reports_cannot_be_read_is_exchanged(tmp_path: Path
     assert "report of a worker cannot be read" in names(logs)
 
 
+async def test_a_defect_while_a_report_is_taken_is_logged_and_the_supervisor_still_ends(
+    tmp_path: Path, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(_Worker, "take", fail)
+    async with supervised(tmp_path, "serves"):
+        await until(lambda: "task of the gateway failed" in names(logs))
+
+
 async def test_a_report_that_is_too_large_is_skipped_and_the_worker_stays(
     tmp_path: Path, logs: list[EventDict]
 ) -> None:
