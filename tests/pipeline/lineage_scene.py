@@ -17,6 +17,7 @@ from headgate.pipeline.derived.registry import DERIVATIONS
 from headgate.pipeline.run_log import PipelineHealth, RunLog
 from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.reader import TableReader
+from tests.support.clock import FakeClock
 
 Row = dict[str, Any]
 HOUR = 3_600_000
@@ -29,21 +30,10 @@ class KilledError(BaseException):
     """The process ends here: nothing after it runs, whatever handles errors."""
 
 
-class HandClock:
-    def __init__(self) -> None:
-        self.epoch = NOW
-
-    def monotonic(self) -> float:
-        return self.epoch / 1000
-
-    def epoch_ms(self) -> int:
-        return self.epoch
-
-
 class LineageScene:
     def __init__(self, spark: SparkSession, root: Path, derivations: Sequence[Derivation] = DERIVATIONS) -> None:
         self.root = root
-        self.clock = HandClock()
+        self.clock = FakeClock(NOW)
         self.moments: list[tuple[Moment, str]] = []
         self.kill_after: int | None = None  # that many moments
         self._spark = spark

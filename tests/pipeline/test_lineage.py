@@ -77,7 +77,7 @@ class History:
 
     def use(self, first: int, last: int, count: int) -> None:
         """Uses between two times before now, in hours, and the growth of topics."""
-        draw, now = self._random, self._scene.clock.epoch
+        draw, now = self._random, self._scene.clock.now_ms
         rows = []
         for _ in range(count):
             until = now - draw.randrange(first * HOUR, last * HOUR + 1)
@@ -89,7 +89,7 @@ class History:
 
     def batch_job(self, every: int, runs: int, *, topic: str) -> None:
         """Runs of a job after regular pauses, the last of them before now."""
-        now = self._scene.clock.epoch
+        now = self._scene.clock.now_ms
         edge = {"cluster_id": "c", "actor_kind": "client", "actor": "job", "topic": topic, "direction": "write"}
         self._add([self._interval(now - number * every * DAY - HOUR, HOUR, **edge) for number in range(1, runs + 1)])
 
@@ -167,7 +167,7 @@ def check(scene: LineageScene, history: History) -> None:
     clients = {key[:-1]: (row["first_seen"], row["last_seen"]) for key, row in scene.rows("client_identities").items()}
     assert clients == oracle.identities(history.intervals)
     letters = oracle.dead_letters(history.events, history.rates)
-    expected = oracle.edges(history.intervals, history.descriptions, letters, scene.clock.epoch, QUIET)
+    expected = oracle.edges(history.intervals, history.descriptions, letters, scene.clock.now_ms, QUIET)
     found = scene.rows("lineage_edges")
     columns = next(iter(expected.values())).keys()
     assert {key: {name: row[name] for name in columns} for key, row in found.items()} == expected
@@ -178,7 +178,7 @@ def check(scene: LineageScene, history: History) -> None:
 
 def check_gaps(scene: LineageScene, history: History) -> None:
     edges, covered = scene.rows("lineage_edges"), scene.rows("topic_coverage")
-    expected = oracle.gaps(edges, covered, history.descriptions, scene.clock.epoch, QUIET)
+    expected = oracle.gaps(edges, covered, history.descriptions, scene.clock.now_ms, QUIET)
     found = scene.rows("lineage_gaps")
     names = ("closed_at", "coverage", "state")
     assert {key: {name: row[name] for name in names} for key, row in found.items()} == expected
@@ -236,14 +236,14 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     assert scene.derive()
     assert scene.versions() == versions, "nothing new is no commit"
 
-    scene.clock.epoch += HOUR // 2
+    scene.clock.now_ms += HOUR // 2
     history.use(0, 1, 20)  # most of it continues
     for kill_after in (4, 8):  # after some tables, and between the two parts of the edges
         assert not scene.derive(kill_after=kill_after)
     assert scene.derive()
     check(scene, history)
 
-    scene.clock.epoch += 3 * DAY
+    scene.clock.now_ms += 3 * DAY
     history.describe("app", "streams", NOW - 20 * DAY, NOW + DAY, "1")
     history.describe("app", "streams", NOW + DAY, None, "2")
     history.describe("free", "spark", NOW - 35 * DAY, None, "2")
@@ -258,7 +258,7 @@ def test_histories_are_what_a_plain_program_says(spark: SparkSession, tmp_path: 
     states = {topic: (row["declared"], row["observed"]) for topic, row in to_dead_letters.items()}
     assert states == {"dlq.a": (False, True), "dlq.b": (True, True), "dlq.quiet": (True, False)}, "the last row of each"
 
-    scene.clock.epoch += 8 * DAY  # no use, and edges close
+    scene.clock.now_ms += 8 * DAY  # no use, and edges close
     assert scene.derive()
     check(scene, history)
     before = {name: scene.rows(name) for name in RESULTS}

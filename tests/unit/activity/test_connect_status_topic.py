@@ -17,18 +17,10 @@ from headgate.base.errors import ClusterError
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactReader
 from headgate.kafka.fact_writer import RecordProducer
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
 
 Raw = tuple[bytes | None, bytes | None]
-
-
-class SetClock(SystemClock):
-    """Its monotonic time is set by the test."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return SetClock.now
 
 
 class TopicDouble:
@@ -149,16 +141,16 @@ def bad(count: int) -> Sequence[ConsumedRecord]:
 
 
 def test_skipped_records_are_counted_when_they_are_skipped(logs: list[EventDict]) -> None:
-    SetClock.now = 0.0
-    skipped = SkippedRecordLog(SetClock(), "s")
+    clock = FakeClock(0)
+    skipped = SkippedRecordLog(clock, "s")
     for record in bad(50):
         skipped.on_skipped(record, "no")
     assert skipped.count == 50
     assert [(one["event"], one["log_level"]) for one in logs] == [("status record skipped", "warning")] * 10
-    SetClock.now = 59.0
+    clock.now = 59.0
     skipped.log_count()
     assert len(logs) == 10
-    SetClock.now = 60.0
+    clock.now = 60.0
     skipped.log_count()  # without another record that is not valid
     assert logs[10:] == [{"event": "more status records skipped", "topic": "s", "count": 40, "log_level": "warning"}]
     skipped.log_count()

@@ -40,6 +40,7 @@ from headgate.wire.messages.share import (
     ShareOffsetsTopic,
 )
 from headgate.wire.schema import Message
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import BROKER_VERSIONS
 from tests.support.scripted_cluster import ScriptedCluster
 
@@ -157,20 +158,9 @@ class LagBrokers(ScriptedCluster):
 
 
 @dataclass
-class MovedClock:
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def epoch_ms(self) -> int:
-        return int(self.now * 1000)
-
-
-@dataclass
 class Stage:
     brokers: LagBrokers
-    clock: MovedClock = field(default_factory=MovedClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     written: list[GroupLagsObserved] = field(default_factory=list)
     leads: bool = True
     refusals: int = 0

@@ -26,20 +26,10 @@ from headgate.tables.definitions import TABLES, table_named
 from headgate.tables.files import read_file, remove_file
 from headgate.tables.reader import TableReader
 from headgate.tables.writer import TableWriter
+from tests.support.clock import FakeClock
 
 HOUR = 3_600_000
 SOURCE, RESULTS = "applications", ("impact_summary", "topic_coverage")
-
-
-class DerivedClock:
-    def __init__(self) -> None:
-        self.epoch = 5 * HOUR
-
-    def monotonic(self) -> float:
-        return self.epoch / 1000
-
-    def epoch_ms(self) -> int:
-        return self.epoch
 
 
 class NoSession:
@@ -75,7 +65,7 @@ class Scene:
     def __init__(self, root: Path, *, hourly: bool = False, daily: bool = False) -> None:
         self.root = root
         self.exporter: FailingExporter | None = None
-        self.clock = DerivedClock()
+        self.clock = FakeClock(5 * HOUR)
         self.runs: list[DerivedRun] = []
         self.killed_at: tuple[Moment, str] | None = None
         self.derivation = Derivation(
@@ -159,10 +149,10 @@ def test_an_hourly_derivation_runs_again_in_the_next_hour(tmp_path: Path, *, hou
     scene = Scene(tmp_path, hourly=hourly)
     scene.add_app("a")
     scene.run()
-    scene.clock.epoch += HOUR - 1
+    scene.clock.now_ms += HOUR - 1
     scene.run()
     assert len(scene.runs) == 1
-    scene.clock.epoch += 1
+    scene.clock.now_ms += 1
     scene.run()
     assert len(scene.runs) == (2 if hourly else 1)
 
@@ -331,16 +321,16 @@ def test_derivations_have_an_order(first: tuple[Any, Any], second: tuple[Any, An
 class PassingTime:
     """A stop that comes after so many seconds of the clock, of which each wait takes ten."""
 
-    def __init__(self, clock: DerivedClock, seconds: int) -> None:
+    def __init__(self, clock: FakeClock, seconds: int) -> None:
         self._clock = clock
-        self._until = clock.epoch + 1000 * seconds
+        self._until = clock.now_ms + 1000 * seconds
 
     def wait(self, _timeout: float) -> bool:
-        self._clock.epoch += 10_000
+        self._clock.now_ms += 10_000
         return self.is_set()
 
     def is_set(self) -> bool:
-        return self._clock.epoch > self._until
+        return self._clock.now_ms > self._until
 
 
 def test_each_derivation_looks_at_its_sources_once_in_its_minutes(
@@ -354,9 +344,9 @@ def test_each_derivation_looks_at_its_sources_once_in_its_minutes(
         config=load(None, {}, {"tables.path": str(tmp_path)}), session=session, writers=scene.writers
     )
     tables = DerivedTables((often, seldom), context, scene.clock, scene.log)
-    began, looks = scene.clock.epoch, []
+    began, looks = scene.clock.now_ms, []
     monkeypatch.setattr(
-        tables, "_derive_if_changed", lambda one: looks.append((one.name, (scene.clock.epoch - began) // 60_000))
+        tables, "_derive_if_changed", lambda one: looks.append((one.name, (scene.clock.now_ms - began) // 60_000))
     )
     tables.run("c", cast("Event", PassingTime(scene.clock, 660)))
     assert [minute for name, minute in looks if name == often.name] == list(range(1, 12))
@@ -393,12 +383,12 @@ def test_a_daily_derivation_runs_when_another_day_has_begun_and_not_when_a_sourc
     scene.add_app("a")
     scene.run()
     scene.add_app("b")
-    scene.clock.epoch += HOUR
+    scene.clock.now_ms += HOUR
     scene.run()
     scene.start()
     scene.run()
     assert len(scene.runs) == 1
-    scene.clock.epoch += 18 * HOUR
+    scene.clock.now_ms += 18 * HOUR
     scene.run()
     assert len(scene.runs) == 2
     assert scene.topics() == {name: ["a", "b"] for name in RESULTS}

@@ -12,22 +12,15 @@ import pytest
 
 from headgate.base.pipe_limits import PIPE_BYTES, pipe_limit
 from headgate.proxy.pipes import Pipe, PipePool, make_pool, splice_problem
+from tests.support.clock import FakeClock
 from tests.unit.proxy.pipe_leaks import no_pipe_left
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @contextmanager
-def pool(limit: int, clock: Clock | None = None) -> Iterator[PipePool]:
+def pool(limit: int, clock: FakeClock | None = None) -> Iterator[PipePool]:
     """A pool that has left no descriptor open at the end."""
     with no_pipe_left():
-        one = PipePool(limit, clock or Clock())
+        one = PipePool(limit, (clock or FakeClock()).monotonic)
         yield one
         one.close()
         assert one.open == 0
@@ -99,7 +92,7 @@ def test_where_splicing_is_off_nothing_is_a_fallback() -> None:
 
 
 def test_a_stalled_client_gives_its_pipe_back_after_a_second_when_another_needs_it() -> None:
-    clock = Clock()
+    clock = FakeClock()
     kept: list[bytearray] = []
     with pool(1, clock) as one:
         pipe = taken(one)
@@ -121,7 +114,7 @@ def test_a_stalled_client_gives_its_pipe_back_after_a_second_when_another_needs_
 
 
 def test_a_kernel_that_gives_no_pipe_is_asked_again_after_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = FakeClock()
     refused = 0
 
     def refuse(*_: Any) -> int:
@@ -182,6 +175,6 @@ def test_a_system_that_does_not_splice_copies(monkeypatch: pytest.MonkeyPatch, h
     else:
         monkeypatch.delattr(os, "splice")
     with no_pipe_left():
-        one = make_pool(1, Clock())
+        one = make_pool(1, FakeClock().monotonic)
         assert one.limit == 0
         assert one.take() is None

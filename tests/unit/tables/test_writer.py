@@ -3,7 +3,7 @@
 import resource
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from headgate.tables.reader import TableReader
 from headgate.tables.storage import TableError
 from headgate.tables.table import Table, text, time, whole
 from headgate.tables.writer import Optimized, TableWriter, Written
+from tests.support.clock import FakeClock
 from tests.unit.tables.things import SORTED_THINGS, THINGS, Row, batch, thing
 
 both = pytest.mark.parametrize("table", [THINGS, SORTED_THINGS], ids=["flat", "buckets"])
@@ -250,20 +251,9 @@ def test_optimizing_joins_files_and_keeps_rows(place: Location, table: Table) ->
     assert writer.upsert(batch([thing("a", part=0)]), query="q", batch=6).rows == 0
 
 
-@dataclass(frozen=True)
-class StoppedClock:
-    now_ms: int
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def epoch_ms(self) -> int:
-        return self.now_ms
-
-
 def test_rows_are_deleted_when_they_are_older_than_the_table_keeps_them(place: Location) -> None:
     table = replace(THINGS, columns=THINGS.columns.append(time("at", "when")), kept_ms=1000, appended=True)
-    writer = TableWriter(place, table, StoppedClock(5000))
+    writer = TableWriter(place, table, FakeClock(5000))
     for number, at in enumerate((1000, 3999, 4000, 9000)):
         rows = [thing(part=number) | {"at": at}, thing("b", part=number) | {"at": 4500}]
         writer.upsert(batch(rows, table), query="q", batch=number)

@@ -51,9 +51,10 @@ from headgate.wire.messages.streams import (
     TopologyDescriptionNode,
     TopologyDescriptionSubtopology,
 )
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import Broker, Client, FakeUpstream, Request, body_of, request
 from tests.unit.proxy.stage import Stage, config, until
-from tests.unit.topologies.topic_store import FakeTopic, TopicStore, WallClock
+from tests.unit.topologies.topic_store import START_MS, FakeTopic, TopicStore
 
 JOIN_GROUP, HEARTBEAT, DELETE, STREAMS_HEARTBEAT, DESCRIBE, PUSH = 11, 12, 42, 88, 89, 93
 OFFSET_DELETE = 47
@@ -228,7 +229,7 @@ async def scene(
                 await opens.wait()
             epochs.groups = groups
             if topic is not None:
-                on_topic = TopicStore(topic[0], WallClock(), groups.on_record_read)
+                on_topic = TopicStore(topic[0], FakeClock(START_MS), groups.on_record_read)
                 stack.push_async_callback(on_topic.close)
                 await on_topic.open(topic[1])
                 return TopologyResources(

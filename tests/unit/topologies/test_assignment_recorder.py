@@ -24,10 +24,11 @@ from headgate.wire.messages.streams import (
     HeartbeatTopology,
     StreamsGroupHeartbeatRequest,
 )
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
 from tests.unit.topologies.scene import NOT_FOUND, Scene, allow, beating, described, fine, joining, pushed, scene
 from tests.unit.topologies.test_record_removal import version
-from tests.unit.topologies.topic_store import FakeTopic, WallClock
+from tests.unit.topologies.topic_store import START_MS, FakeTopic
 
 FINE = HeartbeatResult()
 
@@ -57,7 +58,7 @@ class Scope:
     """A recorder with a clock that stands still, on the service of a scene; nothing is written but by `write_due`."""
 
     def __init__(self, it: Scene) -> None:
-        self.clock = WallClock()
+        self.clock = FakeClock(START_MS)
         self.recorder = AssignmentRecorder(it.service, clock=self.clock)
 
     def join(

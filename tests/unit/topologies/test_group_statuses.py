@@ -25,23 +25,13 @@ from headgate.wire.messages.streams import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import body_of, request
 from tests.unit.topologies.fake_stores import BREACH, raising
 from tests.unit.topologies.scene import DESCRIBE, Scene, allow, beating, described, fine, joining, pushed, scene
 
 UPDATE_FAILED = 135
 ASKS = ((STATUS_TAG, b""),)
-
-
-class FixedClock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def epoch_ms(self) -> int:
-        return 1_000_000 + int(self.now * 1000)
 
 
 async def ask(
@@ -178,16 +168,16 @@ async def test_a_group_that_is_not_selected_and_one_that_is_not_read_yet() -> No
 
 
 async def test_the_windows_end_is_a_time_of_day() -> None:
-    clock = FixedClock()
+    clock = FakeClock(1_100_000, started_ms=1_000_000)
     async with scene() as it:
         statuses = GroupStatuses(it.service, clock, worker=3)
         backoff = it.service.groups.backoff
         assert statuses.status("g").backoff is None
         backoff.arm_if_not_active("g", 4, 100.0, 1.0)
-        clock.now = 110.0
+        clock.now += 10
         window = BackoffStatus(epoch=4, active=True, until=1_130_000, attempts=1)
         assert statuses.status("g").backoff == window
-        clock.now = 130.0
+        clock.now += 20
         assert statuses.status("g").backoff == BackoffStatus(epoch=4, active=False, until=1_130_000, attempts=1)
         assert statuses.status("g").worker == 3
         backoff.arm_if_not_active("g", CLASSIC_JOIN_EPOCH, 130.0, 1.0)
@@ -198,12 +188,12 @@ async def test_a_store_without_hashes_has_a_version_without_one() -> None:
     async with scene() as it:
         epochs = TopologyEpochsSet(at=1, group="g", incarnation="9f2c", stored_epoch=0, failed_epoch=-1)
         it.service.groups.on_epochs_read(epochs, is_own=False)
-        assert GroupStatuses(it.service, FixedClock()).status("g").version == "9f2c/0/-"
+        assert GroupStatuses(it.service, FakeClock()).status("g").version == "9f2c/0/-"
 
 
 async def test_last_pushes_are_bounded() -> None:
     async with scene() as it:
-        statuses = GroupStatuses(it.service, FixedClock(), max_pushes=2)
+        statuses = GroupStatuses(it.service, FakeClock(1_100_000), max_pushes=2)
         for group in ("a", "b", "a", "c"):
             statuses.record_push(Push(group=group, member="m" * 5000, topology_epoch=0), 0)
         assert statuses.status("b").last_push is None

@@ -18,8 +18,9 @@ from headgate.topologies.tasks.classic_tasks import ClassicTasks
 from headgate.topologies.tasks.lost_groups import EVERY_S, RETRY_S
 from headgate.topologies.tasks.task_watch import AFTER_CHANGE_S, REFRESH_S
 from headgate.wire.classic_streams import StreamsTask
+from tests.support.clock import FakeClock
 from tests.unit.topologies.test_task_watch import FakeService, FakeSession, Record, Watching, group, member
-from tests.unit.topologies.topic_store import WallClock
+from tests.unit.topologies.topic_store import START_MS
 
 NOT_FOUND = GroupOutline(group="g", error_code=69)
 NOT_ALLOWED = GroupOutline(group="g", error_code=30)
@@ -157,7 +158,7 @@ async def test_a_group_that_was_never_written_is_not_asked_about() -> None:
 
 
 async def test_the_last_member_of_a_classic_group_ends_too() -> None:
-    clock, fake, account = WallClock(), FakeService(), Account()
+    clock, fake, account = FakeClock(START_MS), FakeService(), Account()
     service: Any = fake
     tasks = ClassicTasks(service, clock, account.describe)
     found = ClassicMember(member="a", host="h", active=(StreamsTask("0", 0),))

@@ -15,10 +15,11 @@ from headgate.topologies.model.push_rate import AT_ONCE, REFILL_S
 from headgate.topologies.model.topology_mismatches import SeenMember, TopologyMismatches
 from headgate.topologies.older_clients.assignment_topology import member_topology
 from headgate.wire.messages.streams import Endpoint, StreamsGroupHeartbeatRequest
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
 from tests.unit.topologies.scene import Scene, allow, beating, fine, joining, pushed, scene
 from tests.unit.topologies.test_assignment_recorder import old_join, topology_of
-from tests.unit.topologies.topic_store import WallClock
+from tests.unit.topologies.topic_store import START_MS
 
 REFUSED = replace(fine(42), error_message="Topology updates are not supported yet.")
 
@@ -127,7 +128,7 @@ async def test_groups_that_are_not_selected_and_long_names_are_left_out() -> Non
 
 async def test_an_event_that_cannot_be_written_is_kept_and_only_the_last_of_a_group() -> None:
     async with scene() as it:
-        clock = WallClock()
+        clock = FakeClock(START_MS)
         reporter = MismatchReporter(it.service, clock=clock)
         it.events.away = True
         session: Any = FakeSession(1)
@@ -151,7 +152,7 @@ async def test_an_event_that_cannot_be_written_is_kept_and_only_the_last_of_a_gr
 
 async def test_a_group_whose_members_ever_join_with_other_topologies_fills_no_topic() -> None:
     async with scene() as it:
-        clock = WallClock()
+        clock = FakeClock(START_MS)
         reporter = MismatchReporter(it.service, clock=clock)
         for number in range(AT_ONCE + 6):
             note_join(reporter, FakeSession(number), f"m{number}", f"topic {number}")

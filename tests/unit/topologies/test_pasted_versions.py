@@ -14,9 +14,10 @@ from headgate.proxy.principals import Principals
 from headgate.topologies.model.push_rate import AT_ONCE
 from headgate.topologies.wire_descriptions import PASTED, PASTED_TAG
 from headgate.wire.messages.streams import StreamsGroupTopologyDescriptionUpdateRequest
+from tests.support.clock import FakeClock
 from tests.unit.topologies.scene import DENIED, HEARTBEAT, NOT_FOUND, UNKNOWN_MEMBER, Scene, allow, pushed, scene
 from tests.unit.topologies.test_record_removal import deletion, keys, version
-from tests.unit.topologies.topic_store import FakeTopic, WallClock, topic_store
+from tests.unit.topologies.topic_store import START_MS, FakeTopic, topic_store
 
 INVALID_REQUEST, UNSUPPORTED_VERSION, UPDATE_FAILED = 42, 35, 135
 NOT_STORED, AVAILABLE = 1, 3
@@ -184,7 +185,7 @@ async def test_a_version_that_is_not_written_is_reported(failure: Exception) -> 
 
 async def test_a_kept_version_is_a_record_and_never_the_groups_current_one(tmp_path: Path) -> None:
     log = FakeTopic()
-    async with topic_store(tmp_path, log, WallClock()) as (store, reported):
+    async with topic_store(tmp_path, log, FakeClock(START_MS)) as (store, reported):
         current, paste = version("one"), version("two", provenance="pasted")
         log.add_fact(current)
         await store.keep(paste)
@@ -195,7 +196,7 @@ async def test_a_kept_version_is_a_record_and_never_the_groups_current_one(tmp_p
 
 async def test_pasted_versions_end_with_the_deleted_group_unless_they_are_newer(tmp_path: Path) -> None:
     log = FakeTopic()
-    async with topic_store(tmp_path, log, WallClock()) as (store, _):
+    async with topic_store(tmp_path, log, FakeClock(START_MS)) as (store, _):
         old, new = (replace(version(name, provenance="pasted"), at=at) for name, at in (("two", 500), ("three", 5000)))
         for fact in (version("one"), old, deletion(at=1000), new):
             log.add_fact(fact)
@@ -205,7 +206,7 @@ async def test_pasted_versions_end_with_the_deleted_group_unless_they_are_newer(
 
 async def test_a_group_that_has_only_pasted_versions_is_found_when_the_last_is_old(tmp_path: Path) -> None:
     log = FakeTopic()
-    async with topic_store(tmp_path, log, WallClock()) as (store, _):
+    async with topic_store(tmp_path, log, FakeClock(START_MS)) as (store, _):
         for group, at in (("a", 500), ("b", 500), ("b", 5000), ("c", 500)):
             log.add_fact(replace(version(f"{group}{at}", group=group, provenance="pasted"), at=at))
         log.add_fact(version("one", group="c"))
@@ -219,7 +220,7 @@ async def test_a_group_that_has_only_pasted_versions_is_found_when_the_last_is_o
 
 async def test_pasted_versions_beyond_those_kept_are_removed_apart_from_pushed_ones(tmp_path: Path) -> None:
     log = FakeTopic()
-    async with topic_store(tmp_path, log, WallClock()) as (store, _):
+    async with topic_store(tmp_path, log, FakeClock(START_MS)) as (store, _):
         facts = [version(f"v{number}", provenance="pasted") for number in range(3)]
         pushed_one = version("one")
         for fact in (pushed_one, *facts):

@@ -12,7 +12,8 @@ from headgate.plugin.conformance import HOSTILE_NAMES, pushed, topology
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_cache import MAX_AGE_MS
 from headgate.topologies.stores.kafka_store import described_fact
-from tests.unit.topologies.topic_store import DAY_MS, FakeTopic, WallClock, topic_store
+from tests.support.clock import FakeClock
+from tests.unit.topologies.topic_store import DAY_MS, START_MS, FakeTopic, topic_store
 
 ALL = 1_000_000
 
@@ -47,15 +48,15 @@ def log() -> FakeTopic:
 
 
 @pytest.fixture
-def clock() -> WallClock:
-    return WallClock()
+def clock() -> FakeClock:
+    return FakeClock(START_MS)
 
 
 # --- tombstones that are read
 
 
 async def test_the_tombstone_of_a_deletion_leaves_nothing_of_the_group(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         log.add_fact(version())
@@ -69,7 +70,7 @@ async def test_the_tombstone_of_a_deletion_leaves_nothing_of_the_group(
 
 
 async def test_the_tombstone_of_a_deletion_says_nothing_about_a_later_description(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         log.add_fact(deletion())
@@ -80,7 +81,7 @@ async def test_the_tombstone_of_a_deletion_says_nothing_about_a_later_descriptio
 
 
 async def test_a_tombstone_of_the_last_record_ends_it_and_one_of_an_earlier_record_of_its_key_too(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         for name in ("one", "two", "one"):
@@ -92,7 +93,7 @@ async def test_a_tombstone_of_the_last_record_ends_it_and_one_of_an_earlier_reco
         assert await store.get("g", 0) is None
 
 
-async def test_tombstones_of_unknown_keys_are_skipped(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_tombstones_of_unknown_keys_are_skipped(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         log.add_fact(version())
         for unknown in (b"", b"not json", b'["g"]', key(version("other")), b'["g", "deleted"]'):
@@ -102,7 +103,7 @@ async def test_tombstones_of_unknown_keys_are_skipped(tmp_path: Path, log: FakeT
 
 
 async def test_records_and_tombstones_of_one_batch_are_taken_in_their_order(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     log.add_fact(version("one", group="back"))
     log.add_fact(tombstone(version("one", group="back")))
@@ -116,7 +117,7 @@ async def test_records_and_tombstones_of_one_batch_are_taken_in_their_order(
 
 
 async def test_a_gateway_that_was_stopped_reads_the_tombstones_that_it_missed(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock):
         log.add_fact(version())
@@ -128,7 +129,7 @@ async def test_a_gateway_that_was_stopped_reads_the_tombstones_that_it_missed(
 
 @pytest.mark.parametrize(("age_ms", "is_rebuilt"), [(MAX_AGE_MS, False), (MAX_AGE_MS + 1, True), (-1, True)])
 async def test_a_cache_that_may_have_missed_tombstones_is_rebuilt(
-    tmp_path: Path, log: FakeTopic, clock: WallClock, age_ms: int, is_rebuilt: bool
+    tmp_path: Path, log: FakeTopic, clock: FakeClock, age_ms: int, is_rebuilt: bool
 ) -> None:
     log.add_fact(version())
     async with topic_store(tmp_path, log, clock):
@@ -144,7 +145,7 @@ async def test_a_cache_that_may_have_missed_tombstones_is_rebuilt(
 
 
 async def test_a_group_that_was_deleted_in_time_is_removed_whole_and_its_deletion_comes_last(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         for fact in (version("one"), version("two"), deletion(at=1000), version("one", group="live")):
@@ -160,7 +161,7 @@ async def test_a_group_that_was_deleted_in_time_is_removed_whole_and_its_deletio
         assert await store.remove_deleted("g", before=1000, limit=9) == 0
 
 
-async def test_a_start_reads_only_the_groups_that_are_left(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_a_start_reads_only_the_groups_that_are_left(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         for number in range(20):
             log.add_fact(version(group=f"g{number}"))
@@ -176,7 +177,7 @@ async def test_a_start_reads_only_the_groups_that_are_left(tmp_path: Path, log: 
         assert store.next_offset == 1
 
 
-async def test_a_group_that_was_created_again_is_left_alone(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_a_group_that_was_created_again_is_left_alone(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         for fact in (version("one"), deletion(), version("two", incarnation="77aa")):
             log.add_fact(fact)
@@ -185,7 +186,7 @@ async def test_a_group_that_was_created_again_is_left_alone(tmp_path: Path, log:
         assert len(log.records) == 3
 
 
-async def test_a_deletion_without_a_valid_time_is_kept(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_a_deletion_without_a_valid_time_is_kept(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         log.add(b'["g","deleted"]', b'{"v":1,"at":"then","incarnation":"9f2c"}')
         assert await store.deletions_before(ALL, after=-1, limit=9) == []
@@ -193,7 +194,7 @@ async def test_a_deletion_without_a_valid_time_is_kept(tmp_path: Path, log: Fake
 
 
 async def test_what_a_failure_left_is_removed_by_the_next_attempt(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         for fact in (version("one"), version("two"), deletion()):
@@ -208,7 +209,7 @@ async def test_what_a_failure_left_is_removed_by_the_next_attempt(
 
 
 async def test_a_round_removes_no_more_than_its_limit_and_the_deletion_stays_until_the_end(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         for number in range(5):
@@ -218,7 +219,7 @@ async def test_a_round_removes_no_more_than_its_limit_and_the_deletion_stays_unt
         assert reported == {"g": None}
 
 
-async def test_deletions_are_looked_at_in_turn(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_deletions_are_looked_at_in_turn(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         for number in range(5):
             log.add_fact(deletion(f"g{number}"))
@@ -228,7 +229,7 @@ async def test_deletions_are_looked_at_in_turn(tmp_path: Path, log: FakeTopic, c
 
 
 async def test_a_description_that_another_gateway_stores_meanwhile_stays(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     new = version("two", incarnation="77aa")
 
@@ -246,7 +247,7 @@ async def test_a_description_that_another_gateway_stores_meanwhile_stays(
 
 
 async def test_descriptions_that_were_not_pushed_stay_with_a_deleted_group(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         spark = version("query", provenance="spark")
@@ -260,7 +261,7 @@ async def test_descriptions_that_were_not_pushed_stay_with_a_deleted_group(
 
 
 async def test_only_the_newest_versions_are_kept_and_never_less_than_the_current_one(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         # The first one is stored again, so it is the newest.
@@ -278,7 +279,7 @@ async def test_only_the_newest_versions_are_kept_and_never_less_than_the_current
         assert await store.get("g", 0) == topology("one")
 
 
-async def test_the_oldest_are_removed_first(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_the_oldest_are_removed_first(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         for number in range(6):
             log.add_fact(version(str(number)))
@@ -287,7 +288,7 @@ async def test_the_oldest_are_removed_first(tmp_path: Path, log: FakeTopic, cloc
 
 
 async def test_versions_of_other_origins_are_neither_counted_nor_removed(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         for name in ("one", "two", "three"):
@@ -298,7 +299,7 @@ async def test_versions_of_other_origins_are_neither_counted_nor_removed(
 
 
 async def test_when_a_version_is_stored_again_while_it_is_removed_members_push_it_once_more(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     def store_again(_: bytes) -> None:
         log.before_append = None
@@ -320,7 +321,7 @@ async def test_when_a_version_is_stored_again_while_it_is_removed_members_push_i
 
 
 async def test_a_purge_removes_every_origin_and_nothing_of_others(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         other = version(group="g2")
@@ -331,7 +332,7 @@ async def test_a_purge_removes_every_origin_and_nothing_of_others(
         assert log.kept_keys == keys(other)
 
 
-async def test_a_purge_leaves_what_was_pushed_since_it_began(tmp_path: Path, log: FakeTopic, clock: WallClock) -> None:
+async def test_a_purge_leaves_what_was_pushed_since_it_began(tmp_path: Path, log: FakeTopic, clock: FakeClock) -> None:
     async with topic_store(tmp_path, log, clock) as (store, _):
         log.add_fact(version("one"))
         began = store.next_offset
@@ -344,7 +345,7 @@ async def test_a_purge_leaves_what_was_pushed_since_it_began(tmp_path: Path, log
 
 
 @pytest.mark.parametrize("group", HOSTILE_NAMES)
-async def test_names_are_whatever_they_are(tmp_path: Path, log: FakeTopic, clock: WallClock, group: str) -> None:
+async def test_names_are_whatever_they_are(tmp_path: Path, log: FakeTopic, clock: FakeClock, group: str) -> None:
     async with topic_store(tmp_path, log, clock) as (store, reported):
         for fact in (version("one", group=group), version("two", group=group)):
             log.add_fact(fact)
@@ -358,7 +359,7 @@ async def test_names_are_whatever_they_are(tmp_path: Path, log: FakeTopic, clock
 
 
 async def test_a_key_in_another_form_than_ours_is_removed_byte_for_byte(
-    tmp_path: Path, log: FakeTopic, clock: WallClock
+    tmp_path: Path, log: FakeTopic, clock: FakeClock
 ) -> None:
     spaced = b'[ "g" , "deleted" ]'
     async with topic_store(tmp_path, log, clock) as (store, _):

@@ -23,10 +23,11 @@ from headgate.topologies.retention import Retention, purge
 from headgate.topologies.service import TopologyService
 from headgate.topologies.store_calls import StoreCalls, StoreFailure
 from headgate.topologies.stores.memory_store import MemoryStore
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import config, until
 from tests.unit.topologies.scene import NEVER_S, NOT_FOUND, FakeEpochs
 from tests.unit.topologies.test_record_removal import deletion, keys, version
-from tests.unit.topologies.topic_store import DAY_MS, FakeTopic, TopicStore, WallClock
+from tests.unit.topologies.topic_store import DAY_MS, START_MS, FakeTopic, TopicStore
 
 RETENTION_MS, KEPT = 7 * DAY_MS, 3
 
@@ -39,7 +40,7 @@ class Estate:
     retention: Retention
     log: FakeTopic
     epochs: FakeEpochs
-    clock: WallClock
+    clock: FakeClock
     codes: dict[str, int]
     described: list[str]
     away: bool = False
@@ -71,7 +72,7 @@ class Estate:
 
 @asynccontextmanager
 async def estate(folder: Path, scheme: str = "kafka") -> AsyncIterator[Estate]:
-    log, epochs, clock = FakeTopic(), FakeEpochs(), WallClock()
+    log, epochs, clock = FakeTopic(), FakeEpochs(), FakeClock(START_MS)
     epochs.now_ms = clock.now_ms
 
     async def opening(groups: StreamsGroups, stack: AsyncExitStack) -> TopologyResources:

@@ -23,9 +23,10 @@ from headgate.wire.messages.streams import (
     TaskOffset,
     TopicInfo,
 )
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
 from tests.unit.topologies.scene import DESCRIBE, allow, beating, joining, scene
-from tests.unit.topologies.topic_store import WallClock
+from tests.unit.topologies.topic_store import START_MS
 
 Record = MemberTasksObserved | MemberTasksEnded
 
@@ -174,7 +175,7 @@ class FakeService:
 
 class Watching:
     def __init__(self, describe: DescribeAsService | None = None) -> None:
-        self.clock = WallClock()
+        self.clock = FakeClock(START_MS)
         self.service = FakeService()
         service: Any = self.service
         self.watch = TaskWatch(service, self.clock, describe)

@@ -15,28 +15,17 @@ from headgate.kafka.topics import TopicIdentity
 from headgate.topologies.model.group_state import DeletedVersion, StoredVersion
 from headgate.topologies.stores.kafka_cache import TopologyCache
 from headgate.topologies.stores.kafka_store import KafkaStore
+from tests.support.clock import FakeClock
 
 IDENTITY = TopicIdentity(cluster="c1", topic_id="t1")
 DAY_MS = 86_400_000
-
-
-class WallClock:
-    """Starts at a time of day that is no round number, and stands still."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_794_731_901_727
-
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
-    def epoch_ms(self) -> int:
-        return self.now_ms
+START_MS = 1_794_731_901_727  # a time of day that is no round number
 
 
 class TopicStore(KafkaStore):
     """Without a cluster; `log` is the topic, and its own writer."""
 
-    def __init__(self, log: "FakeTopic", clock: WallClock, on_record: Callable[..., object]) -> None:
+    def __init__(self, log: "FakeTopic", clock: FakeClock, on_record: Callable[..., object]) -> None:
         writer: Any = log
         super().__init__(SharedClients(dict), prefix="headgate.", writer=writer, clock=clock, on_record=on_record)
         self.log = log
@@ -138,7 +127,7 @@ Records = dict[str, StoredVersion | DeletedVersion | None]
 
 @asynccontextmanager
 async def topic_store(
-    folder: Path, log: FakeTopic, clock: WallClock, on_record: Callable[..., object] | None = None
+    folder: Path, log: FakeTopic, clock: FakeClock, on_record: Callable[..., object] | None = None
 ) -> AsyncIterator[tuple[TopicStore, Records]]:
     """The open store, and the last record of each group as it was reported."""
     reported: Records = {}

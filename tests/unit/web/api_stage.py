@@ -17,7 +17,8 @@ from headgate.web.live_sources import LiveSources
 from headgate.web.operations import ShareGroupOperations
 from headgate.web.replay_runs.service import ReplayService
 from headgate.web.share_states import SharePort
-from tests.unit.web.stage import Answer, FakeClock
+from tests.support.clock import FakeClock
+from tests.unit.web.stage import Answer
 
 
 @dataclass

@@ -14,12 +14,12 @@ from headgate.web.api.estate_tables import EstateTables
 from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.gateway_leader import LeaderStatus
 from headgate.web.operations import GatewayAccess, LoginRate, ShareGroupOperations
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO, write_shop
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.replay_stage import replay_service
 from tests.unit.web.share_port import FakeShares
 from tests.unit.web.shop_rows import write_extra
-from tests.unit.web.stage import FakeClock
 
 
 @pytest.fixture(scope="session")

@@ -14,19 +14,9 @@ from headgate.web.access import AccessControl
 from headgate.web.application import make_application
 from headgate.web.connectors import ConnectCluster
 from headgate.web.live_sources import LiveSources
+from tests.support.clock import FakeClock
 
 NOW_MS = 1_800_000_000_000
-
-
-@dataclass
-class FakeClock:
-    now_ms: int = NOW_MS
-
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
-    def epoch_ms(self) -> int:
-        return self.now_ms
 
 
 @dataclass
@@ -72,7 +62,7 @@ class Stage:
     has_clusters: bool = True
     tokens_file: Path | None = None
     is_read_open: bool = True
-    clock: FakeClock = field(default_factory=FakeClock)
+    clock: FakeClock = field(default_factory=lambda: FakeClock(NOW_MS))
     tables: Any = None
     share_port: Any = None
     operations: Any = None

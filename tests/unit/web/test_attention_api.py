@@ -14,10 +14,10 @@ from headgate.web.api.attention_models import AttentionItemModel, AttentionModel
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import ApplicationModel
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import DAY, HOUR, TWO, Row, cause, gap, use, write
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import FakeClock
 
 MINUTE = 60_000
 LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)

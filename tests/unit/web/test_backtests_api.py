@@ -10,9 +10,9 @@ import pytest
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.share_group_models import BacktestModel
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import DAY, NOON, TWO, Row, write
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
 
 
 def day_row(percent: int, day: int, trips: int, *, live: bool = False, false_trips: int = 0) -> Row:

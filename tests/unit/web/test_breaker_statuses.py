@@ -16,8 +16,9 @@ from headgate.web.api.estate_tables import EstateTables
 from headgate.web.breaker_statuses import BreakerStatuses, BreakerWindowModel
 from headgate.web.operations import GatewayAccess
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
+from tests.unit.web.stage import NOW_MS
 
 GATEWAY = GatewayAccess(address=Address("127.0.0.1", 1), has_tls=False, tls_ca=None, has_sasl=False)
 
@@ -27,14 +28,14 @@ def statuses(clock: FakeClock) -> BreakerStatuses:
 
 
 async def test_without_a_gateway_the_answer_says_why_nothing_is_known() -> None:
-    found = await statuses(FakeClock()).of("billing")
+    found = await statuses(FakeClock(NOW_MS)).of("billing")
     assert "127.0.0.1:1" in found["problem"]
     assert found["delivered"] is None
     BreakerWindowModel.model_validate(found)
 
 
 async def test_many_readers_ask_the_gateway_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, asked = FakeClock(), []
+    clock, asked = FakeClock(NOW_MS), []
     made = statuses(clock)
 
     async def ask(group: str) -> dict[str, Any]:
@@ -52,7 +53,7 @@ async def test_many_readers_ask_the_gateway_once_a_second(monkeypatch: pytest.Mo
 
 
 async def test_a_reader_that_goes_away_does_not_end_the_request_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, going = statuses(FakeClock()), asyncio.Event()
+    made, going = statuses(FakeClock(NOW_MS)), asyncio.Event()
 
     async def ask(_: str) -> dict[str, Any]:
         await going.wait()

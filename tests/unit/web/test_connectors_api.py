@@ -9,8 +9,9 @@ import pytest
 from headgate.web.api.connectors import ConnectorModel, ConnectorsModel
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO, use, write
-from tests.unit.web.stage import NOW_MS, FakeClock, Stage
+from tests.unit.web.stage import NOW_MS, Stage
 
 PATH = "/api/v1/connectors"
 LATER = datetime.fromtimestamp(NOW_MS / 1000 + 3600, UTC)

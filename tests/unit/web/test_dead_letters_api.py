@@ -7,9 +7,9 @@ from headgate.web.api.dead_letter_models import DeadLettersModel, LetterClusters
 from headgate.web.api.episode_points import counted, span_of
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
 
 LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
 

@@ -11,10 +11,10 @@ import pytest
 from headgate.lineage.edge_periods import Edge
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.estate_facts import HourSum, UsedTopic
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import ROWS, TWO, use, write
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.shop_rows import EXTRA
-from tests.unit.web.stage import FakeClock
 from tests.unit.web.test_provisional_estate import FoldedTopics
 
 # The first use of Delta tables in a process opens sockets for good: a fixture does so, because a test must not.

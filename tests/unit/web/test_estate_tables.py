@@ -12,9 +12,10 @@ from headgate.base.errors import PlatformError
 from headgate.tables.reader import TableReader
 from headgate.web.api import estate_tables
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate, TooBusyError
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import ROWS, TWO, use, write
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
+from tests.unit.web.stage import NOW_MS
 
 # The first use of Delta tables in a process opens sockets for good: a fixture does so, because a test must not.
 pytestmark = pytest.mark.usefixtures("shop_tables")
@@ -137,7 +138,7 @@ async def test_more_uses_than_fit_are_503(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_above_a_bound_waiting_requests_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estate_tables, "_MOST_WAITING", 2)
-    tables = EstateTables(tmp_path, FakeClock())
+    tables = EstateTables(tmp_path, FakeClock(NOW_MS))
     gate = threading.Event()
     waiting = [asyncio.ensure_future(tables.run(lambda: gate.wait(60))) for _ in range(2)]
     await asyncio.sleep(0)

@@ -21,10 +21,11 @@ from headgate.web.live_feed import LiveFeed, NoticeKind, TooManyListenersError
 from headgate.web.live_sources import LiveSources
 from headgate.web.tokens import TokenScope, add_token
 from headgate.web.visible_names import ALL_NAMES, VisibleNames
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import NOW_MS, FakeClock
+from tests.unit.web.stage import NOW_MS
 
 WAIT_S = 30.0
 
@@ -177,7 +178,7 @@ async def test_versions_that_cannot_be_read_are_logged_once_and_when_they_can_be
     monkeypatch.setattr(live_sources, "_LOOK_S", 0.001)
     away, other = OSError("the store is away"), RuntimeError("a defect")
     tables = FailingVersions(away, away, other, away, other, None, None)
-    live = LiveSources(port=None, tables=tables, clock=FakeClock())
+    live = LiveSources(port=None, tables=tables, clock=FakeClock(NOW_MS))
     with structlog.testing.capture_logs() as logs:
         async with live.running():
             with live.feed.listening("one", None):
@@ -265,7 +266,7 @@ async def test_a_token_that_ended_gets_nothing_more_although_events_come_all_the
     reason: str,
 ) -> None:
     monkeypatch.setattr(events_module, "HEARTBEAT_S", 3_600.0)  # by the clock of the test
-    file, clock = tmp_path / "tokens.toml", FakeClock()
+    file, clock = tmp_path / "tokens.toml", FakeClock(NOW_MS)
     token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER)
     stage = ApiStage(shop_tables[0], clock, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
     async with stage.live.running(), reading(stage, token=token) as client:
@@ -285,7 +286,7 @@ async def test_a_token_that_holds_reads_on_after_it_was_checked(
     shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "HEARTBEAT_S", 3_600.0)
-    file, clock = tmp_path / "tokens.toml", FakeClock()
+    file, clock = tmp_path / "tokens.toml", FakeClock(NOW_MS)
     token = add_token(file, name="team", scope=TokenScope.READ, expires=datetime(2100, 1, 1, tzinfo=UTC))
     stage = ApiStage(shop_tables[0], clock, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
     async with stage.live.running(), reading(stage, token=token) as client:

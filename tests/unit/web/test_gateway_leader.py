@@ -10,8 +10,9 @@ from headgate.kafka.leader_group import ElectionState, LeaderCandidate, LeaderGr
 from headgate.kafka.shared_clients import clients_of
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.gateway_leader import LeaderModel, LeaderStatus
+from tests.support.clock import FakeClock
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
+from tests.unit.web.stage import NOW_MS
 
 LED = LeaderGroup(
     state=ElectionState.LED,
@@ -37,7 +38,7 @@ async def test_the_workers_with_their_versions_and_the_leader(
 
 
 async def test_many_readers_ask_the_cluster_once_in_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, asked = FakeClock(), []
+    clock, asked = FakeClock(NOW_MS), []
     status = status_of(clock)
 
     async def describe() -> LeaderGroup:
@@ -54,7 +55,7 @@ async def test_many_readers_ask_the_cluster_once_in_two_seconds(monkeypatch: pyt
 
 
 async def test_what_cannot_be_asked_is_unknown_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    status = status_of(FakeClock(), has_shares=False)
+    status = status_of(FakeClock(NOW_MS), has_shares=False)
 
     async def fail() -> LeaderGroup:
         raise ClusterError("timed out")
@@ -65,5 +66,5 @@ async def test_what_cannot_be_asked_is_unknown_for_a_reason(monkeypatch: pytest.
 
 
 async def test_without_breakers_and_lags_no_leader_is_needed() -> None:
-    found = await status_of(FakeClock(), has_shares=False, has_lags=False).now()
+    found = await status_of(FakeClock(NOW_MS), has_shares=False, has_lags=False).now()
     assert (found["state"], found["duty"]) == ("off", None)

@@ -10,10 +10,10 @@ import pytest
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import GraphOverlayModel
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import NOON, TWO, Row, use, write, write_shop
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import FakeClock
 from tests.unit.web.test_graph_api import LATER
 
 MINUTE = 60_000

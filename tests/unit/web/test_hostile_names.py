@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from headgate.web.api.estate_tables import EstateTables
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO, pair, use, write
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
 
 NAMES = [
     "a/topology",

@@ -36,10 +36,11 @@ from headgate.web.record_view import RecordViewer
 from headgate.web.share_states import SharePort
 from headgate.web.tokens import TokenScope, add_token, read_tokens
 from headgate.wire.errors import ErrorCode
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import Answer, FakeClock
+from tests.unit.web.stage import NOW_MS, Answer
 
 JSON = {"content-type": "application/json"}
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -78,7 +79,7 @@ class OperationScene:
 def new_operations(
     audit: Audit, port: SharePort | None = None, logins: LoginRate | None = None
 ) -> ShareGroupOperations:
-    clock = FakeClock()
+    clock = FakeClock(NOW_MS)
     return ShareGroupOperations(GATEWAY, audit=audit, port=port, clock=clock, logins=logins or LoginRate(clock))
 
 
@@ -245,7 +246,7 @@ async def test_operations_of_a_caller_are_limited_and_come_back(scene: Operation
 
 
 def test_operations_of_all_callers_are_limited() -> None:
-    clock = FakeClock()
+    clock = FakeClock(NOW_MS)
     rate = operations_module.OperationRate(clock)
     for number in range(60):
         rate.take(f"caller {number}")
@@ -262,7 +263,7 @@ async def test_failed_logins_of_all_kinds_of_operations_are_counted_together(mon
         raise LoginError("wrong password")
 
     monkeypatch.setattr(Connections, "to", refuse)
-    clock = FakeClock()
+    clock = FakeClock(NOW_MS)
     logins = LoginRate(clock)
     operations = new_operations(audit, logins=logins)
     viewer = RecordViewer(GATEWAY, OperationTrail(audit, clock), clock, logins)
@@ -282,7 +283,7 @@ async def test_failed_logins_of_all_kinds_of_operations_are_counted_together(mon
 
 
 def test_logins_that_succeed_or_cannot_be_tried_are_not_counted() -> None:
-    logins = LoginRate(FakeClock())
+    logins = LoginRate(FakeClock(NOW_MS))
     for _ in range(20):
         with logins.counted("c"):
             pass

@@ -17,10 +17,10 @@ from headgate.web.api import estate_tables
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.estate_facts import EstateFacts, HourSum, UsedTopic
 from headgate.web.estate_topics import EstateTopics
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import DAY, ROWS, TWO, write
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import FakeClock
 
 # The first use of Delta tables in a process opens sockets for good: a fixture does so, because a test must not.
 pytestmark = pytest.mark.usefixtures("shop_tables")

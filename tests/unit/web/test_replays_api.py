@@ -34,10 +34,11 @@ from headgate.web.replay_runs.progress import ReplayRecords, replay_records
 from headgate.web.replay_runs.replay_operations import ReplayOperations
 from headgate.web.replay_runs.service import ReplayService
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO, write
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.replay_stage import replay_service
-from tests.unit.web.stage import Answer, FakeClock
+from tests.unit.web.stage import Answer
 
 JSON = {"content-type": "application/json"}
 LATER = datetime(2100, 1, 1, tzinfo=UTC)

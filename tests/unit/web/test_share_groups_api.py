@@ -15,10 +15,10 @@ from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.share_group_models import ShareGroupModel, ShareGroupsModel
 from headgate.web.share_states import ShareStateTopics, share_facts
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import TWO
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.share_port import FakeShares
-from tests.unit.web.stage import FakeClock
 
 LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
 

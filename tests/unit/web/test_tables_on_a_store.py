@@ -8,10 +8,10 @@ import pytest
 
 from headgate.web.api import estate_tables
 from headgate.web.api.estate_tables import EstateTables
+from tests.support.clock import FakeClock
 from tests.support.object_stores import SECRET, moto_server
 from tests.unit.lineage.shop import ROWS, TWO, use, write
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
 
 pytestmark = pytest.mark.object_store
 

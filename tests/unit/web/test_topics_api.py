@@ -11,9 +11,9 @@ from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import ImpactModel, TopicModel, TopicsModel
 from headgate.web.api.topic_activity import TopicActivityModel
 from headgate.web.tokens import TokenScope, add_token
+from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import DAY, HOUR, NOON, TWO
 from tests.unit.web.api_stage import ApiStage
-from tests.unit.web.stage import FakeClock
 
 LATER = datetime.fromtimestamp(TWO / 1000 + 3600, UTC)
 ALL = ["clicks", "dlq.orders", "large", "orders", "sessions", "totals"]
