@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from headgate.base.ids import NodeId
 from headgate.cli.main import parse_arguments
 from headgate.config import Config
 from headgate.config.model import ConnectConfig, GatewayConfig
 from headgate.doctor.limits import descriptors_needed
-from headgate.kafka.client_counts import most_tasks
+from headgate.kafka.client_counts import most_clients, most_tasks
 from headgate.proxy import supervisor
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -66,6 +67,21 @@ def test_systemd_waits_longer_than_a_worker_may_drain() -> None:
 
 def test_the_unit_allows_the_descriptors_that_the_default_cap_needs() -> None:
     assert int(unit()["Service"]["LimitNOFILE"]) >= descriptors_needed(Config())
+
+
+@pytest.mark.parametrize("file", ["docs/operate.md", "deploy/prometheus/headgate.rules.yml"])
+def test_what_operators_are_told_to_set_is_what_the_doctor_asks_for(file: str) -> None:
+    text = " ".join((DEPLOY.parent / file).read_text("utf-8").replace("`", "").split()).replace("(see Threads) ", "")
+    found = re.findall(
+        r"(\d+) x max_connections \+ one for each node \+ (\d+) for the process and its pipes, and for each of the "
+        r"worker's own clients (\d+) x brokers \+ (\d+)",
+        text,
+    )
+    [(for_client, own, for_broker, for_own_client)] = (tuple(map(int, one)) for one in found)
+    for brokers in (1, 3, 40):
+        config = Config(gateway=GatewayConfig(max_connections=1234, nodes=tuple(map(NodeId, range(brokers)))))
+        clients = most_clients(config) * (for_broker * brokers + for_own_client)
+        assert for_client * 1234 + brokers + own + clients == descriptors_needed(config)
 
 
 def test_the_unit_allows_the_threads_of_16_workers_and_40_brokers() -> None:
