@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.cli.main import main
+from headgate.kafka.topics import quiet
 from headgate.sample.shop import (
     APPLICATION,
     ARCHIVE,
@@ -237,7 +238,7 @@ def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None
 def test_without_the_pipeline_the_map_comes_from_the_topics(tmp_path: Path) -> None:
     with dev(tmp_path, "--no-pipeline", "--no-sample") as (_, gateway):
         assert resource(gateway, "graph")["nodes"] == []
-        producer = Producer({"bootstrap.servers": gateway, "client.id": "till"})
+        producer = Producer(quiet({"bootstrap.servers": gateway, "client.id": "till"}))
         producer.produce("orders", value="one")
         producer.flush(_JOIN_S)
         until(lambda: edges(gateway) == {("till", "orders")}, _JOIN_S)

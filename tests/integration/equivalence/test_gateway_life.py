@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from headgate.kafka.topics import quiet
 from tests.integration.equivalence.bench import GATEWAY_HOST, Bench
 from tests.support.clients.jvm import JavaClients
 
@@ -28,7 +29,7 @@ def load_topic(bench: Bench, java_43: JavaClients, name: str) -> Iterator[str]:
 
 def log_of(bench: Bench, topic: str) -> list[str]:
     """Every record of the topic's one partition, read from the broker itself."""
-    reader = Consumer({"bootstrap.servers": bench.broker, "group.id": "log", "enable.auto.commit": False})
+    reader = Consumer(quiet({"bootstrap.servers": bench.broker, "group.id": "log", "enable.auto.commit": False}))
     try:
         _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), DEADLINE_S)
         reader.assign([TopicPartition(topic, 0, 0)])
@@ -91,7 +92,7 @@ def test_librdkafka_clients_lose_and_double_nothing_when_the_gateway_restarts(
     bench: Bench, load_topic: str, name: str
 ) -> None:
     count = 300
-    settings = {"bootstrap.servers": bench.gateway.bootstrap, "reconnect.backoff.max.ms": 500}
+    settings = quiet({"bootstrap.servers": bench.gateway.bootstrap, "reconnect.backoff.max.ms": 500})
     producer = Producer({**settings, "enable.idempotence": True})
     consumer = Consumer({**settings, "group.id": f"{name}-group", "auto.offset.reset": "earliest"})
     consumer.subscribe([load_topic])
@@ -153,7 +154,7 @@ def test_a_transactional_4_4_producer_goes_on_from_gateway_to_broker_and_back(
 
 def send(bench: Bench, topic: str, texts: list[str]) -> None:
     """One batch a record, so that any number of them can be fetched."""
-    producer = Producer({"bootstrap.servers": bench.broker, "batch.num.messages": 1})
+    producer = Producer(quiet({"bootstrap.servers": bench.broker, "batch.num.messages": 1}))
     for value in texts:
         producer.produce(topic, value, partition=0)
     assert producer.flush(DEADLINE_S) == 0

@@ -56,7 +56,7 @@ def test_most_bytes_of_large_fetches_are_spliced_and_every_record_is_whole(clust
     gateway = start(cluster.bootstrap)
     topic = new_topic(cluster)
     digests = write(cluster, topic)
-    assert read({"bootstrap.servers": gateway.bootstrap}, topic) == digests
+    assert read(cluster.client_config(bootstrap=gateway.bootstrap), topic) == digests
     until(lambda: spliced(gateway) > 0.7 * COUNT * RECORD_BYTES)
     assert gateway.metric("headgate_splice_fallbacks_total") == 0
     until(lambda: gateway.metric("headgate_splice_pipes") == 0)
@@ -74,5 +74,5 @@ def test_a_consumer_of_large_records_survives_the_replacement_of_its_worker(clus
         if count == COUNT // 2:
             until(lambda: not set(before) & set(gateway.workers()))
 
-    assert read({"bootstrap.servers": gateway.bootstrap}, topic, replace) == digests
+    assert read(cluster.client_config(bootstrap=gateway.bootstrap), topic, replace) == digests
     until(lambda: spliced(gateway) > 0.5 * COUNT * RECORD_BYTES)
