@@ -80,7 +80,9 @@ describe("evidence", () => {
 
   it("has a line for each number that is known", () => {
     expect(evidenceLines(null)).toEqual([]);
-    expect(evidenceLines({ attempts: rate, base_rate: 0.001 })).toEqual(["9 of 50 (10 to 31 %) attempts failed, usually 0.10 %"]);
+    expect(evidenceLines({ attempts: rate, base_rate: 0.001 })).toEqual(["9 of 50 (10 to 31 %) attempts failed, usually 0.1 %"]);
+    const usually = [0, 0.0152, 1].map((base_rate) => evidenceLines({ attempts: rate, base_rate })[0]?.split(", ")[1]);
+    expect(usually).toEqual(["usually 0 %", "usually 1.5 %", "usually 100 %"]);
     expect(evidenceLines({ members: 3, worst_members: [{ ...rate, member: "m-1" }], other_members: rate, paused_ms: 60_000 })).toEqual([
       "worst of 3 members m-1: 9 of 50 (10 to 31 %); all others 9 of 50 (10 to 31 %)",
       "paused for 1 min of it, which is no sign of recovery",

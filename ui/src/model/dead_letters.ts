@@ -94,11 +94,14 @@ export function rateText(rate: FailureRate): string {
   return `${count(rate.failed)} of ${count(rate.attempts)} (${bound(rate.lower)} to ${bound(rate.upper)} %)`;
 }
 
+/** 0.1, 1.5, 100, and 0 without decimals. */
+const TWO_DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
+
 export function evidenceLines(evidence: Evidence | null): string[] {
   if (evidence === null) return [];
   const lines: string[] = [];
   if (evidence.attempts !== undefined) {
-    const usual = evidence.base_rate === undefined ? "" : `, usually ${(evidence.base_rate * 100).toPrecision(2)} %`;
+    const usual = evidence.base_rate === undefined ? "" : `, usually ${TWO_DIGITS.format(evidence.base_rate * 100)} %`;
     lines.push(`${rateText(evidence.attempts)} attempts failed${usual}`);
   }
   if (evidence.worst_bucket !== undefined) lines.push(`the worst five seconds: ${rateText(evidence.worst_bucket)}`);

@@ -17,5 +17,6 @@ test("impact is grouped by distance, the nearest first", () => {
 test("a topic whose records were not counted is unknown, and not uncovered", () => {
   const of = (coverage: number | null, complete_hours = true) => coverageState({ coverage, complete_hours } as Topic);
   expect([of(null).state, of(0.4).state, of(1).state]).toEqual(["unknown", "attention", "good"]);
-  expect(of(0.4, false).note).toContain("No hour is complete yet");
+  expect(of(0.4, false)).toMatchObject({ state: "unknown", note: expect.stringContaining("No hour is complete yet") });
+  expect(of(1, false).note).toBe(null); // 100 % is not too low
 });

@@ -26,11 +26,11 @@ export function coverageState(topic: Topic): { state: StateName; note: string | 
   if (topic.coverage === null) {
     return { state: "unknown", note: "The records of this topic were not counted: its writers may not all be listed." };
   }
-  const early = topic.complete_hours ? "" : " No hour is complete yet, so the share is too low.";
-  if (topic.coverage < WHOLE) {
-    return { state: "attention", note: `Records are written past the gateway: writers may be missing from the list.${early}` };
+  if (topic.coverage >= WHOLE) return { state: "good", note: null };
+  if (!topic.complete_hours) {
+    return { state: "unknown", note: "No hour is complete yet, so the share is too low: records that the gateway has not reported yet count as written past it." };
   }
-  return { state: "good", note: early === "" ? null : early.trim() };
+  return { state: "attention", note: "Records are written past the gateway: writers may be missing from the list." };
 }
 
 export function impactSummary(impact: Impact): string {

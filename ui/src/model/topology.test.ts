@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Description } from "../api/shapes";
-import { shortVersion, topologyGraph } from "./topology";
+import { describedBy, shortVersion, topologyGraph } from "./topology";
 
 const DESCRIPTION: Description = {
   subtopologies: [
@@ -42,4 +42,8 @@ test("patterns and dynamic sinks are marked", () => {
 test("versions are named as the commands name them", () => {
   expect(shortVersion(`9f2c/0/${"ab".repeat(32)}`)).toBe("9f2c/0/abababababab");
   expect(shortVersion("odd")).toBe("odd");
+});
+
+test("where a description comes from is said in words, also where the server knows more of them", () => {
+  expect(["pushed", "assignment", "spark", "new"].map(describedBy)).toEqual(["a member", "task assignment", "a Spark query", "new"]);
 });

@@ -89,6 +89,18 @@ export function pieceSize(piece: Piece): { width: number; height: number } {
 
 const SHORT_HASH = 12;
 
+const DESCRIBED_BY: Readonly<Record<string, string>> = {
+  pushed: "a member",
+  assignment: "task assignment",
+  pasted: "a published text",
+  spark: "a Spark query",
+};
+
+/** Where a description comes from. */
+export function describedBy(provenance: string): string {
+  return DESCRIBED_BY[provenance] ?? provenance;
+}
+
 /** `9f2c/0/ab12…`: a version as the commands name it. */
 export function shortVersion(version: string): string {
   const [incarnation = "", epoch = "", hash = ""] = version.split("/");

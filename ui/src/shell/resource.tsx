@@ -51,7 +51,9 @@ function Absent({ problem, what }: { problem: Problem; what: string }) {
       <p>
         <Message of={problem.message} />
       </p>
-      <p className="muted">It may have had another name, or the pipeline has not seen it yet.</p>
+      <p className="muted">
+        It may have had another name, or the pipeline has not seen it yet. Press <kbd>/</kbd> and search for a part of the name.
+      </p>
     </Notice>
   );
 }

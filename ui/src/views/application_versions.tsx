@@ -4,7 +4,7 @@ import type { Diff, Topology, Version, Versions } from "../api/shapes";
 import { useResource } from "../api/use_resource";
 import { GraphPicture } from "../map/topology_picture";
 import { count, exact, printable } from "../model/format";
-import { shortVersion, topologyGraph } from "../model/topology";
+import { describedBy, shortVersion, topologyGraph } from "../model/topology";
 import { diffLines, MARK_SIGNS, markedGraph } from "../model/topology_marks";
 import { Link, Name, State, Time } from "../shell/parts";
 import { Resource } from "../shell/resource";
@@ -50,7 +50,7 @@ export function VersionList({ path, inCluster, query, linkTo, compareTo }: Versi
                     </td>
                     <td>{one.current ? <span className="tag">current</span> : <Time at={one.ended_at} />}</td>
                     <td className="narrow-hide">
-                      {one.provenance} {one.member === null ? null : <Name of={one.member} />}
+                      {describedBy(one.provenance)} {one.member === null ? null : <Name of={one.member} />}
                     </td>
                     <td className="number">{count(one.nodes)}</td>
                     <td className="number narrow-hide">{count(one.subtopologies)}</td>

@@ -137,9 +137,11 @@ function OneConnector({ name }: { name: string }) {
           <Name of={name} />
         </h1>
         <span className="space" />
-        <Link to={mapPath({ focus: name, focusKind: "connector" })} className="button">
-          Show on the map
-        </Link>
+        {found.state === "absent" ? null : (
+          <Link to={mapPath({ focus: name, focusKind: "connector" })} className="button">
+            Show on the map
+          </Link>
+        )}
       </div>
       <Resource of={found} what="connector">
         {(data) => (

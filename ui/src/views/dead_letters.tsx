@@ -116,7 +116,7 @@ function Letters({ group, episode, at }: { group: string; episode: string | null
 function Counted({ number, episode }: { number: number; episode: Episode["id"] | null }) {
   return (
     <span className="muted">
-      {count(number)}
+      {number === 1 ? "1 dead letter" : `${count(number)} dead letters`}
       {episode === null ? "" : ` of the episode ${printable(episode)}`}
     </span>
   );

@@ -2,7 +2,7 @@
 
 import type { Episode } from "../api/dead_letter_shapes";
 import { actionText, episodeState, evidenceLines, letterPointsText, nextCommand, nextStep, verdictText } from "../model/dead_letters";
-import { count } from "../model/format";
+import { count, unitsKept } from "../model/format";
 import { thingPath } from "../model/route";
 import { Command, Lasting, Link, State, ThingLink, Time } from "../shell/parts";
 import { Sparkline } from "./sparkline";
@@ -35,9 +35,9 @@ export function EpisodeCard({ episode, mayPlan, isAlone = false }: { episode: Ep
             ))}
             .
           </p>
-          <ul className="muted">
+          <ul className="muted evidence">
             {evidenceLines(episode.evidence).map((line) => (
-              <li key={line}>{line}</li>
+              <li key={line}>{unitsKept(line)}</li>
             ))}
           </ul>
           <p>{actionText(episode)}</p>
