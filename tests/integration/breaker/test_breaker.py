@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headgate.facts import DispositionsCounted
+from headgate.facts import BreakerTripped, DispositionsCounted
 from headgate.share_groups.model.backtest import TRIP_DELAY_S, CountColumns, GroupHistory, SimulatedTrip
 from headgate.share_groups.model.recorded_history import paused_periods, recorded_event, recorded_settings, rules_of
 from tests.support.fact_records import read_facts
@@ -78,6 +78,31 @@ def test_too_many_dead_letters_pause_the_group_until_the_time_to_resume_has_pass
     [simulated] = backtested(scene, group)
     # The leader's seconds begin at other moments, and it reads a count a moment after it was written.
     assert abs(simulated.second - trip["at"] // 1000) <= TRIP_DELAY_S
+
+
+def test_a_back_test_of_the_live_setting_has_every_trip_that_the_leader_has_written(
+    scene: ShareScene, java_440: ShareJvm
+) -> None:
+    """`headgate.trips` and the simulation have the same trips, each within a leader's delay."""
+    topic, dlq = scene.new_topic(), scene.new_topic("dlq")
+    group = scene.new_group(breaking(dlq, **{AUTO_RESUME: "true", AUTO_RESUME_MS: "2000"}))
+    member = java_440.join(group, scene.bootstrap, group, [topic], commit="sync")
+    for generation in (1, 2, 3):
+        scene.send(topic, ["R:"] * 30)
+        scene.wait_for_status(group, lambda status, least=generation: status["generation"] >= least)  # type: ignore[misc]
+        scene.wait_for_status(group, lambda status: not status["paused"])
+    scene.wait_for_end(group, topic, 90)
+    close(member)
+    written = [
+        fact
+        for fact in read_facts(scene.direct, scene.facts, "trips")
+        if isinstance(fact, BreakerTripped) and fact.group == group
+    ]
+    assert [one.generation for one in written] == list(range(1, len(written) + 1))
+    assert len(written) >= 3
+    until(lambda: len(scene.events(group, "resumed")) == len(written))
+    delays = [one.at // 1000 - found.second for one, found in zip(written, backtested(scene, group), strict=True)]
+    assert all(0 <= delay <= TRIP_DELAY_S for delay in delays), delays
 
 
 def backtested(scene: ShareScene, group: str) -> list[SimulatedTrip]:

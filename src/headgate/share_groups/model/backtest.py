@@ -8,7 +8,7 @@ numbers, because a week of a group is 600,000 seconds and there are a hundred co
 After a simulated trip the group is paused as it really was, when it really tripped in these seconds; otherwise for the
 time of an automatic resume. Dead letters of a simulated pause count as avoided: the records would have waited.
 
-A trip is false when one member or one key alone caused it. The counts name members but no keys; keys are known of dead
+A trip is false when one member or one key alone caused it. The counts name members but no keys; keys are known of
 dead letters, each with the time at which it was made. So every dead letter is assigned to a second in which one was
 counted, and one for which no count is left is ignored: dead letters can make a trip false only as far as the counts
 have them.
