@@ -54,6 +54,9 @@ class AddressMap:
         self._addresses: dict[NodeId, splice.EncodedAddress] = {node: self._address(node) for node in config.nodes}
         self._most = len(self._addresses) + _MOST_UNCONFIGURED
 
+    def __len__(self) -> int:
+        return len(self._addresses)
+
     def lookup(self, node: NodeId) -> splice.EncodedAddress:
         address = self._addresses.get(node)
         if address is None:
@@ -130,6 +133,11 @@ class ApiVersionsInterceptor(Interceptor[int]):
         self._answers: dict[tuple[bytes, int, int], tuple[Versions, bytes]] = {}
         # By version and body: decoded, and as what watches them sees requests that need no look.
         self._requests: dict[tuple[int, bytes], tuple[ApiVersionsRequest, RequestFrame | None]] = {}
+
+    @property
+    def kept_requests(self) -> int:
+        """Requests that are known by their bytes."""
+        return len(self._requests)
 
     def attach(self, routes: Routes) -> None:
         """The routes know all interceptors, this one too, so they come second."""

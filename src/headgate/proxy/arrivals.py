@@ -11,6 +11,7 @@ Invariant: each arrival ends in exactly one of a connection, a task, or a refusa
 import asyncio
 import errno
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -77,17 +78,20 @@ class ArrivalOwner(Protocol):
 class Arrivals:
     """All arrivals of a worker."""
 
-    def __init__(self, owner: ArrivalOwner, ends: PeerSockets, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, owner: ArrivalOwner, ends: PeerSockets, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]
+    ) -> None:
         self._owner = owner
         self._ends = ends
         self._loop = loop
+        self._clock = clock
         self._all: set[Arrival] = set()
 
     def __len__(self) -> int:
         return len(self._all)
 
     def add(self, node: NodeId | None, client: socket.socket, peer: str, place: UnprovedPlace) -> None:
-        now = self._loop.time()
+        now = self._clock()
         arrival = Arrival(node, client, peer, place, since=now, deadline=now + self._ends.first_byte_s)
         place.close = partial(self._refuse, arrival, CloseCause.DISPLACED)
         self._all.add(arrival)
@@ -117,7 +121,7 @@ class Arrivals:
         if not arrival.received:
             self._refuse(arrival, CloseCause.CLIENT_CLOSED)
             return
-        now = self._loop.time()
+        now = self._clock()
         arrival.silent_s = now - arrival.since
         arrival.deadline = now + self._ends.connect_s
         self._dial(arrival)

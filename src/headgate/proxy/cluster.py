@@ -50,6 +50,11 @@ class Cluster:
         self._versions: dict[tuple[NodeId, Address], Versions] = {}
         self._shared_versions: Versions = {}  # what all nodes have
 
+    @property
+    def is_refresh_due(self) -> bool:
+        """It has not been looked at since `refresh_soon`."""
+        return self._wanted.is_set()
+
     def refresh_soon(self) -> None:
         """Look at the cluster again soon: a connection has seen a change."""
         self._wanted.set()
@@ -147,7 +152,7 @@ class Cluster:
         versions = await self._versions_of(nodes)
         if versions != self._versions:
             self._versions = versions
-            self._shared_versions = _shared(list(versions.values()))
+            self._shared_versions = common_versions(list(versions.values()))
         if nodes != self.nodes:
             log.info("cluster seen", cluster=self.cluster_id, nodes=sorted(nodes))
         self.nodes = nodes
@@ -204,7 +209,7 @@ class Cluster:
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
 
-def _shared(all_versions: list[Versions]) -> Versions:
+def common_versions(all_versions: list[Versions]) -> Versions:
     """The versions that every one of the brokers has."""
     if not all_versions:
         return {}

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _UNAUTHENTICATED_BYTES: Final = 512 * 1024  # a broker's own cap for clients that have not authenticated
-_LARGEST_BACKLOG: Final = 1024 * 1024  # of responses that the client does not take: then its requests are not read
+LARGEST_BACKLOG: Final = 1024 * 1024  # of responses that the client does not take: then its requests are not read
 # So much may wait for the client while its broker is read on: clients are often slower for a moment only. Spliced bytes
 # wait in one pipe.
-_HIGH_WATER: Final = 128 * 1024
+HIGH_WATER: Final = 128 * 1024
 PROOF_PERIODS: Final = 3  # of `first_request_ms`, until a connection must be proved
 _FLOAT_ERROR_MS: Final = 0.001  # of the difference of two times: rounding it up must not add a millisecond
 _NUMBERS: Final = count(1)
@@ -110,8 +110,8 @@ class Connection:
         self.draining = False
         self.closed: CloseCause | None = None
         self.was_active = True  # since the last check for idle connections, which updates `last_active`
-        self.last_active = loop.time()
-        self._since = loop.time() - silent_s  # without the time that it took to dial
+        self.last_active = gateway.clock()
+        self._since = self.last_active - silent_s  # without the time that it took to dial
         self.is_flowing = False  # both sides are read and nothing waits: there is nothing to regulate
         self._versions = versions
         self._peer = client.host
@@ -269,7 +269,7 @@ class Connection:
             client.resume()
             if client.held and not self.requests.blocked:
                 self.request_decided()
-        high_water = 0 if upstream.is_splicing else _HIGH_WATER
+        high_water = 0 if upstream.is_splicing else HIGH_WATER
         if client.backlog > high_water or self.responses.is_crowded or self.responses.is_waiting:
             upstream.pause()
         else:
@@ -282,7 +282,7 @@ class Connection:
     def _is_clogged(self) -> bool:
         """Whether requests must wait: bytes for either side are kept, or too many requests are pending or gathered."""
         too_many = len(self.pending) >= self.requests.most_pending or self.requests.is_waiting
-        return bool(self.upstream.backlog) or self.client.backlog > _LARGEST_BACKLOG or too_many
+        return bool(self.upstream.backlog) or self.client.backlog > LARGEST_BACKLOG or too_many
 
     def budget_share(self, budget: GatherBudget, on_granted: Callable[[], None]) -> BudgetShare:
         """A share of a budget for gathered bytes; the connection ends when it holds it for too long."""

@@ -42,6 +42,16 @@ class GatherBudget:
         self._waiting: OrderedDict[str, OrderedDict[BudgetShare, None]] = OrderedDict()
         self._holders: dict[BudgetShare, float] = {}  # and since when, the longest first
 
+    @property
+    def has_waiting(self) -> bool:
+        """Frames wait for their bytes."""
+        return bool(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is held and nothing waits: no connection is known here."""
+        return not (self.used or self._held or self._waiting or self._holders)
+
     def overdue(self) -> "BudgetShare | None":
         """The share to be taken back: of the address that holds the most, while a frame has waited too long."""
         latest = self._clock() - PATIENCE_S

@@ -4,9 +4,10 @@ import asyncio
 import select
 from collections.abc import Callable
 from itertools import islice
+from typing import Final
 
 _EVENTS_A_WAKE_UP = 256
-_MOST_AT_ONCE = 4096  # registered: some milliseconds
+MOST_AT_ONCE: Final = 4096  # registered: some milliseconds
 
 
 class HangupWatcher:
@@ -20,12 +21,19 @@ class HangupWatcher:
     Sockets get there at the next `register`, which the gateway calls every second: many connections end before it.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        most_at_once: int = MOST_AT_ONCE,
+        epoll: Callable[[], select.epoll] = select.epoll,
+    ) -> None:
         self._loop = loop
-        self._epoll = select.epoll()
+        self._most_at_once = most_at_once
+        self._epoll = epoll()
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._unregistered: dict[int, None] = {}  # in the order of `watch`
-        loop.add_reader(self._epoll.fileno(), self._on_events)
+        loop.add_reader(self._epoll.fileno(), self.report)
 
     def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
         self._callbacks[fd] = on_hangup
@@ -33,7 +41,7 @@ class HangupWatcher:
 
     def register(self) -> None:
         """Let the kernel watch the sockets that are new; it reports at once what has happened before."""
-        for fd in list(islice(self._unregistered, _MOST_AT_ONCE)):
+        for fd in list(islice(self._unregistered, self._most_at_once)):
             del self._unregistered[fd]
             try:
                 # Errors are always told; edge-triggered, because nothing that is done about it takes the state away.
@@ -50,7 +58,8 @@ class HangupWatcher:
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
-    def _on_events(self) -> None:
+    def report(self) -> None:
+        """Call back for the peers that have left; the event loop calls it when there are any."""
         for fd, _ in self._epoll.poll(0, _EVENTS_A_WAKE_UP):
             if (on_hangup := self._callbacks.get(fd)) is not None:
                 on_hangup()

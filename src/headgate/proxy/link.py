@@ -49,16 +49,16 @@ class SharedBuffer:
         self.start = self.view[:_BRIEF_BYTES]
 
 
-_SHARED: Final = SharedBuffer()
+SHARED: Final = SharedBuffer()
 
 
 def kept_view(view: memoryview) -> memoryview:
     """The same bytes, which stay when the shared buffer is used again."""
-    if view.obj is not _SHARED.content:
+    if view.obj is not SHARED.content:
         return view
     if len(view) < _WORTH_SWAPPING:
         return memoryview(bytes(view))
-    _SHARED.renew()
+    SHARED.renew()
     return view
 
 
@@ -150,6 +150,20 @@ class Link:
         self.peer_has_left = False  # the same, though some of it may still be to be read
         self._hangups: HangupWatcher | None = None
         self.closed = False
+
+    def fileno(self) -> int:
+        """The descriptor of its socket."""
+        return self._fd
+
+    @property
+    def unused_bytes(self) -> int:
+        """Received, and not used by the owner yet."""
+        return len(self._kept)
+
+    @property
+    def has_queue(self) -> bool:
+        """It has a queue for output, which costs memory; an idle link has none."""
+        return self._out is not _NO_OUTPUT
 
     def write(self, data: Buffer) -> None:
         """Send, keeping what the socket does not take: nothing but the shared buffer may change afterwards."""
@@ -281,7 +295,7 @@ class Link:
             self._hangups.forget(self._fd)
         if self.is_reading:
             self._loop.remove_reader(self._fd)
-        if self._out is not _NO_OUTPUT:
+        if self.has_queue:
             self._loop.remove_writer(self._fd)
         self._sock.close()
         self._drop_output()
@@ -293,7 +307,7 @@ class Link:
         for piece in self._out:
             if isinstance(piece, Pipe):
                 piece.pool.discard(piece)
-        self._out.clear()
+        self._out = _NO_OUTPUT
 
     def _on_readable(self) -> None:
         if self._unseen and self._splice_on():
@@ -302,7 +316,7 @@ class Link:
         if kept >= BUFFER_BYTES:  # only while held or draining: what the owner keeps by itself is small
             self.pause()
             return
-        view = shared = _SHARED.view
+        view = shared = SHARED.view
         room = self._target
         if room is None:
             room = self._room(kept) if kept or self._is_brief else shared
@@ -345,8 +359,8 @@ class Link:
     def _room(self, kept: int) -> memoryview:
         """Where the next bytes are received, behind those that are kept."""
         if self._is_brief and kept < _BRIEF_BYTES:
-            return _SHARED.start[kept:]
-        return _SHARED.view[kept:] if kept else _SHARED.view
+            return SHARED.start[kept:]
+        return SHARED.view[kept:] if kept else SHARED.view
 
     def _splice_on(self) -> bool:
         """Have the kernel move what has been received into a pipe; False: it has to be received and shown."""

@@ -79,6 +79,11 @@ class Principals(Interceptor[_Awaited]):
         self._software: dict[int, ClientSoftware] = {}
         self._known_software: dict[bytes, ClientSoftware] = {}  # by the body of ApiVersions; one for all its clients
 
+    @property
+    def known_sessions(self) -> int:
+        """Connections of which something is kept."""
+        return len(self._log_ins.keys() | self._software.keys())
+
     def principal_of(self, session: Session) -> str | None:
         """`User:name` as the broker has accepted it; None when it cannot be told.
 

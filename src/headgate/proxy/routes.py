@@ -20,7 +20,7 @@ from headgate.wire.walk import response_program
 # Requests that a client may send before it is authenticated.
 HANDSHAKE_KEYS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS))
 
-_MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
+MOST_TABLES = 64  # brokers of a cluster have few versions; a broken one could say another at each connection
 
 # The responses that may carry NodeEndpoints (KIP-951), and from which version on.
 _TAILS: Final[dict[int, tuple[int, type[Message], splice.TailSplice]]] = {
@@ -120,6 +120,11 @@ class Routes:
         # The same tables by the identity of the mapping, which is kept, so that no other can have its number.
         self._by_identity: dict[int, tuple[Versions, RouteTable]] = {}
 
+    @property
+    def table_count(self) -> int:
+        """Tables that are kept, each for another set of versions."""
+        return len(self._tables)
+
     def announce(self, broker: Versions) -> dict[int, tuple[int, int]]:
         """The versions that clients may use: the broker's that the gateway carries, and those of interceptors."""
         announced: dict[int, tuple[int, int]] = {}
@@ -158,10 +163,10 @@ class Routes:
             for key, (low, high) in self.announce(broker).items():
                 for version in range(max(low, APIS[key].min_version), high + 1):
                     table[key << 16 | version] = self.route(ApiKey(key), ApiVersion(version))
-            if len(self._tables) >= _MOST_TABLES:
+            if len(self._tables) >= MOST_TABLES:
                 self._tables.clear()
             self._tables[signature] = table
-        if len(self._by_identity) >= _MOST_TABLES:
+        if len(self._by_identity) >= MOST_TABLES:
             self._by_identity.clear()
         self._by_identity[id(broker)] = (broker, table)
         return table

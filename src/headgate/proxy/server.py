@@ -7,7 +7,7 @@ at its end the calls under way are answered before anything closes.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -58,15 +58,17 @@ class Gateway:
         ports: Ports | None = None,
         caps: ConnectionLimits | None = None,
         abandoned_s: float = 5.0,  # how long a broker may take no bytes of a client that has disconnected
+        clock: Callable[[], float] | None = None,  # monotonic; the event loop's if there is none
     ) -> None:
         self._abandoned_s = abandoned_s
         self.config = config
         self._features = features
         self.loop = asyncio.get_running_loop()
+        self.clock = clock or self.loop.time
         self.metrics = Metrics()
         self._page = MetricsPage((*families, *(family for feature in features for family in feature.families)))
-        self.budgets = GatherBudgets(self.loop.time)
-        self.pipes = make_pool(config.gateway.workers, self.loop.time)
+        self.budgets = GatherBudgets(self.clock)
+        self.pipes = make_pool(config.gateway.workers, self.clock)
         self._series = SeriesLimit(self._page.families)
         self.addresses = AddressMap(config.gateway, self._open_node)
         versions = ApiVersionsInterceptor()
@@ -77,13 +79,13 @@ class Gateway:
         versions.attach(self.routes)
         self._ends = PeerSockets(config, self.loop)
         self.cluster = Cluster(config, tls=self._ends.upstream_tls, on_seen=self._on_cluster_seen)
-        self._arrivals = Arrivals(self, self._ends, self.loop)
+        self._arrivals = Arrivals(self, self._ends, self.loop, self.clock)
         self._ports = ports
-        self._caps = caps or ConnectionLimits(config.gateway)
+        self.caps = caps or ConnectionLimits(config.gateway)
         self.connections: set[Connection] = set()
-        self._unproved = UnprovedQueue()
+        self.unproved = UnprovedQueue()
         self._tasks = TaskSet(lambda failure: log.error("task of the gateway failed", exc_info=failure))
-        self.log_throttle = LogThrottle(self.loop.time)
+        self.log_throttle = LogThrottle(self.clock)
         self._draining = False
         self._empty = asyncio.Event()  # no connection is left of a gateway that drains
 
@@ -109,6 +111,11 @@ class Gateway:
             stack.push_async_callback(self._drain)
             yield
 
+    @property
+    def task_count(self) -> int:
+        """Tasks of its own and of arrivals that run; connections have theirs."""
+        return len(self._tasks)
+
     def problems(self) -> Mapping[str, str]:
         """Why a client that comes now may not be served; what `/readyz` shows."""
         unreachable = {} if self._ports is None else self._ports.unreachable
@@ -133,7 +140,7 @@ class Gateway:
         tls = self._ends.listener_tls
         samples = self.metrics.snapshot(
             open_connections=len(self.connections),
-            unproved_connections=self._caps.unproved,
+            unproved_connections=self.caps.unproved,
             connections_limit=self.config.gateway.max_connections,
             routes=self.routes.used(),
             certificate_expires_at=None if tls is None else tls.expires_at,
@@ -211,13 +218,13 @@ class Gateway:
         self.metrics.accepted += 1
         # Behind a load balancer the peer is the balancer: the client's address, and its limit, are known later.
         host = UNKNOWN_HOST if self.config.gateway.proxy_protocol else peer
-        refusal = self._caps.admit(host)
+        refusal = self.caps.admit(host)
         if refusal is not None:
             client.close()
             self._count_refusal(refusal, peer)
             return
         client.setblocking(False)
-        place = self._unproved.enter(host)
+        place = self.unproved.enter(host)
         if self._ends.has_plain_clients:
             self._arrivals.add(node, client, peer, place)
         else:
@@ -226,21 +233,21 @@ class Gateway:
 
     def _make_room(self) -> None:
         """Close the oldest unproved clients while there are too many: newcomers are not refused for them."""
-        for _ in range(self._caps.excess_unproved):
-            if (oldest := self._unproved.take_oldest()) is None or oldest.close is None:
+        for _ in range(self.caps.excess_unproved):
+            if (oldest := self.unproved.take_oldest()) is None or oldest.close is None:
                 return
             if self.log_throttle.allows("displaced", ""):
-                log.warning("too many unproved connections, closing the oldest", unproved=self._caps.unproved)
+                log.warning("too many unproved connections, closing the oldest", unproved=self.caps.unproved)
             if oldest.host:  # it is not counted as a connection yet
                 oldest.is_displaced = True
-                self._caps.leave(oldest.host, is_proved=False)
+                self.caps.leave(oldest.host, is_proved=False)
                 self.metrics.ended[CloseCause.DISPLACED] += 1
             oldest.close()
 
     def _count_refusal(self, cause: CloseCause, peer: str) -> None:
         self.metrics.ended[cause] += 1
         if cause is CloseCause.TOO_MANY_UNPROVED and self.log_throttle.allows("unproved", ""):
-            log.warning("too many unproved connections, refusing more", unproved=self._caps.unproved, peer=peer)
+            log.warning("too many unproved connections, refusing more", unproved=self.caps.unproved, peer=peer)
 
     # What becomes of an arrival (`ArrivalOwner`).
 
@@ -267,14 +274,14 @@ class Gateway:
         try:
             arrived = await self._ends.arrive(client, peer)
             if place.host == UNKNOWN_HOST:
-                self._caps.leave(place.host, is_proved=False)
+                self.caps.leave(place.host, is_proved=False)
                 place.host = ""
-                if (refusal := self._caps.admit(arrived.host)) is not None:
+                if (refusal := self.caps.admit(arrived.host)) is not None:
                     raise RefusalError(refusal)  # noqa: TRY301 - one place closes what is not served
                 place.host = arrived.host
-            since = self.loop.time()
+            since = self.clock()
             arrived = await self._ends.first_byte(arrived)
-            silent_s = self.loop.time() - since
+            silent_s = self.clock() - since
             cause = None
         except asyncio.CancelledError:
             cause = CloseCause.DRAINED
@@ -316,11 +323,11 @@ class Gateway:
 
     def _close_refused(self, client: socket.socket, place: UnprovedPlace, cause: CloseCause, peer: str) -> None:
         client.close()
-        self._unproved.leave(place)
+        self.unproved.leave(place)
         if place.is_displaced:
             return  # it has been counted
         if place.host:
-            self._caps.leave(place.host, is_proved=False)
+            self.caps.leave(place.host, is_proved=False)
         self._count_refusal(cause, peer)
 
     def _open(
@@ -357,16 +364,16 @@ class Gateway:
 
     def release_unproved(self, connection: Connection) -> None:
         """The broker decides on this connection from now on: it does not count as unproved any more."""
-        self._caps.mark_proved(connection.peer)
-        self._unproved.release(connection)
+        self.caps.mark_proved(connection.peer)
+        self.unproved.release(connection)
 
     def forget(self, connection: Connection, cause: CloseCause) -> None:
         """A connection has ended."""
         self.connections.discard(connection)
-        self._unproved.release(connection)
+        self.unproved.release(connection)
         if self._draining and not self.connections:
             self._empty.set()
-        self._caps.leave(connection.peer, is_proved=connection.is_proof_requested)
+        self.caps.leave(connection.peer, is_proved=connection.is_proof_requested)
         self.metrics.ended[cause] += 1
 
     # The end.
@@ -381,7 +388,7 @@ class Gateway:
             self.budgets.end_overdue()
             self._make_room()  # other workers may have taken their share
             self.hangups.register()
-            now = self.loop.time()
+            now = self.clock()
             self._arrivals.end_overdue(now)
             for connection in list(self.connections):
                 if not connection.is_proof_requested:

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 _DEADLINE_SECONDS = 5.0
 _LARGEST_REQUEST = 16 * 1024
-_LARGEST_CROWD = 32
+LARGEST_CROWD = 32
 
 Page = tuple[int, str, bytes]  # status, content type, body
 
@@ -41,6 +41,11 @@ class StatusPages:
         self._problems = problems
         self._details = details
         self._visits: set[asyncio.Task[None]] = set()
+
+    @property
+    def visits(self) -> int:
+        """Connections that are being answered."""
+        return len(self._visits)
 
     @asynccontextmanager
     async def serving(self, listen: Address, *, named: str = "metrics.listen") -> AsyncIterator[None]:
@@ -73,7 +78,7 @@ class StatusPages:
                 return 404, "text/plain", b"there are /metrics, /healthz and /readyz\n"
 
     def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._visits) >= _LARGEST_CROWD:
+        if self.visits >= LARGEST_CROWD:
             writer.transport.abort()
             return
         visit = asyncio.get_running_loop().create_task(self._serve_one(reader, writer))

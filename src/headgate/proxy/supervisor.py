@@ -11,7 +11,7 @@ import os
 import pickle
 import signal
 import socket
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -41,6 +41,8 @@ _RESTARTS = ("headgate_worker_restarts", ())
 _START_FAILURES = ("headgate_worker_start_failures", ())
 _SKIPPED_REPORTS = ("headgate_worker_reports_skipped", ())
 
+StartProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]  # as `asyncio.create_subprocess_exec`
+
 
 @dataclass(slots=True)
 class Silence:
@@ -58,7 +60,7 @@ class Silence:
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
+class WorkerProcess:
     """One worker process and what it last reported."""
 
     index: int
@@ -114,9 +116,11 @@ class Supervisor:
         start_s: float = 120.0,
         ready_s: float = 30.0,
         kill_s: float = KILL_AFTER_DRAIN_SECONDS,
+        start_process: StartProcess = asyncio.create_subprocess_exec,
     ) -> None:
         self._silent_s, self._ready_s, self._kill_s = silent_s, ready_s, kill_s
         self._hung_s, self._start_s = hung_s, start_s
+        self._start_process = start_process
         self._page = MetricsPage(families)
         self._series = SeriesLimit(self._page.families)
         self._retired_series = SeriesLimit(self._page.families)
@@ -126,12 +130,17 @@ class Supervisor:
         self._caps_fd = -1
         self._caps_memory: mmap | None = None
         self._free_rows = set(range(2 * config.gateway.workers))  # a worker and its replacement count apart
-        self.workers: set[_Worker] = set()
+        self.workers: set[WorkerProcess] = set()
         self._retired: Snapshot = {_RESTARTS: 0, _START_FAILURES: 0, _SKIPPED_REPORTS: 0}
         self._start_problems: dict[int, str] = {}  # by place, while no worker can be started there
         self._tasks = TaskSet(lambda failure: log.error("task of the gateway failed", exc_info=failure))
         self._stopping = False
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def free_rows(self) -> int:
+        """Rows of the connection limits' table that no worker has."""
+        return len(self._free_rows)
 
     def problems(self) -> Mapping[str, str]:
         """Why a client that comes now may not be served: workers that are missing, and what those say that serve.
@@ -211,7 +220,7 @@ class Supervisor:
             here = [self._end(worker) for worker in self.workers if worker.index == place.index]
             await asyncio.shield(asyncio.gather(*here))
 
-    async def _exchange(self, old: _Worker, place: _Place) -> _Worker:
+    async def _exchange(self, old: WorkerProcess, place: _Place) -> WorkerProcess:
         """Start a worker beside the old one; the one that serves stays, the other one drains."""
         try:
             new = await self._start(old.index)
@@ -234,7 +243,7 @@ class Supervisor:
         self._tasks.spawn(self._end(leaving)).add_done_callback(lambda _: place.exchanged.set())
         return staying
 
-    async def _start_until_started(self, index: int) -> _Worker:
+    async def _start_until_started(self, index: int) -> WorkerProcess:
         """Start a worker; try again while the machine lacks memory, processes or file descriptors."""
         pause = _FIRST_RETRY_SECONDS
         while True:
@@ -257,7 +266,7 @@ class Supervisor:
         self._retired[_START_FAILURES] += 1
         return f"cannot be started: {failure.strerror or failure}"
 
-    async def _start(self, index: int) -> _Worker:
+    async def _start(self, index: int) -> WorkerProcess:
         own, inherited = socket.socketpair()
         try:
             reader, writer = await asyncio.open_connection(sock=own, limit=LARGEST_LINE)
@@ -281,7 +290,7 @@ class Supervisor:
             reports=inherited.fileno(),
         )
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await self._start_process(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 env={**_WORKER_ENVIRONMENT, **os.environ},
@@ -293,7 +302,7 @@ class Supervisor:
             raise
         finally:
             inherited.close()
-        worker = _Worker(index, row, process, self._loop.time(), Silence(self._hung_s / _CHECKS_OF_SILENCE))
+        worker = WorkerProcess(index, row, process, self._loop.time(), Silence(self._hung_s / _CHECKS_OF_SILENCE))
         self.workers.add(worker)
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(inheritance))
@@ -301,7 +310,9 @@ class Supervisor:
         self._tasks.spawn(self._listen_to(worker, reader, writer))
         return worker
 
-    async def _listen_to(self, worker: _Worker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _listen_to(
+        self, worker: WorkerProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Take a worker's reports until it ends."""
         has_skipped = False
         try:
@@ -325,7 +336,7 @@ class Supervisor:
             ConnectionLimits(self._config.gateway, memory=self._memory(), row=worker.caps_row).forget_all()
             self._free_rows.add(worker.caps_row)
 
-    async def _end(self, worker: _Worker) -> None:
+    async def _end(self, worker: WorkerProcess) -> None:
         """Let it drain, and end it by force when it does not."""
         if worker.process.returncode is None:
             worker.process.send_signal(signal.SIGTERM)
@@ -349,7 +360,7 @@ class Supervisor:
                     self._tasks.spawn(self._end_hung(worker))
             then = now
 
-    async def _end_hung(self, worker: _Worker) -> None:
+    async def _end_hung(self, worker: WorkerProcess) -> None:
         """End a worker by force, unless SIGTERM makes it report again: then it may drain. `_keep` starts another."""
         silent = self._loop.time() - worker.heard_at
         log.error("worker hangs, ending it", worker=worker.index, silent_s=round(silent))

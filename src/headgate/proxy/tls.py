@@ -101,6 +101,10 @@ class TlsLink(Link):
         self._woken = False
         self._fault: ssl.SSLError | None = None  # of a record behind those that were shown
 
+    @property
+    def has_queue(self) -> bool:
+        return self._plain is not None or super().has_queue
+
     def write(self, data: Buffer) -> None:
         if self.closed or self._failure is not None:
             return

@@ -36,7 +36,7 @@ class Scripted(Interceptor[Any]):
         self.chunks: list[bytes] = []
         self._adds = adds or {}
         self._request = request
-        self._response = response
+        self.response = response
         self._chunk = chunk
         self._opened = opened
 
@@ -55,7 +55,7 @@ class Scripted(Interceptor[Any]):
 
     def on_response(self, response: ResponseFrame, context: object, session: Session) -> OnResponse:  # noqa: ARG002
         self.events.append(f"{self.name} response {context}")
-        outcome: OnResponse = Forward() if self._response is None else self._response(response, context)
+        outcome: OnResponse = Forward() if self.response is None else self.response(response, context)
         return outcome
 
     def on_chunk(self, view: memoryview, context: object, session: Session) -> None:  # noqa: ARG002

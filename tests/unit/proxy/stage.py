@@ -1,8 +1,10 @@
 """A real gateway in this process, between clients that a test plays and the fake upstream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -12,6 +14,8 @@ from headgate.config.addresses import Address
 from headgate.config.model import Config, GatewayConfig, MetricsConfig, UpstreamConfig
 from headgate.proxy.connection import Connection
 from headgate.proxy.interceptor import CloseCause, Interceptor
+from headgate.proxy.link import Link
+from headgate.proxy.listeners import ConnectionLimits, Ports
 from headgate.proxy.server import Gateway
 from headgate.wire.messages.cluster import ApiVersionsRequest
 from headgate.wire.messages.groups import ListGroupsRequest
@@ -118,17 +122,28 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
+@contextmanager
+def socket_of(link: Link) -> Iterator[socket.socket]:
+    """The socket of a link, by a descriptor of the test's own: for its options."""
+    with socket.socket(fileno=os.dup(link.fileno())) as sock:
+        yield sock
+
+
 @asynccontextmanager
 async def stage(
     *interceptors: Interceptor[Any],
     upstream: FakeUpstream | None = None,
     seen: bool = True,
     abandoned_s: float = 5.0,
+    clock: Callable[[], float] | None = None,
+    caps: ConnectionLimits | None = None,
+    ports: Ports | None = None,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
     """Start both; with `seen` the gateway has seen the cluster before the test goes on."""
     async with upstream or FakeUpstream() as fake:
-        gateway = Gateway(config(fake.port, **{"drain_ms": 300, **settings}), interceptors, abandoned_s=abandoned_s)
+        chosen = config(fake.port, **{"drain_ms": 300, **settings})
+        gateway = Gateway(chosen, interceptors, abandoned_s=abandoned_s, clock=clock, caps=caps, ports=ports)
         one = Stage(gateway, fake, gateway.running())
         await one.running.__aenter__()
         try:
@@ -142,4 +157,4 @@ async def stage(
                 await until(lambda: not gateway.connections, 0.1)
             await one.stop()
             assert not gateway.connections
-            assert not gateway._tasks
+            assert not gateway.task_count

@@ -3,16 +3,17 @@
 import json
 import socket
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from headgate.base.ids import ApiKey, ApiVersion, NodeId
+from headgate.base.ids import ApiKey, ApiVersion, CorrelationId, NodeId
 from headgate.config.addresses import Address
 from headgate.config.model import GatewayConfig
 from headgate.proxy import advertising
 from headgate.proxy.advertising import AddressMap
-from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.interceptor import CloseCause, RequestFrame, Session
 from headgate.wire.apis import APIS
 from headgate.wire.codec import decode, encode
 from headgate.wire.messages.cluster import (
@@ -64,7 +65,7 @@ async def look_again(on: Stage) -> None:
     asked = on.upstream.times_asked
     on.gateway.cluster.refresh_soon()
     await until(lambda: on.upstream.times_asked > asked)
-    await until(lambda: not on.gateway.cluster._wanted.is_set())
+    await until(lambda: not on.gateway.cluster.is_refresh_due)
 
 
 async def test_a_client_that_dials_a_node_reaches_that_node() -> None:
@@ -147,7 +148,7 @@ def test_nodes_that_a_broker_makes_up_are_not_kept_for_ever() -> None:
     addresses = AddressMap(config, lambda node: not opened.append(node))  # type: ignore[func-returns-value]
     for node in range(5000):
         addresses.lookup(NodeId(node))
-    assert len(opened) == len(addresses._addresses) - 1 < 2000
+    assert len(opened) == len(addresses) - 1 < 2000
     assert addresses.lookup(NodeId(0)) == EncodedAddress.of(GATEWAY_HOST, 9093)
     assert addresses.lookup(NodeId(4999)) == EncodedAddress.of(GATEWAY_HOST, NOBODY)
 
@@ -348,10 +349,24 @@ async def test_requests_and_responses_with_known_bytes_are_decoded_once_and_each
 
 async def test_what_is_kept_of_api_versions_requests_is_bounded() -> None:
     interceptor = advertising.ApiVersionsInterceptor()
+    session = cast("Session", SimpleNamespace(broker_versions=dict))
+
+    def asked(body: bytes) -> RequestFrame:
+        return RequestFrame(
+            api_key=ApiKey.API_VERSIONS,
+            api_version=ApiVersion(3),
+            correlation_id=CorrelationId(1),
+            client_id=None,
+            body=body,
+            size=len(body),
+            is_opened=True,
+        )
+
     for number in range(1000):
         body = encode(ApiVersionsRequest(client_software_name=f"x{number}", client_software_version="1"), 3)
-        interceptor._decoded(ApiVersion(3), body)
+        interceptor.on_request(asked(body), session)
+        assert 0 < interceptor.kept_requests <= 256
+    kept = interceptor.kept_requests
     long = encode(ApiVersionsRequest(client_software_name="x" * 300, client_software_version="1"), 3)
-    interceptor._decoded(ApiVersion(3), long)
-    assert 0 < len(interceptor._requests) <= 256
-    assert (3, long) not in interceptor._requests
+    interceptor.on_request(asked(long), session)
+    assert interceptor.kept_requests == kept

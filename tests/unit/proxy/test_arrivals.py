@@ -1,6 +1,7 @@
 """Clients between accept and their connection: no task or timer for each, and nothing of what they send is lost."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -16,10 +17,12 @@ from headgate.proxy import server
 from headgate.proxy.arrivals import Arrival, Arrivals
 from headgate.proxy.endpoints import PeerSocket, PeerSockets
 from headgate.proxy.interceptor import CloseCause
+from headgate.proxy.listeners import Ports, bind_all
 from headgate.proxy.unproved_queue import UnprovedPlace
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import Client, request
-from tests.unit.proxy.stage import GATEWAY_HOST, base_port, config, stage, turns, until
+from tests.unit.proxy.stage import GATEWAY_HOST, base_port, config, socket_of, stage, turns, until
 
 
 @dataclass
@@ -77,11 +80,13 @@ def track_readers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 @asynccontextmanager
-async def arriving(owner: Owner, *, first: bytes = b"x") -> AsyncIterator[tuple[Arrivals, socket.socket]]:
+async def arriving(
+    owner: Owner, *, first: bytes = b"x", clock: FakeClock | None = None
+) -> AsyncIterator[tuple[Arrivals, socket.socket]]:
     """One arrival whose client, the second result, has sent its first bytes."""
     loop = asyncio.get_running_loop()
     ends = PeerSockets(config(1, connect_timeout_ms=1000, first_request_ms=2000), loop)
-    arrivals = Arrivals(owner, ends, loop)
+    arrivals = Arrivals(owner, ends, loop, (clock or FakeClock()).monotonic)
     client, accepted = socket.socketpair()
     accepted.setblocking(False)
     with client:
@@ -129,12 +134,11 @@ async def test_a_broker_that_answers_at_once_is_not_waited_for(monkeypatch: pyte
 
 
 async def test_a_client_that_sends_nothing_in_time_is_refused_and_one_in_time_is_not() -> None:
-    owner = Owner()
-    async with arriving(owner, first=b"") as (arrivals, _):
-        now = asyncio.get_running_loop().time()
-        arrivals.end_overdue(now + 1.5)
+    owner, clock = Owner(), FakeClock()
+    async with arriving(owner, first=b"", clock=clock) as (arrivals, _):
+        arrivals.end_overdue(clock.now + 2)
         assert owner.refused == []
-        arrivals.end_overdue(now + 2.5)
+        arrivals.end_overdue(clock.now + 2.001)
         assert owner.refused == [CloseCause.NO_REQUEST]
 
 
@@ -151,12 +155,13 @@ async def test_a_broker_that_does_not_answer_in_time_is_left_to_a_task_with_its_
 ) -> None:
     with listening(is_full=True) as address:
         owner = Owner((address,), readers=track_readers(monkeypatch))
-        async with arriving(owner) as (arrivals, _):
+        clock = FakeClock()
+        async with arriving(owner, clock=clock) as (arrivals, _):
+            clock.now += 1.9  # the broker has its own second, from the client's first byte on
             await turns()
-            now = asyncio.get_running_loop().time()
-            arrivals.end_overdue(now + 0.5)
+            arrivals.end_overdue(clock.now + 1)
             assert owner.outcomes == 0
-            arrivals.end_overdue(now + 1.5)
+            arrivals.end_overdue(clock.now + 1.001)
             assert owner.unreached == [(b"x", address)]
             assert owner.has_reader is False
 
@@ -190,25 +195,18 @@ async def test_a_client_whose_connection_cannot_be_made_is_closed_without_a_read
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readers = track_readers(monkeypatch)
-    had_reader: list[bool] = []
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a defect")
 
     async with stage() as on:
-        closing = on.gateway._close_refused
-
-        def close_refused(client: socket.socket, *others: Any) -> None:
-            had_reader.append(client.fileno() in readers)
-            closing(client, *others)
-
+        before = set(readers)
         with monkeypatch.context() as patched:
             patched.setattr(server, "Connection", fail)
-            patched.setattr(on.gateway, "_close_refused", close_refused)
             asyncio.get_running_loop().set_exception_handler(lambda *_: None)
             client = await on.client(0, first=SMALL)
             assert await client.rest() == b""
-        assert had_reader == [False]
+        assert readers == before
         assert on.ended == {"internal": 1}
 
 
@@ -256,23 +254,22 @@ async def test_accepted_sockets_have_the_options_of_the_data_plane() -> None:
         client, broker = await on.pair()
         connection = await on.connection()
         for link in (connection.client, connection.upstream):
-            sock = link._sock
-            assert not sock.getblocking()
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
-            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_345
+            assert not os.get_blocking(link.fileno())
+            with socket_of(link) as sock:
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_345
         await client.send(SMALL)
         assert (await broker.reply(HeartbeatResponse())).frame == SMALL
 
 
 async def test_clients_that_came_before_the_gateway_listened_have_these_options_too() -> None:
-    async with stage(idle_ms=12_345) as on:
-        listener = on.gateway._ports.listeners[None] if on.gateway._ports else None
-        assert listener is not None
-        asyncio.get_running_loop().remove_reader(listener.fileno())
-        early = await Client.connect(GATEWAY_HOST, base_port())  # waits in the queue of the port
+    settings = config(1, idle_ms=12_345).gateway
+    ports = Ports(settings, bind_all(settings))
+    early = await Client.connect(GATEWAY_HOST, base_port())  # waits in the queue of the port
+    async with stage(ports=ports, idle_ms=12_345) as on:
         on.ends.append(early)
-        on.gateway._listen(None, listener)
         await on.greet(early)
-        connection = await on.connection()
-        assert connection.client._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_345
+        with socket_of((await on.connection()).client) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_345
+    ports.close()

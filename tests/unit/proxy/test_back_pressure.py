@@ -9,7 +9,7 @@ from struct import pack
 
 from headgate.base.pipe_limits import PIPE_BYTES
 from headgate.proxy.chain import MOST_PENDING
-from headgate.proxy.connection import _HIGH_WATER, _LARGEST_BACKLOG
+from headgate.proxy.connection import HIGH_WATER, LARGEST_BACKLOG
 from headgate.proxy.interceptor import Answer, Forward, Hold
 from headgate.proxy.link import BUFFER_BYTES
 from headgate.wire.codec import encode
@@ -123,12 +123,12 @@ async def test_copied_bytes_that_wait_for_the_client_stop_the_broker_from_a_mark
             await broker.send(bytes(20_000))
             await until(partial(lambda was: meter.received_bytes > was, received))
             sent += 20_000
-        assert connection.client.backlog <= _HIGH_WATER
+        assert connection.client.backlog <= HIGH_WATER
         assert connection.upstream.is_reading
         assert not meter.times_paused
         pouring = asyncio.create_task(pour(broker, LARGE - sent))
         await stalls(on, "upstream")
-        assert _HIGH_WATER < connection.client.backlog <= _HIGH_WATER + BUFFER_BYTES
+        assert HIGH_WATER < connection.client.backlog <= HIGH_WATER + BUFFER_BYTES
         await drink(client, len(front) + LARGE)
         await pouring
         await broker.send(behind)
@@ -183,9 +183,9 @@ async def test_a_client_that_never_takes_our_own_answers_is_not_read_for_ever() 
         connection = await on.connection()
         count = 2000
         sending = asyncio.create_task(client.send(heartbeat(1) * count))
-        await until(lambda: connection.client.backlog > _LARGEST_BACKLOG)
+        await until(lambda: connection.client.backlog > LARGEST_BACKLOG)
         await turns(50)
-        assert connection.client.backlog < _LARGEST_BACKLOG + 20_000
+        assert connection.client.backlog < LARGEST_BACKLOG + 20_000
         await drink(client, count * 10_009)  # and it goes on
         await sending
 
@@ -219,7 +219,7 @@ async def test_behind_a_held_request_one_buffer_is_read_and_then_all_of_it() -> 
         sending = asyncio.create_task(_send_all(client, front, 3_000_000, behind))
         await stalls(on, "client")
         connection = await on.connection()
-        assert len(connection.client._kept) == BUFFER_BYTES
+        assert connection.client.unused_bytes == BUFFER_BYTES
         assert not connection.pending
         go.set()
         assert (await broker.request()).key == 12

@@ -10,7 +10,7 @@ from headgate.proxy.interceptor import Forward, Hold
 from headgate.wire.messages.data import FetchRequest
 from tests.support.fake_upstream import Client, FakeUpstream, request
 from tests.unit.proxy.scripted import Scripted, after
-from tests.unit.proxy.stage import GATEWAY_HOST, base_port, stage, turns, until
+from tests.unit.proxy.stage import GATEWAY_HOST, base_port, socket_of, stage, turns, until
 from tests.unit.proxy.test_back_pressure import SMALL_BUFFER, drink, fetch_answer
 from tests.unit.proxy.test_order import heartbeat, metadata, numbers, produce
 
@@ -98,7 +98,8 @@ async def test_a_request_without_an_answer_that_the_broker_has_not_taken_yet_is_
     async with stage(upstream=FakeUpstream(receive_buffer=4096), drain_ms=PATIENT) as on:
         client, broker = await on.pair()
         connection = await on.connection()
-        connection.upstream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        with socket_of(connection.upstream) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         before = on.gateway.metrics.client_meter.received_bytes
         await client.send(frame)
         await until(lambda: on.gateway.metrics.client_meter.received_bytes == before + len(frame))

@@ -210,6 +210,4 @@ def test_whatever_the_order_of_frames_and_ends_the_bound_holds_and_all_bytes_com
         check()
     assert not waiting
     assert bench.budget.used == 0
-    assert not bench.budget._held
-    assert not bench.budget._waiting
-    assert not bench.budget._holders
+    assert bench.budget.is_idle

@@ -9,6 +9,7 @@ from headgate.base.ids import ApiVersion
 from headgate.proxy.gather_budget import FREE_BYTES, GatherBudget
 from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold, Oversize, Session
 from headgate.wire.messages.cluster import MetadataRequest, MetadataResponse, MetadataTopic
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import Broker, Client, FakeUpstream, answer, request
 from tests.unit.proxy.scripted import HEARTBEAT, Scripted, after, at_once
 from tests.unit.proxy.stage import Stage, stage, turns, until
@@ -39,7 +40,7 @@ async def proved_pair(on: Stage) -> tuple[Client, Broker]:
 
 
 async def settled(budget: GatherBudget) -> None:
-    await until(lambda: not budget.used and not budget._waiting and not budget._holders)
+    await until(lambda: budget.is_idle)
 
 
 # Responses.
@@ -129,11 +130,10 @@ async def test_a_slow_client_holds_its_bytes_until_it_has_taken_them() -> None:
 
 
 async def test_a_client_that_never_takes_its_response_is_ended_while_others_wait() -> None:
-    async with stage(opening(lambda *_: Forward())) as on:
+    clock = FakeClock()
+    async with stage(opening(lambda *_: Forward()), clock=clock.monotonic) as on:
         budget = on.gateway.budgets.responses
         budget.limit = 7_000_000
-        now = 0.0
-        budget._clock = lambda: now
         await _occupy(on, budget)
         client, broker = await on.pair()
         await client.send(heartbeat(2))
@@ -141,7 +141,7 @@ async def test_a_client_that_never_takes_its_response_is_ended_while_others_wait
         await until(lambda: budget.waits == 1)
         on.gateway.budgets.end_overdue()
         assert not on.ended
-        now = 60.0
+        clock.now += 60
         assert await client.frame() == answer(HEARTBEAT, 4, 2, content(LARGE))
         assert on.ended == {"gather_timeout": 1}
         await sending
@@ -166,7 +166,7 @@ async def test_a_connection_that_ends_while_its_response_waits_leaves_nothing_be
         if who == "client":
             client.close()
             await until(lambda: len(on.gateway.connections) == 1)
-            assert not budget._waiting
+            assert not budget.has_waiting
         elif who == "broker":
             waiting.close()  # what it has sent still reaches the client
         else:
@@ -275,18 +275,17 @@ async def test_clients_that_have_proved_nothing_do_not_use_the_budget_of_the_oth
 
 
 async def test_a_client_that_does_not_finish_its_request_is_ended_while_others_wait() -> None:
-    async with stage(Scripted()) as on:
+    clock = FakeClock()
+    async with stage(Scripted(), clock=clock.monotonic) as on:
         budget = on.gateway.budgets.proved_requests
         budget.limit = 1000
-        now = 0.0
-        budget._clock = lambda: now
         lazy, _ = await proved_pair(on)
         await lazy.send(large_heartbeat(1)[:100_000])
         await until(lambda: budget.used > 0)
         client, broker = await proved_pair(on)
         sending = asyncio.create_task(client.send(large_heartbeat(2)))
         await until(lambda: budget.waits == 1)
-        now = 60.0
+        clock.now += 60
         assert (await broker.request()).header.correlation_id == 2
         assert on.ended == {"gather_timeout": 1}
         await sending

@@ -2,23 +2,22 @@
 
 import asyncio
 import errno
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from unittest.mock import Mock
+from typing import Any
+from unittest.mock import DEFAULT, Mock
 
-import pytest
-
-from headgate.proxy import hangups
 from headgate.proxy.hangups import HangupWatcher
 from tests.unit.proxy.stage import until
 
 
 @contextmanager
-def watching() -> Iterator[HangupWatcher]:
-    watcher = HangupWatcher(asyncio.get_running_loop())
+def watching(**options: Any) -> Iterator[HangupWatcher]:
+    watcher = HangupWatcher(asyncio.get_running_loop(), **options)
     try:
         yield watcher
     finally:
@@ -47,11 +46,10 @@ async def test_a_socket_that_was_closed_before_the_sweep_is_not_registered() -> 
         watcher.register()  # the kernel refuses a number that is closed
 
 
-async def test_many_new_sockets_are_registered_in_several_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hangups, "_MOST_AT_ONCE", 2)
+async def test_many_new_sockets_are_registered_in_several_sweeps() -> None:
     left: list[int] = []
     pairs = [socket.socketpair() for _ in range(5)]
-    with watching() as watcher:
+    with watching(most_at_once=2) as watcher:
         for number, (near, _) in enumerate(pairs):
             watcher.watch(near.fileno(), partial(left.append, number))
         for _, far in pairs:
@@ -59,7 +57,7 @@ async def test_many_new_sockets_are_registered_in_several_sweeps(monkeypatch: py
         sizes = []
         for _ in range(3):
             watcher.register()
-            watcher._on_events()
+            watcher.report()
             sizes.append(len(left))
         for near, _ in pairs:
             watcher.forget(near.fileno())
@@ -71,22 +69,19 @@ async def test_many_new_sockets_are_registered_in_several_sweeps(monkeypatch: py
 async def test_a_socket_that_the_kernel_refuses_is_registered_later_and_keeps_no_other_out() -> None:
     left: list[str] = []
     pairs = {name: socket.socketpair() for name in ("one", "two")}
-    with watching() as watcher:
-        epoll = watcher._epoll
-        refusing = Mock(wraps=epoll)
-        refusing.register.side_effect = [OSError(errno.ENOSPC, "no room"), None]
+    epoll = Mock(wraps=select.epoll())
+    epoll.register.side_effect = [OSError(errno.ENOSPC, "no room"), DEFAULT, DEFAULT]
+    with watching(epoll=lambda: epoll) as watcher:
         for name, (near, far) in pairs.items():
             watcher.watch(near.fileno(), partial(left.append, name))
             far.close()
-        watcher._epoll = refusing
         watcher.register()
-        assert [call.args[0] for call in refusing.register.call_args_list] == [
-            near.fileno() for near, _ in pairs.values()
-        ]
-        watcher._epoll = epoll
+        assert [call.args[0] for call in epoll.register.call_args_list] == [near.fileno() for near, _ in pairs.values()]
+        watcher.report()
+        assert left == ["two"]
         watcher.register()
-        watcher._on_events()
+        watcher.report()
         for near, _ in pairs.values():
             watcher.forget(near.fileno())
             near.close()
-    assert left == ["one"], "the second was registered with the double alone"
+    assert left == ["two", "one"]

@@ -30,7 +30,7 @@ from headgate.wire.messages.data import FetchResponse
 from headgate.wire.messages.groups import HeartbeatRequest
 from headgate.wire.primitives import write_uvarint
 from tests.support.fake_upstream import HOST, Client, FakeUpstream, body_of, request
-from tests.unit.proxy.stage import LIST_GROUPS, base_port, stage, turns, until
+from tests.unit.proxy.stage import LIST_GROUPS, base_port, socket_of, stage, turns, until
 
 METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
 LONGEST_SECONDS = 0.1  # that the event loop may be kept, in processor time: a busy machine is no defect
@@ -199,8 +199,8 @@ async def test_a_broker_that_takes_nothing_for_as_long_as_a_connection_may_be_id
         while connection.client.is_reading:
             client.sock.send(request(HEARTBEAT, 4, bytes(100_000)))
             await turns()
-        patience = connection.upstream._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-        assert patience == 1000
+        with socket_of(connection.upstream) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000
         await on.ends_with(CloseCause.UPSTREAM_RESET)
 
 

@@ -124,7 +124,7 @@ async def test_one_that_must_not_fail_ends_the_connection_instead(it: Scripted) 
     async with stage(it) as on:
         client, broker = await on.pair()
         await client.send(heartbeat(1))
-        if it.api_keys and it._response is not None:
+        if it.api_keys and it.response is not None:
             await broker.reply(THEIRS)
         assert await client.rest() == b""
         assert on.ended in ({"internal": 1}, {"bad_answer": 1})

@@ -149,7 +149,7 @@ async def test_a_thousand_connections_come_and_go_and_leave_nothing() -> None:
             for client in clients[25:]:
                 client.close()
         assert sum(on.ended.values()) == on.gateway.metrics.accepted == 500
-        assert on.gateway._caps.connections == on.gateway._caps.unproved == 0
+        assert on.gateway.caps.connections == on.gateway.caps.unproved == 0
 
 
 @pytest.mark.parametrize("is_answered", [True, False])

@@ -1,10 +1,13 @@
 """Series and label values of metrics are bounded, whatever groups and topics are called, and no counter falls."""
 
+import asyncio
+from typing import cast
+
 from headgate.proxy.features import Feature, MetricFamily
 from headgate.proxy.metric_series import LEFT_OUT, LONGEST_LABEL, MOST_SERIES, OTHERS, SeriesLimit, short_label
 from headgate.proxy.metrics import MetricsPage
 from headgate.proxy.server import Gateway
-from headgate.proxy.supervisor import Supervisor
+from headgate.proxy.supervisor import Silence, Supervisor, WorkerProcess
 from headgate.proxy.worker_reports import LARGEST_REPORT, WorkerReport, encode_report
 from headgate.share_groups.share_metrics import FAMILIES, ShareMeter
 from tests.unit.proxy.stage import config
@@ -115,5 +118,6 @@ async def test_the_series_of_a_gateways_features_are_bounded_and_so_is_its_repor
 
 async def test_the_series_of_a_supervisor_are_bounded_whatever_its_workers_report() -> None:
     supervisor = Supervisor(config(1), (), (COUNTER,))
-    supervisor._retired |= Loud().samples()
+    process = cast("asyncio.subprocess.Process", None)
+    supervisor.workers.add(WorkerProcess(0, 0, process, 0.0, Silence(1.0), samples=Loud().samples()))
     assert sum(name == "headgate_some" for name, _ in supervisor.snapshot()) == MOST_SERIES + 1

@@ -210,8 +210,7 @@ def test_a_connection_that_has_ended_is_forgotten() -> None:
     exchange.handshake("PLAIN")
     exchange.ask(API_VERSIONS, 3, encode(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3))
     exchange.principals.on_close(exchange.session)
-    assert not exchange.principals._log_ins
-    assert not exchange.principals._software
+    assert not exchange.principals.known_sessions
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from headgate.proxy.interceptor import Answer, Forward
 from headgate.wire.codec import encode
 from headgate.wire.messages.cluster import SaslHandshakeRequest
 from headgate.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import request
 from tests.unit.proxy.scripted import Scripted
 from tests.unit.proxy.stage import API_VERSIONS, stage, turns, until
@@ -34,7 +35,7 @@ async def test_a_silent_client_has_no_upstream_connection_and_is_closed_in_time(
             assert await client.rest() == b""
         assert not on.upstream.has_connection()
         assert on.ended == {"no_request": 50}
-        assert on.gateway._caps.connections == on.gateway._caps.unproved == 0
+        assert on.gateway.caps.connections == on.gateway.caps.unproved == 0
 
 
 async def test_a_client_that_leaves_without_a_byte_has_no_upstream_connection() -> None:
@@ -89,7 +90,7 @@ async def test_a_client_that_waits_for_its_first_answer_is_not_ended() -> None:
         client, broker = await on.pair(proved=False)
         await client.send(request(11, 9, b"\x00" * 30, correlation_id=6))
         asked = await broker.request()
-        assert on.gateway._caps.unproved == 0
+        assert on.gateway.caps.unproved == 0
         await asyncio.sleep(0.5)
         assert on.ended == {}
         await broker.send(asked.answer(b"\x00" * 30))
@@ -133,7 +134,7 @@ async def test_answers_of_the_gateway_itself_do_not_keep_a_connection() -> None:
 
 async def test_a_connection_counts_as_unproved_until_its_broker_has_a_request_to_decide_on() -> None:
     async with stage() as on:
-        caps = on.gateway._caps
+        caps = on.gateway.caps
         client, broker = await on.pair(proved=False)
         await client.send(request(17, 1, SaslHandshakeRequest(mechanism="PLAIN")))
         await broker.reply()
@@ -159,7 +160,7 @@ async def test_unproved_connections_of_one_address_do_not_keep_proved_ones_out(l
             await broker.reply()
             assert await numbers(client, 1) == [1]
         silent[0].close()
-        await until(lambda: on.gateway._caps.unproved == 2)
+        await until(lambda: on.gateway.caps.unproved == 2)
         await on.pair()
     [event] = [one for one in logs if one["log_level"] == "warning"]
     assert event["event"] == "too many unproved connections, refusing more"
@@ -250,10 +251,10 @@ async def test_an_api_versions_request_over_4_kib_is_refused_before_the_proof() 
 
 
 async def test_the_ends_of_unproved_connections_are_logged_once_a_minute_for_an_address(logs: list[EventDict]) -> None:
-    async with stage() as on:
-        times = [0.0, 1.0, 59.0, 61.0]
-        on.gateway.log_throttle._now = lambda: times.pop(0)
-        for _ in range(4):
+    clock = FakeClock(0)
+    async with stage(clock=clock.monotonic) as on:
+        for now in (0, 1, 59, 61):
+            clock.now = now
             client = await on.client(first=request(999, 0, b""))
             await on.upstream.accept()
             assert await client.rest() == b""

@@ -3,9 +3,9 @@
 import pytest
 
 from headgate.base.ids import ApiKey, ApiVersion
-from headgate.proxy.cluster import _shared
+from headgate.proxy.cluster import common_versions
 from headgate.proxy.interceptor import Interceptor, Oversize, Session, Versions
-from headgate.proxy.routes import _MOST_TABLES, Route, Routes
+from headgate.proxy.routes import MOST_TABLES, Route, Routes
 from headgate.wire.apis import APIS
 from tests.support.fake_upstream import BROKER_VERSIONS
 from tests.unit.proxy.scripted import Scripted
@@ -49,7 +49,7 @@ def test_a_broker_that_says_another_thing_each_time_does_not_fill_the_memory() -
     routes = Routes(())
     for low in range(-1000, 0):
         routes.table({12: (low, 4)})
-    assert len(routes._tables) <= _MOST_TABLES
+    assert routes.table_count <= MOST_TABLES
 
 
 def test_a_denied_call_has_no_route_even_when_an_interceptor_adds_it() -> None:
@@ -72,10 +72,10 @@ def test_a_route_knows_who_opens_and_who_watches_it() -> None:
 def test_the_bootstrap_port_carries_what_every_broker_has() -> None:
     newer = {3: (0, 13), 12: (0, 4), 93: (0, 0)}
     older = {3: (0, 12), 12: (1, 3), 17: (0, 1)}
-    assert _shared([newer, older]) == {3: (0, 12), 12: (1, 3)}
-    assert _shared([newer]) == newer
-    assert _shared([{12: (0, 1)}, {12: (2, 3)}]) == {}
-    assert _shared([]) == {}
+    assert common_versions([newer, older]) == {3: (0, 12), 12: (1, 3)}
+    assert common_versions([newer]) == newer
+    assert common_versions([{12: (0, 1)}, {12: (2, 3)}]) == {}
+    assert common_versions([]) == {}
 
 
 class _Oversized(Interceptor[None]):

@@ -17,6 +17,7 @@ from headgate.proxy import pipes, responses
 from headgate.proxy.interceptor import Answer, CloseCause, Forward, Hold
 from headgate.wire.codec import encode
 from headgate.wire.messages.data import FetchRequest, FetchResponse, FetchTopicResponse, LeaderIdAndEpoch
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import Broker, Client, request
 from tests.unit.proxy.pipe_leaks import no_pipe_left
 from tests.unit.proxy.scripted import Scripted, after
@@ -235,10 +236,9 @@ async def test_what_waits_in_a_pipe_for_a_slow_client_is_backlog_and_stops_the_b
 
 
 async def test_responses_are_copied_while_a_slow_client_has_the_only_pipe_and_it_gives_it_back_in_time() -> None:
-    async with splicing(limit=1) as on:
+    clock = FakeClock()
+    async with splicing(limit=1, clock=clock.monotonic) as on:
         pool = on.gateway.pipes
-        now = [0.0]
-        pool._clock = lambda: now[0]
         slow, slow_broker, frame = await begin(on, 20_000_000, receive_buffer=SMALL_BUFFER)
         sending = await stalled(on, frame, slow_broker)
         [connection] = on.gateway.connections
@@ -253,7 +253,7 @@ async def test_responses_are_copied_while_a_slow_client_has_the_only_pipe_and_it
         await fetch_beside()
         assert pool.spliced_bytes == before
         assert pool.fallbacks > 0
-        now[0] = 2.0
+        clock.now += 2
         backlog = connection.client.backlog
         await fetch_beside()
         assert pool.spliced_bytes > before

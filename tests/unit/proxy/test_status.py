@@ -10,10 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import headgate
 from headgate.base.errors import PlatformError
 from headgate.config.addresses import Address
-from headgate.proxy import status
 from headgate.proxy.interceptor import CloseCause
 from headgate.proxy.metrics import Histogram
-from headgate.proxy.status import StatusPages
+from headgate.proxy.status import LARGEST_CROWD, StatusPages
 from headgate.wire.messages.data import FetchRequest
 from headgate.wire.messages.groups import ListGroupsResponse
 from tests.support.fake_upstream import Client, answer, request
@@ -131,8 +130,8 @@ async def test_a_visitor_who_does_not_take_the_page_is_sent_away() -> None:
     async with served.serving(LISTEN):
         visitor = await Client.connect(*LISTEN, receive_buffer=4096)
         await visitor.send(get("/metrics"))
-        await until(lambda: bool(served._visits))
-        await until(lambda: not served._visits)
+        await until(lambda: served.visits > 0)
+        await until(lambda: not served.visits)
         assert len(await visitor.rest()) < 20_000_000
         visitor.close()
 
@@ -141,10 +140,10 @@ async def test_a_crowd_of_visitors_is_bounded_and_leaves_with_the_gateway() -> N
     served = StatusPages(lambda: b"", dict)
     async with served.serving(LISTEN):
         crowd = [await Client.connect(*LISTEN) for _ in range(60)]
-        await until(lambda: len(served._visits) == status._LARGEST_CROWD)
+        await until(lambda: served.visits == LARGEST_CROWD)
         await turns(20)
-        assert len(served._visits) == status._LARGEST_CROWD
-    assert not served._visits
+        assert served.visits == LARGEST_CROWD
+    assert not served.visits
     for visitor in crowd:
         assert await visitor.rest() == b""
         visitor.close()

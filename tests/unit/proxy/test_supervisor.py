@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import UsageError
 from headgate.proxy.metrics import MetricsPage, Snapshot
-from headgate.proxy.supervisor import Silence, Supervisor, _Worker
+from headgate.proxy.supervisor import Silence, Supervisor, WorkerProcess
 from tests.unit.proxy.stage import config, until
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
@@ -41,7 +41,7 @@ class Bench:
         self.file.write_text(name, encoding="utf-8")
 
     @property
-    def workers(self) -> list[_Worker]:
+    def workers(self) -> list[WorkerProcess]:
         return sorted(self.supervisor.workers, key=lambda worker: (worker.index, worker.process.pid))
 
     @property
@@ -60,12 +60,19 @@ class Bench:
 
 @asynccontextmanager
 async def supervised(
-    folder: Path, manner: str = "serves", timings: Mapping[str, float] = {}, **settings: Any
+    folder: Path,
+    manner: str = "serves",
+    timings: Mapping[str, float] = {},
+    *,
+    shortage: "Shortage | None" = None,
+    **settings: Any,
 ) -> AsyncIterator[Bench]:
     file = folder / "manner"
     file.write_text(manner, encoding="utf-8")
     limits = config(1, **{"drain_ms": 100, **settings})
-    supervisor = Supervisor(limits, (sys.executable, "-I", "-S", str(FAKE_WORKER), str(file)), (), **timings)
+    command = (sys.executable, "-I", "-S", str(FAKE_WORKER), str(file))
+    start_process = asyncio.create_subprocess_exec if shortage is None else shortage
+    supervisor = Supervisor(limits, command, (), start_process=start_process, **timings)
     bench = Bench(supervisor, file, asyncio.Event(), asyncio.Event())
     running = asyncio.create_task(supervisor.run(bench.stopped, bench.replace))
     pids: set[int] = set()
@@ -223,7 +230,7 @@ async def test_a_defect_while_a_report_is_taken_is_logged_and_the_supervisor_sti
     def fail(*_: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(_Worker, "take", fail)
+    monkeypatch.setattr(WorkerProcess, "take", fail)
     async with supervised(tmp_path, "serves"):
         await until(lambda: "task of the gateway failed" in names(logs))
 
@@ -248,25 +255,23 @@ async def test_a_report_that_is_too_large_is_skipped_and_the_worker_stays(
 class Shortage:
     """Starting a process fails as long as `failure` is set, as when the machine is out of memory or processes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.failure: OSError | None = None
         self.attempts = 0
-        self._start = asyncio.create_subprocess_exec
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", self)
 
     async def __call__(self, *command: str, **options: Any) -> asyncio.subprocess.Process:
         self.attempts += 1
         if self.failure is not None:
             raise self.failure
-        return await self._start(*command, **options)
+        return await asyncio.create_subprocess_exec(*command, **options)
 
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
 async def test_a_worker_that_cannot_be_started_is_tried_again(
-    tmp_path: Path, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, logs: list[EventDict], number: int
 ) -> None:
-    shortage = Shortage(monkeypatch)
-    async with supervised(tmp_path, workers=2) as bench:
+    shortage = Shortage()
+    async with supervised(tmp_path, shortage=shortage, workers=2) as bench:
         await bench.serves()
         first, second = bench.pids
         shortage.failure = OSError(number, os.strerror(number))
@@ -278,25 +283,25 @@ async def test_a_worker_that_cannot_be_started_is_tried_again(
         shortage.failure = None
         await bench.serves()
         assert second in bench.pids
-        assert len(bench.supervisor._free_rows) == 2
+        assert bench.supervisor.free_rows == 2
     assert "worker cannot be started, trying again" in names(logs)
 
 
-async def test_the_first_start_is_tried_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shortage = Shortage(monkeypatch)
+async def test_the_first_start_is_tried_again_too(tmp_path: Path) -> None:
+    shortage = Shortage()
     shortage.failure = OSError(errno.EAGAIN, "no")
     loop = asyncio.get_running_loop()
     loop.call_later(0.3, setattr, shortage, "failure", None)
-    async with supervised(tmp_path) as bench:
+    async with supervised(tmp_path, shortage=shortage) as bench:
         await bench.serves()
         assert shortage.attempts >= 2
 
 
 async def test_a_replacement_that_cannot_be_started_leaves_the_old_worker(
-    tmp_path: Path, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, logs: list[EventDict]
 ) -> None:
-    shortage = Shortage(monkeypatch)
-    async with supervised(tmp_path, workers=2) as bench:
+    shortage = Shortage()
+    async with supervised(tmp_path, shortage=shortage, workers=2) as bench:
         await bench.serves()
         before = bench.pids
         shortage.failure = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
@@ -333,11 +338,13 @@ async def test_a_worker_that_hangs_is_killed_and_replaced(tmp_path: Path, logs: 
 
 
 async def test_a_worker_that_never_reports_is_replaced(tmp_path: Path) -> None:
-    async with supervised(tmp_path, "silent", {"start_s": 0.5, "kill_s": 0.2}) as bench:
-        await until(lambda: bench.supervisor.snapshot()[RESTARTS] >= 1)
-        bench.supervisor._start_s = 60.0
+    async with supervised(tmp_path, "silent", {"start_s": 60.0, "kill_s": 0.2}) as bench:
+        [silent] = bench.workers
+        silent.silence.seconds = 60.0
+        await until(lambda: bench.supervisor.snapshot()[RESTARTS] == 1)
         bench.manner("serves")
-        await until(lambda: not bench.supervisor.problems() or bench.supervisor.snapshot()[RESTARTS] >= 2)
+        await bench.serves()
+        assert bench.supervisor.snapshot()[RESTARTS] == 1
 
 
 def test_silence_is_counted_only_while_the_supervisor_itself_runs() -> None:
@@ -383,7 +390,7 @@ async def test_replacing_again_and_again_uses_nothing_up(tmp_path: Path, logs: l
         for _ in range(3):
             await bench.replaced(logs)
             await until(lambda: len(bench.workers) == 2)
-        assert len(bench.supervisor._free_rows) == 2
+        assert bench.supervisor.free_rows == 2
 
 
 @pytest.mark.parametrize("manner", ["broken", "troubled", "silent"])

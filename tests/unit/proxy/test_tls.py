@@ -18,11 +18,10 @@ from structlog.typing import EventDict
 from headgate.base.errors import UsageError
 from headgate.config.addresses import Address
 from headgate.config.model import Config, UpstreamConfig
-from headgate.proxy import link as link_module
 from headgate.proxy.endpoints import PeerSockets
 from headgate.proxy.hangups import HangupWatcher
 from headgate.proxy.interceptor import CloseCause
-from headgate.proxy.link import BUFFER_BYTES, LinkMeter
+from headgate.proxy.link import BUFFER_BYTES, SHARED, LinkMeter
 from headgate.proxy.tls import Certificates, TlsLink, TlsSession
 from tests.support.certificates import Certificates as Files
 from tests.support.certificates import make_certificates
@@ -45,8 +44,9 @@ def server_side(files: Files, *, ca: Path | None = None) -> Certificates:
 class Peer:
     """The client at the other end, whose every byte a test may hold back or spoil."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, other: TlsSession | None = None) -> None:
         self.sock = sock
+        self.other: Any = other  # the gateway's side
         self._loop = asyncio.get_running_loop()
         self.tls = TlsSession(context, server_hostname="localhost")
 
@@ -99,8 +99,8 @@ async def linked(
     """A link over TCP after its handshake, and the client at its other end."""
     loop = asyncio.get_running_loop()
     sock, other = connected()
-    peer = Peer(other, client_context(files, version))
     session = TlsSession(server_side(files).context, server_hostname=None)
+    peer = Peer(other, client_context(files, version), session)
     await asyncio.gather(session.handshake(sock, loop), peer.tls.handshake(other, loop))
     link = TlsLink(loop, sock, owner, LinkMeter(lambda *_: None), session)
     try:
@@ -179,10 +179,10 @@ async def test_megabytes_come_whole_through_pauses(files: Files, most: int) -> N
     async with linked(files, owner) as (link, peer):
         link.resume()
         sending = asyncio.create_task(peer.send(data))
-        while not sending.done() or len(owner.received) + len(link._kept) < len(data):
+        while not sending.done() or len(owner.received) + link.unused_bytes < len(data):
             link.pause()
             await turns(3)
-            if len(link._kept) > BUFFER_BYTES // 2:  # an owner that used too little at once
+            if link.unused_bytes > BUFFER_BYTES // 2:  # an owner that used too little at once
                 owner.most = BUFFER_BYTES
                 link.release_input()
                 owner.most = most
@@ -240,8 +240,8 @@ async def test_a_large_response_is_sealed_in_pieces_and_leaves_no_large_buffer(f
     owner = Owner()
     data = os.urandom(20_000_000)
     async with linked(files, owner) as (link, peer):
-        spy: Any = BufferSpy(link._tls.outgoing)
-        link._tls.outgoing = spy
+        spy: Any = BufferSpy(peer.other.outgoing)
+        peer.other.outgoing = spy
         link.write(data)
         assert len(data) / 2 < link.backlog < len(data) + BUFFER_BYTES
         link.write(b"behind it")
@@ -252,7 +252,7 @@ async def test_a_large_response_is_sealed_in_pieces_and_leaves_no_large_buffer(f
         await until(lambda: owner.events == ["drained"])
         assert not link.backlog
         assert 0 < spy.most < BUFFER_BYTES / 2
-        assert link._plain is None
+        assert not link.has_queue
         assert link.meter.sent_bytes == len(data) + 9
 
 
@@ -262,7 +262,7 @@ async def test_bytes_of_the_shared_buffer_that_wait_to_be_sealed_do_not_change(f
         data = os.urandom(9_000_000)
         link.write(data)
         assert link.backlog
-        shared = link_module._SHARED.view
+        shared = SHARED.view
         shared[:5] = b"first"
         link.write(shared[:5])
         shared[:5] = b"other"
@@ -277,7 +277,7 @@ async def test_nothing_of_a_large_response_is_kept_after_the_end(files: Files) -
         link.write(os.urandom(9_000_000))
         link.close()
         assert not link.backlog
-        assert not link._refill()
+        assert not link.has_queue
 
 
 async def test_a_goodbye_behind_the_last_bytes_is_an_end_behind_them(files: Files) -> None:

@@ -3,13 +3,15 @@
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 import pytest
 from structlog.typing import EventDict
 
+from headgate.proxy.listeners import ConnectionLimits, table_bytes
 from headgate.wire.messages.cluster import SaslHandshakeRequest
 from tests.support.fake_upstream import Client, request
-from tests.unit.proxy.stage import GATEWAY_HOST, Stage, base_port, stage, until
+from tests.unit.proxy.stage import GATEWAY_HOST, Stage, base_port, config, stage, until
 from tests.unit.proxy.test_order import heartbeat, numbers
 
 ONE, OTHER, NEWCOMER = "127.0.0.2", "127.0.0.3", "127.0.0.4"
@@ -37,7 +39,7 @@ async def test_a_flood_from_two_addresses_does_not_keep_a_newcomer_out(logs: lis
             again = await come(on, ONE)  # the flood goes on
             await has_arrived(on, 22 + 2 * number)
             flood.append(again)
-        assert on.gateway._caps.unproved <= 20
+        assert on.gateway.caps.unproved <= 20
         assert await flood[0].rest() == b""
         assert on.ended[DISPLACED] >= 1
         assert on.ended.keys() <= {DISPLACED, "too_many_unproved"}  # its addresses have their own limit
@@ -74,7 +76,7 @@ async def test_the_oldest_goes_first_whatever_it_has_sent() -> None:
             await on.client()
             assert await oldest.rest() == b""
             assert on.ended == {DISPLACED: number}
-        assert on.gateway._caps.unproved == len(on.gateway._unproved) == 3
+        assert on.gateway.caps.unproved == len(on.gateway.unproved) == 3
 
 
 async def test_proved_connections_are_never_closed_to_make_room() -> None:
@@ -92,7 +94,7 @@ async def test_proved_connections_are_never_closed_to_make_room() -> None:
 
 async def test_a_connection_that_is_proved_or_ends_leaves_the_queue() -> None:
     async with stage(max_unproved_connections=10) as on:
-        queue = on.gateway._unproved
+        queue = on.gateway.unproved
         client, broker = await on.pair(proved=False)
         silent = await on.client()
         await until(lambda: len(queue) == 2)
@@ -106,7 +108,7 @@ async def test_a_connection_that_is_proved_or_ends_leaves_the_queue() -> None:
         assert len(queue) == 1
         other.close()
         await until(lambda: len(queue) == 0)
-        assert on.gateway._caps.unproved == 0
+        assert on.gateway.caps.unproved == 0
 
 
 @pytest.mark.parametrize("proxy_protocol", [False, True])
@@ -118,7 +120,7 @@ async def test_of_many_in_one_wake_up_all_but_the_last_are_closed_and_counted_on
         closing = [asyncio.create_task(client.rest()) for client in clients]
         await until(lambda: sum(task.done() for task in closing) == 29)
         assert on.ended == {DISPLACED: 29}
-        assert on.gateway._caps.unproved == on.gateway._caps.connections == len(on.gateway._unproved) == 1
+        assert on.gateway.caps.unproved == on.gateway.caps.connections == len(on.gateway.unproved) == 1
         [left] = [task for task in closing if not task.done()]
         left.cancel()
         await asyncio.wait({left})
@@ -138,22 +140,25 @@ async def test_a_client_whose_broker_is_being_looked_for_makes_room_too(monkeypa
         await until(lambda: bool(looked_for))
         newcomer = await on.client()
         assert await oldest.rest() == b""
-        await until(lambda: not on.gateway._tasks or len(on.gateway._unproved) == 1)
+        await until(lambda: not on.gateway.task_count or len(on.gateway.unproved) == 1)
         assert on.ended == {DISPLACED: 1}
-        assert on.gateway._caps.connections == on.gateway._caps.unproved == 1
+        assert on.gateway.caps.connections == on.gateway.caps.unproved == 1
         newcomer.close()
-        await until(lambda: on.gateway._caps.connections == 0)
+        await until(lambda: on.gateway.caps.connections == 0)
 
 
 async def test_a_worker_sheds_what_is_beyond_its_share_when_others_have_theirs() -> None:
     """The other worker is another row of the same table."""
-    async with stage(max_unproved_connections=4, first_request_ms=60_000, idle_ms=1000, workers=2) as on:
-        caps = on.gateway._caps
+    settings: dict[str, Any] = {"max_unproved_connections": 4, "workers": 2}
+    limits = config(1, **settings).gateway
+    memory = memoryview(bytearray(table_bytes(limits, rows=2)))
+    caps, others = (ConnectionLimits(limits, memory=memory, row=row) for row in range(2))
+    async with stage(caps=caps, first_request_ms=60_000, idle_ms=1000, **settings) as on:
         for _ in range(4):
             await on.client()
         await has_arrived(on, 4)
-        caps._unproved._rows.append(memoryview(bytearray(caps._row.nbytes)).cast("I"))
-        caps._unproved._rows[-1][caps._unproved._first] = 2  # the clients of the other worker
+        for _ in range(2):
+            assert others.admit(NEWCOMER) is None
         await until(lambda: on.ended == {DISPLACED: 2})
         assert caps.unproved == 2
 
