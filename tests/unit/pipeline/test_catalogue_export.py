@@ -19,22 +19,11 @@ from headgate.base.errors import ClusterError, UsageError
 from headgate.config import Config, load
 from headgate.lineage.jobs import EstateJob
 from headgate.pipeline.catalogue_export import CatalogueExport, create_export, events_of
+from tests.support.clock import FakeClock
 from tests.support.openlineage_events import SchemaError, read_event
 from tests.unit.lineage.shop import DAY, ROWS, TWO, pair, use, write, write_shop
 
 Sent = dict[str, Any]
-
-
-class ExportClock:
-    def __init__(self) -> None:
-        self.epoch = TWO
-
-    def monotonic(self) -> float:
-        return self.epoch / 1000
-
-    def epoch_ms(self) -> int:
-        return self.epoch
-
 
 # In the order in which they are sent: by kind and name.
 NAMES = [
@@ -60,12 +49,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clock() -> ExportClock:
-    return ExportClock()
+def clock() -> FakeClock:
+    return FakeClock(TWO)
 
 
 @pytest.fixture
-def export(folder: Path, clock: ExportClock) -> Iterator[CatalogueExport]:
+def export(folder: Path, clock: FakeClock) -> Iterator[CatalogueExport]:
     made = create_export(configured(folder, _to_file(folder)), clock)
     yield made
     made.close()
@@ -195,7 +184,7 @@ def test_what_an_event_must_have_is_required(
 
 
 def test_only_changed_jobs_are_sent_again_and_all_of_them_on_another_day(
-    folder: Path, export: CatalogueExport, clock: ExportClock
+    folder: Path, export: CatalogueExport, clock: FakeClock
 ) -> None:
     export.export("c1")
     sent(folder)
@@ -204,13 +193,13 @@ def test_only_changed_jobs_are_sent_again_and_all_of_them_on_another_day(
     write(folder / "tables", "lineage_edges", [*ROWS["lineage_edges"], refunds])
     assert export.export("c1") == 1
     assert names(sent(folder)) == ["share_group.billing"]
-    clock.epoch += DAY
+    clock.now_ms += DAY
     assert export.export("c1") == 4
     assert len(sent(folder)) == 8
 
 
 def test_jobs_of_similar_names_are_sent_and_marked_apart(
-    tmp_path: Path, clock: ExportClock, export: CatalogueExport
+    tmp_path: Path, clock: FakeClock, export: CatalogueExport
 ) -> None:
     """Component 0 of `orders`, and five programs whose names could be taken for it or for each other."""
     programs = [("orders.0", "streams"), ("orders.0", "spark"), ("orders.0", "share_group"), ("orders.0", "connector")]
@@ -236,7 +225,7 @@ def test_marks_of_an_earlier_release_are_replaced(folder: Path, export: Catalogu
     assert sorted(json.loads((folder / "checkpoint" / "openlineage-sent.json").read_text("utf-8"))) == NAMES
 
 
-def test_a_restart_sends_nothing_again(folder: Path, export: CatalogueExport, clock: ExportClock) -> None:
+def test_a_restart_sends_nothing_again(folder: Path, export: CatalogueExport, clock: FakeClock) -> None:
     export.export("c1")
     sent(folder)
     restarted = create_export(configured(folder, _to_file(folder)), clock)
@@ -248,13 +237,13 @@ def test_a_restart_sends_nothing_again(folder: Path, export: CatalogueExport, cl
     restarted.close()
 
 
-def test_there_is_nothing_to_send_before_there_are_tables(tmp_path: Path, clock: ExportClock) -> None:
+def test_there_is_nothing_to_send_before_there_are_tables(tmp_path: Path, clock: FakeClock) -> None:
     export = create_export(configured(tmp_path, _to_file(tmp_path)), clock)
     assert export.export("c1") == 0
     export.close()
 
 
-def test_the_namespace_can_be_configured(folder: Path, clock: ExportClock) -> None:
+def test_the_namespace_can_be_configured(folder: Path, clock: FakeClock) -> None:
     config = configured(
         folder, _to_file(folder), **{"pipeline.openlineage_namespace": "kafka://kafka.example.org:9092"}
     )
@@ -265,7 +254,7 @@ def test_the_namespace_can_be_configured(folder: Path, clock: ExportClock) -> No
     assert found == {"kafka://kafka.example.org:9092"}
 
 
-def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: ExportClock) -> None:
+def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: FakeClock) -> None:
     received: list[Sent] = []
     status = [500]
 
@@ -298,7 +287,7 @@ def test_an_event_that_was_refused_is_sent_again(folder: Path, clock: ExportCloc
     assert names(received) == NAMES
 
 
-def test_an_event_that_kafka_does_not_confirm_was_not_sent(folder: Path, clock: ExportClock) -> None:
+def test_an_event_that_kafka_does_not_confirm_was_not_sent(folder: Path, clock: FakeClock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # it is bound, and does not answer
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         settings = f"{{bootstrap.servers: '{address}', message.timeout.ms: 300}}"
@@ -311,7 +300,7 @@ def test_an_event_that_kafka_does_not_confirm_was_not_sent(folder: Path, clock: 
             export.close()
 
 
-def test_kafka_is_waited_for_a_bounded_time(folder: Path, clock: ExportClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_is_waited_for_a_bounded_time(folder: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.pipeline.catalogue_transport.CONFIRM_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -328,14 +317,14 @@ def test_kafka_is_waited_for_a_bounded_time(folder: Path, clock: ExportClock, mo
     "transport", ["  type: nothing-known\n", "  type: http\n", "", "  - a\n", "  type: kafka\n  password: secret\n"]
 )
 def test_wrong_settings_are_a_usage_error_without_their_values(
-    transport: str, tmp_path: Path, clock: ExportClock
+    transport: str, tmp_path: Path, clock: FakeClock
 ) -> None:
     with pytest.raises(UsageError, match=r"^pipeline\.openlineage: ") as failure:
         create_export(configured(tmp_path, transport), clock)
     assert "secret" not in str(failure.value)
 
 
-def test_a_missing_file_is_a_usage_error(tmp_path: Path, clock: ExportClock) -> None:
+def test_a_missing_file_is_a_usage_error(tmp_path: Path, clock: FakeClock) -> None:
     config = load(None, {}, {"pipeline.openlineage": str(tmp_path / "absent.yml")})
     with pytest.raises(UsageError, match="cannot be read: FileNotFoundError"):
         create_export(config, clock)
