@@ -153,12 +153,12 @@ export function KindTag({ kind }: { kind: string }) {
 
 export function Skeleton({ what }: { what: string }) {
   return (
-    <div className="skeleton" role="status" aria-label={`Loading ${what}`}>
+    <div className="skeleton" role="status" aria-label={`Loading the ${what}`}>
       <span />
       <span />
       <span />
       <span />
-      <p className="muted">Loading {what}…</p>
+      <p className="muted">Loading the {what}…</p>
     </div>
   );
 }

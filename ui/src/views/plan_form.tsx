@@ -73,7 +73,9 @@ export function PlanFormView({ group, episode, request }: { group: string; episo
       )}
       {refusal === null ? null : (
         <Notice state="attention" title="This page cannot do it">
-          <p>{refusal.replace(/\.$/, "")}. Run the command below.</p>
+          <p>
+            <Message of={refusal} /> Run the command below.
+          </p>
         </Notice>
       )}
       <form
