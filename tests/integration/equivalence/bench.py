@@ -7,6 +7,7 @@ The broker announces 127.0.0.2:B, the gateway 127.0.0.3:P+1+node: a client that 
 a recorder, and an address that leaks is one that no client of the gateway may know.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _GATEWAY_OFFSET, _METRICS_OFFSET, _FREE_OFFSET = 9, 13, 14
 
 # Python clients ask for metadata with auto-creation on: a topic that was just deleted would come back.
 _SETTINGS = {"auto.create.topics.enable": "false"}
+
+_REPORTED_S = 10.0
 
 Script = Callable[[str], object]
 
@@ -100,6 +103,18 @@ class Bench:
         differences = compare_inside(through.clients, through.broker, self.seen_gateway)
         assert not differences, report(differences)
         assert addresses_seen(through.clients) <= self.nodes_through.keys()
+
+    def check_spliced(self, script: Script, *, free: Sequence[str] = (), at_least: int) -> None:
+        """`check` of a script with large responses, of which the gateway spliced so many bytes."""
+        before = self._spliced_bytes()
+        self.check(script, free=free)
+        until = time.monotonic() + _REPORTED_S
+        while (spliced := self._spliced_bytes() - before) < at_least and time.monotonic() < until:
+            time.sleep(0.1)  # workers report twice a second
+        assert spliced >= at_least, f"{spliced:.0f} bytes were spliced"
+
+    def _spliced_bytes(self) -> float:
+        return self.gateway.metric("headgate_splice_bytes_total")
 
     @property
     def nodes_direct(self) -> dict[Endpoint, int]:

@@ -20,6 +20,7 @@ def run_script(module: str, *arguments: str) -> None:
 
 
 # librdkafka works in threads of its own: what its clients send together is not the script's choice.
+LARGE_BYTES = 2_400_000  # of the records of the part "large"; 2.3 MB of them were spliced
 LIBRDKAFKA = ("admin-producer", "producer", "idempotent", "transactional", "in-transaction", "reader", "classic")
 
 
@@ -30,6 +31,13 @@ LIBRDKAFKA = ("admin-producer", "producer", "idempotent", "transactional", "in-t
 def test_confluent_kafka_sees_no_difference(bench: Bench, name: str, parts: Sequence[str]) -> None:
     bench.check(
         lambda bootstrap: run_script("confluent", bootstrap, name, *parts), free=[*LIBRDKAFKA, "consumer", "member"]
+    )
+
+
+@pytest.mark.usefixtures("java_43")
+def test_confluent_kafka_sees_no_difference_in_large_fetches_that_are_spliced(bench: Bench, name: str) -> None:
+    bench.check_spliced(
+        lambda bootstrap: run_script("confluent", bootstrap, name, "large"), free=LIBRDKAFKA, at_least=LARGE_BYTES // 2
     )
 
 

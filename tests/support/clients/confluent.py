@@ -52,6 +52,7 @@ class Script:
             "classic": lambda: self.consume("classic"),
             "consumer": lambda: self.consume("consumer"),
             "share": self.share,
+            "large": self.large,
         }
         for part in parts:
             scenarios[part]()
@@ -187,6 +188,33 @@ class Script:
         consumer.get_watermark_offsets(TopicPartition(topic, 0), _DEADLINE_S)
         consumer.close()
         return values
+
+    def large(self) -> None:
+        """Batches of 400 KB in several partitions: a proxy may carry the records of such a response in another way."""
+        topic, partitions, each = f"{self.name}.large", 3, 2
+        self.create(topic, partitions)
+        wanted = {
+            (place, number): f"{place}-{number} " * 100_000 for place in range(partitions) for number in range(each)
+        }
+        producer = Producer(self.settings("producer", acks="all"))
+        for (place, _), value in wanted.items():  # one by one, so that each record is a batch
+            producer.produce(topic, value, partition=place)
+            assert producer.flush(_DEADLINE_S) == 0
+        producer.close()
+        consumer = Consumer(
+            self.settings(
+                "reader",
+                group_id=f"{self.name}-reader",
+                enable_auto_commit=False,
+                fetch_wait_max_ms=100,
+                fetch_message_max_bytes=4 << 20,
+            )
+        )
+        consumer.assign([TopicPartition(topic, place, 0) for place in range(partitions)])
+        read = {(one.partition(), one.offset()): text(one) for one in poll(consumer.poll, len(wanted))}
+        consumer.close()
+        assert read == wanted, "another value"
+        self.delete(topic)
 
     def consume(self, protocol: str) -> None:
         topic, group = f"{self.name}.{protocol}", f"{self.name}-{protocol}"

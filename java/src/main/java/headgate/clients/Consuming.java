@@ -13,6 +13,8 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
 /** Consumers of both protocols. */
@@ -87,6 +89,39 @@ final class Consuming {
                 Run.poll(consumer, 2);
                 consumer.position(partitions.get(0));
                 consumer.listTopics();
+            }
+            run.delete(admin, topic);
+        }
+    }
+
+    /** Batches of 400 KB in several partitions: a proxy may carry the records of such a response in another way. */
+    static void large(Run run) throws Exception {
+        String topic = run.topic("large");
+        int partitions = 3;
+        int each = 2;
+        try (Admin admin = run.admin()) {
+            run.create(admin, new NewTopic(topic, partitions, (short) 1));
+            long timestamp = System.currentTimeMillis();
+            List<TopicPartition> all = new ArrayList<>();
+            // One by one, so that each record is a batch.
+            try (Producer<String, String> producer = run.producer("producer", Map.of("acks", "all"))) {
+                for (int partition = 0; partition < partitions; partition++) {
+                    all.add(new TopicPartition(topic, partition));
+                    for (int number = 0; number < each; number++) {
+                        String value = (partition + "-" + number + " ").repeat(100_000);
+                        expect(producer.send(new ProducerRecord<>(topic, partition, timestamp++, null, value)));
+                    }
+                }
+            }
+            Map<String, Object> settings = Map.of("group.protocol", "classic", "max.partition.fetch.bytes", "4194304");
+            try (Consumer<String, String> consumer = run.consumer("reader", null, settings)) {
+                consumer.assign(all);
+                for (var record : Run.poll(consumer, partitions * each)) {
+                    String value = (record.partition() + "-" + record.offset() + " ").repeat(100_000);
+                    if (!record.value().equals(value)) {
+                        throw new IllegalStateException("another value in partition " + record.partition());
+                    }
+                }
             }
             run.delete(admin, topic);
         }

@@ -45,6 +45,7 @@ public final class Main {
         silent("classic-consumer", run -> Consuming.oneMember(run, "classic"));
         silent("consumer", run -> Consuming.oneMember(run, "consumer"));
         silent("assigned", run -> Consuming.assigned(run));
+        silent("large", run -> Consuming.large(run));
         silent("classic-pattern", run -> Consuming.pattern(run, "classic"));
         silent("pattern", run -> Consuming.pattern(run, "consumer"));
         silent("classic-rebalance", run -> Consuming.twoMembers(run, "classic"));
