@@ -1,4 +1,4 @@
-"""45 s outages of a dead-letter topic at default settings, of five kinds, without and with kills.
+"""45 s outages of a dead-letter topic at default settings: five kinds, and with kills the three that need one broker.
 
 The longest commit is at most a second, the throughput at least 0.8 of that of the same run's healthy phase, and when
 the topic is back every record that the broker archived has its dead letter. The integration tests run a part of it for
