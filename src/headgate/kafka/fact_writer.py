@@ -28,11 +28,12 @@ log = structlog.get_logger()
 
 _POLL_S: Final = 0.1
 SHARE_RECORDS: Final = 10_000
-_SHARE_BYTES: Final = 128 * MIB
+SHARE_BYTES: Final = 128 * MIB
 _FULL: Final = "too many facts are waiting to be written: the cluster accepts none"
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _ATTEMPTS: Final = 3
 F = TypeVar("F", bound=Fact)
+MakeProducer = Callable[[dict[str, Any]], Producer]
 
 # --- producers --------------------------------------------------------------------------------------------------------
 
@@ -52,7 +53,9 @@ class PolledProducer:
         give_up: Callable[[], None],
         on_fatal: Callable[[KafkaError], None] | None = None,
         error: type[ClusterError] = ClusterError,
+        make_producer: MakeProducer = Producer,
     ) -> None:
+        self._make_producer = make_producer
         self._settings = dict(settings)
         self._name = thread
         self._give_up = give_up
@@ -62,6 +65,11 @@ class PolledProducer:
         self._stop = threading.Event()
         self._producer: Producer | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the next producer."""
+        return self._settings
 
     @property
     def is_closed(self) -> bool:
@@ -77,7 +85,7 @@ class PolledProducer:
             # The old one is not polled any more, so its delivery callbacks would never come.
             self._give_up()
         if self._producer is None:
-            self._producer = Producer({**self._settings, "error_cb": self._on_error})
+            self._producer = self._make_producer({**self._settings, "error_cb": self._on_error})
         if self._thread is None:
             self._thread = threading.Thread(target=self._poll, name=self._name, daemon=True)
             self._thread.start()
@@ -131,10 +139,14 @@ class RecordProducer:
         largest: int = MIB,
         delivery_timeout_s: float = 5.0,
         shares: int = 1,
+        share_records: int = SHARE_RECORDS,
+        share_bytes: int = SHARE_BYTES,
         error: type[ClusterError] = ClusterError,
+        make_producer: MakeProducer = Producer,
     ) -> None:
         self.delivery_timeout_s: Final = delivery_timeout_s
-        self.share_bytes: Final = max(_SHARE_BYTES, 2 * largest)
+        self.share_records: Final = share_records
+        self.share_bytes: Final = max(share_bytes, 2 * largest)
         self._options: dict[str, Any] = {
             "enable.idempotence": True,
             "acks": "all",
@@ -144,13 +156,22 @@ class RecordProducer:
             "request.timeout.ms": int(delivery_timeout_s * 1000),
             # librdkafka counts a record before it is compressed, and its own overhead.
             "message.max.bytes": largest + 4096,
-            "queue.buffering.max.messages": shares * SHARE_RECORDS,
+            "queue.buffering.max.messages": shares * share_records,
             "queue.buffering.max.kbytes": shares * self.share_bytes // 1024,
         }
         self._give_ups: set[Callable[[], None]] = set()
         self._polled = PolledProducer(
-            {**quiet(settings), **self._options}, thread="headgate-producer", give_up=self._give_up, error=error
+            {**quiet(settings), **self._options},
+            thread="headgate-producer",
+            give_up=self._give_up,
+            error=error,
+            make_producer=make_producer,
         )
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the next producer."""
+        return self._polled.settings
 
     def alive(self) -> Producer:
         return self._polled.alive()
@@ -241,7 +262,10 @@ class RecordWriter:
         pending = _Pending(self._loop.create_future(), len(key) + len(value or b""))
         try:
             producer = self._producer.alive()  # first: one that failed gives back what it held
-            if len(self._in_flight) >= SHARE_RECORDS or self._bytes + pending.size > self._producer.share_bytes:
+            if (
+                len(self._in_flight) >= self._producer.share_records
+                or self._bytes + pending.size > self._producer.share_bytes
+            ):
                 raise FactNotWrittenError(_FULL)
             producer.produce(topic, key=key, value=value, on_delivery=self._on_delivery(pending))
         except BufferError:

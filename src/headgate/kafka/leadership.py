@@ -96,20 +96,22 @@ class Leadership(ConsumerThread):
         """Give the lead away, so that another need not wait for it; `on_lost` has returned when this does."""
         await super().close()
         if self._following is not None:
-            self._lose()
+            self.lose()
             self._changed.set()
             await self._following
             self._following = None
 
     # --- on the event loop
 
-    def _gain(self) -> None:
+    def gain(self) -> None:
+        """Kafka has assigned the lead to this worker."""
         self.problem = None
         if not self.is_leader:
             self._term = _Term()
             self._changed.set()
 
-    def _lose(self) -> None:
+    def lose(self) -> None:
+        """Kafka takes the lead away, or another may have it."""
         if self._term is not None:
             self._term.over.set()
 
@@ -173,11 +175,11 @@ class Leadership(ConsumerThread):
                 self.problem = reason(error)
 
     def _before_close(self) -> None:
-        self._call_on_loop(self._lose)
+        self._call_on_loop(self.lose)
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:
-            self._call_on_loop(self._gain)
+            self._call_on_loop(self.gain)
         else:
             self.problem = None  # another leads
 
@@ -185,9 +187,9 @@ class Leadership(ConsumerThread):
         """Wait until this worker does nothing as the leader any more: the partition is given away when this returns."""
         term = self._term
         if partitions and term is not None:
-            self._call_on_loop(self._lose)
+            self._call_on_loop(self.lose)
             term.ended.wait(_HAND_OVER_S)
 
     def _on_assignment_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """Another may have it already."""
-        self._call_on_loop(self._lose)
+        self._call_on_loop(self.lose)

@@ -235,6 +235,16 @@ class TopicConsumer:
             self._wake.set()
         await removed
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the next consumer."""
+        return self._settings
+
+    @property
+    def is_replacement_due(self) -> bool:
+        """The consumer is to be replaced, and has not been yet."""
+        return self._needs_new_consumer.is_set()
+
     def replace_settings(self, settings: Mapping[str, Any]) -> None:
         """Go on with a new consumer that has these settings."""
         self._settings = settings

@@ -185,6 +185,11 @@ class TopicAdmin:
                 self._admin = AdminClient(quiet(self._settings, allow__auto__create__topics=False))
             return self._admin
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the next client."""
+        return self._settings
+
     def replace_settings(self, settings: Mapping[str, Any]) -> None:
         """Go on with a new client that has these settings."""
         with self._lock:

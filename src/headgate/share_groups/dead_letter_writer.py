@@ -23,7 +23,7 @@ from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import LARGEST_DEAD_LETTER
 from headgate.kafka.delivery_reports import DeliveryReports
-from headgate.kafka.fact_writer import PolledProducer
+from headgate.kafka.fact_writer import MakeProducer, PolledProducer
 from headgate.kafka.topics import TopicAdmin, quiet, reason
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo, DeadLetterTopics
 from headgate.share_groups.model.dead_letter_records import Header, partition_of
@@ -108,6 +108,8 @@ class DeadLetterWriter:
         max_bytes: int = MAX_BYTES,
         delivery_timeout_s: float = 10.0,
         clock: Clock | None = None,
+        topics: DeadLetterTopics | None = None,
+        make_producer: MakeProducer = Producer,
     ) -> None:
         producing = quiet(
             settings,
@@ -131,9 +133,10 @@ class DeadLetterWriter:
             thread="headgate-dead-letters",
             give_up=lambda: self._reports.fail_all("the producer had a fatal error"),
             on_fatal=lambda error: log.warning("producer of dead letters replaced", error=reason(error)),
+            make_producer=make_producer,
         )
         self._clock = clock or SystemClock()
-        self._topics = DeadLetterTopics(
+        self._topics = topics or DeadLetterTopics(
             admin or TopicAdmin(settings), auto_create=auto_create, replication=replication, clock=self._clock
         )
         self._shares = InFlightShares(max_letters, max_bytes)
@@ -141,6 +144,11 @@ class DeadLetterWriter:
         self._loop = asyncio.get_running_loop()
         self._one_by_one: dict[str, asyncio.Lock] = {}
         self._reports: DeliveryReports[_Writing] = DeliveryReports(self._on_report)
+
+    @property
+    def expected_reports(self) -> int:
+        """Dead letters that the producer has."""
+        return len(self._reports)
 
     @property
     def letters(self) -> int:

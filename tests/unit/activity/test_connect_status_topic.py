@@ -102,7 +102,7 @@ async def test_only_connectors_that_the_config_topic_names_are_recorded(monkeypa
 
 async def test_records_go_to_the_partitions_of_a_java_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer: RecordProducer = Stage(monkeypatch).writer.settings
-    assert producer._polled._settings["partitioner"] == "murmur2_random"
+    assert producer.settings["partitioner"] == "murmur2_random"
 
 
 async def test_names_that_are_not_writable_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

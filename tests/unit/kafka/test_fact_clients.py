@@ -6,23 +6,25 @@ import pytest
 
 from headgate.facts import GroupPaused
 from headgate.kafka.fact_reader import FactReader
-from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter
+from headgate.kafka.fact_writer import FactNotWrittenError, FactWriter, RecordProducer
 from headgate.kafka.topics import Origin
+from tests.support.breakable_producers import BreakableProducers
 
 UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
 PAUSED = GroupPaused(at=1, group="g", reason="deploy", by="User:ops")
 
 
-def writer() -> FactWriter:
+def writer(source: RecordProducer | dict[str, str] = UNREACHABLE) -> FactWriter:
     origin = Origin(cluster=None, writer="gw/0", boot="b")
-    return FactWriter(UNREACHABLE, prefix="headgate.", origin=origin, delivery_timeout_s=60.0)
+    return FactWriter(source, prefix="headgate.", origin=origin, delivery_timeout_s=60.0)
 
 
 async def test_a_write_to_a_failed_producer_raises_when_the_producer_is_replaced() -> None:
-    writing = writer()
+    broken = BreakableProducers()
+    writing = writer(RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, make_producer=broken.make))
     first = asyncio.ensure_future(writing.write(PAUSED))
     await asyncio.sleep(0.05)
-    writing._producer._polled._broken = True  # as librdkafka says by its callback
+    broken.fail()
     second = asyncio.ensure_future(writing.write(PAUSED))
     with pytest.raises(FactNotWrittenError, match="the producer failed"):
         await asyncio.wait_for(first, 5)

@@ -58,10 +58,10 @@ async def test_the_lead_is_gained_and_lost_in_turn() -> None:
     told = Told()
     async with led(told) as leadership:
         for _ in range(2):
-            leadership._gain()
+            leadership.gain()
             await until(lambda: told.calls[-1:] == ["gained"])
             assert leads(leadership)
-            leadership._lose()
+            leadership.lose()
             assert not leads(leadership)
             await until(lambda: told.calls[-1] == "lost")
     assert told.calls == ["gained", "lost"] * 2
@@ -70,10 +70,10 @@ async def test_the_lead_is_gained_and_lost_in_turn() -> None:
 async def test_a_lead_that_comes_back_at_once_is_another_one() -> None:
     told = Told()
     async with led(told) as leadership:
-        leadership._gain()
+        leadership.gain()
         await until(lambda: told.calls == ["gained"])
-        leadership._lose()
-        leadership._gain()
+        leadership.lose()
+        leadership.gain()
         await until(lambda: told.calls == ["gained", "lost", "gained"])
 
 
@@ -89,9 +89,9 @@ async def test_a_lead_that_is_lost_before_it_is_taken_is_given_up() -> None:
 
     told = Told(begin)
     async with led(told) as leadership:
-        leadership._gain()
+        leadership.gain()
         await until(lambda: told.calls == ["gained"])
-        leadership._lose()
+        leadership.lose()
         await until(lambda: told.calls == ["gained", "lost"])
         assert ends == ["cancelled"]
 
@@ -106,7 +106,7 @@ async def test_a_lead_that_cannot_be_taken_is_tried_again() -> None:
     told = Told(begin)
     async with led(told) as leadership:
         leadership.retry_s = 0.01
-        leadership._gain()
+        leadership.gain()
         await until(lambda: told.calls == ["gained", "lost", "gained", "lost", "gained"])
         assert leadership.is_leader
     assert told.calls[-1] == "lost"

@@ -3,22 +3,18 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import ClassVar
+from typing import cast
 
 import pytest
+from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
-from headgate.kafka import fact_writer
 from headgate.kafka.fact_writer import FactNotWrittenError, PolledProducer, Position, RecordProducer, RecordWriter
 from headgate.kafka.shared_clients import SharedClients
+from tests.support.breakable_producers import BreakableProducers
 
 UNREACHABLE = {"bootstrap.servers": "127.0.0.1:1"}
 SHARE = 20
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fact_writer, "SHARE_RECORDS", SHARE)
 
 
 def writing(writer: RecordWriter, number: int = 1, size: int = 1) -> "list[asyncio.Task[Position]]":
@@ -29,9 +25,8 @@ async def failures(tasks: "list[asyncio.Task[Position]]") -> list[str]:
     return [str(one) for one in await asyncio.gather(*tasks, return_exceptions=True)]
 
 
-@pytest.mark.usefixtures("small")
 async def test_a_writer_whose_share_is_full_takes_no_room_from_another_one() -> None:
-    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2, share_records=SHARE)
     full, other = RecordWriter(producer, delivery_timeout_s=60.0), RecordWriter(producer, delivery_timeout_s=60.0)
     taken = writing(full, SHARE)
     await asyncio.sleep(0)
@@ -45,9 +40,9 @@ async def test_a_writer_whose_share_is_full_takes_no_room_from_another_one() -> 
     await producer.close()
 
 
-async def test_a_share_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
-    monkeypatch.setattr(producer, "share_bytes", 1000)
+async def test_a_share_is_bounded_in_bytes_too() -> None:
+    # The queue has room for many such shares.
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=100, largest=500, share_bytes=1000)
     writer = RecordWriter(producer, delivery_timeout_s=60.0)
     waiting = writing(writer, size=900)
     await asyncio.sleep(0)
@@ -61,14 +56,13 @@ async def test_a_share_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) 
     await producer.close()
 
 
-@pytest.mark.usefixtures("small")
 async def test_records_that_are_not_waited_for_any_more_count_until_the_producer_has_given_them_up() -> None:
-    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2, share_records=SHARE)
     writer = RecordWriter(producer, delivery_timeout_s=0.05)
     assert await failures(writing(writer, SHARE)) == ["a fact was not written to t in 0.05 s"] * SHARE
     with pytest.raises(FactNotWrittenError, match="too many facts are waiting"):
         await writer.append("t", b"k", b"v")
-    producer._polled._broken = True  # as librdkafka says by its callback; the next one replaces it
+    producer.replace_settings(UNREACHABLE)  # the next one gives up what this one holds
     with pytest.raises(FactNotWrittenError, match=r"in 0\.05 s"):
         await writer.append("t", b"k", b"v")
     await writer.close()
@@ -90,11 +84,12 @@ async def test_a_writer_that_is_closed_leaves_the_producer_to_the_others() -> No
 
 
 async def test_a_producer_that_failed_fails_the_records_of_all_its_writers() -> None:
-    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2)
+    broken = BreakableProducers()
+    producer = RecordProducer(UNREACHABLE, delivery_timeout_s=60.0, shares=2, make_producer=broken.make)
     writers = [RecordWriter(producer, delivery_timeout_s=60.0) for _ in range(2)]
     waiting = [task for one in writers for task in writing(one)]
     await asyncio.sleep(0)
-    producer._polled._broken = True
+    broken.fail()
     producer.alive()
     assert [text.partition(",")[0] for text in await failures(waiting)] == ["the producer failed"] * 2
     await asyncio.gather(*(one.close() for one in writers))
@@ -124,6 +119,12 @@ class AnsweringProducer:
         self.records: list[tuple[str, bytes, bytes]] = []
         self._offsets = list(offsets)
 
+    def poll(self, _timeout: float) -> None:
+        threading.Event().wait(0.001)
+
+    def purge(self) -> None:
+        pass
+
     def produce(self, topic: str, *, key: bytes, value: bytes, on_delivery: Callable[[None, Answered], None]) -> None:
         self.records.append((topic, key, value))
         thread = threading.Thread(target=on_delivery, args=(None, Answered(self._offsets.pop(0))))
@@ -131,25 +132,28 @@ class AnsweringProducer:
         thread.join()
 
 
-async def test_a_record_whose_offset_the_broker_does_not_tell_is_written_once_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    producer, answering = RecordProducer(UNREACHABLE), AnsweringProducer(None, 7, 8)
-    monkeypatch.setattr(producer, "alive", lambda: answering)
+def as_producer(double: AnsweringProducer) -> Callable[[object], Producer]:
+    return lambda _: cast("Producer", double)
+
+
+async def test_a_record_whose_offset_the_broker_does_not_tell_is_written_once_more() -> None:
+    answering = AnsweringProducer(None, 7, 8)
+    producer = RecordProducer(UNREACHABLE, make_producer=as_producer(answering))
     writer = RecordWriter(producer)
     assert await writer.append("t", b"k", b"v") == Position(topic="t", partition=0, offset=7)
     assert answering.records == [("t", b"k", b"v")] * 2
     assert (await writer.append("t", b"l", b"w")).offset == 8
     await writer.close()
+    await producer.close()
 
 
-async def test_a_broker_that_never_tells_offsets_fails_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = RecordProducer(UNREACHABLE)
-    monkeypatch.setattr(producer, "alive", lambda: AnsweringProducer(None))
+async def test_a_broker_that_never_tells_offsets_fails_the_write() -> None:
+    producer = RecordProducer(UNREACHABLE, make_producer=as_producer(AnsweringProducer(None, None, None)))
     writer = RecordWriter(producer)
     with pytest.raises(FactNotWrittenError, match="does not tell its offset"):
         await writer.append("t", b"k", b"v")
     await writer.close()
+    await producer.close()
 
 
 async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> None:
@@ -159,7 +163,7 @@ async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> N
     admin, consumer, producer = clients.admin, clients.consumer, clients.producer
     connect = clients.connect_producer
     await clients.open()
-    assert not consumer._needs_new_consumer.is_set()
+    was_due = consumer.is_replacement_due
     await clients.open()
     assert (admin, consumer, producer, connect) == (
         clients.admin,
@@ -167,25 +171,23 @@ async def test_clients_are_made_once_and_get_a_password_that_was_replaced() -> N
         clients.producer,
         clients.connect_producer,
     )
-    settings = (admin._settings, consumer._settings, producer._polled._settings, connect._polled._settings)
+    settings = (admin.settings, consumer.settings, producer.settings, connect.settings)
     assert [one["sasl.password"] for one in settings] == ["new"] * 4
-    assert connect._polled._settings["partitioner"] == "murmur2_random"
-    assert consumer._needs_new_consumer.is_set()
+    assert connect.settings["partitioner"] == "murmur2_random"
+    assert (was_due, consumer.is_replacement_due) == (False, True)
     await clients.close()
 
 
 class FailingProducer:
     """Raises from its first poll what a callback raised, as librdkafka's does."""
 
-    made: ClassVar[list["FailingProducer"]] = []
-
-    def __init__(self, _settings: object) -> None:
+    def __init__(self, *, fails: bool) -> None:
         self.polls = 0
-        self.made.append(self)
+        self._fails = fails
 
     def poll(self, _timeout: float) -> None:
         self.polls += 1
-        if self is self.made[0] and self.polls == 1:
+        if self._fails and self.polls == 1:
             raise AssertionError("a callback")
         threading.Event().wait(0.001)
 
@@ -193,19 +195,19 @@ class FailingProducer:
         pass
 
 
-async def test_a_callback_that_raises_does_not_end_the_thread_and_the_producer_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(FailingProducer, "made", [])
-    monkeypatch.setattr(fact_writer, "Producer", FailingProducer)
+async def test_a_callback_that_raises_does_not_end_the_thread_and_the_producer_is_replaced() -> None:
+    made = [FailingProducer(fails=True), FailingProducer(fails=False)]
+    making = iter(made)
     given_up: list[int] = []
-    polled = PolledProducer({}, thread="t", give_up=lambda: given_up.append(1))
+    polled = PolledProducer(
+        {}, thread="t", give_up=lambda: given_up.append(1), make_producer=lambda _: cast("Producer", next(making))
+    )
     with capture_logs() as logs:
         first = polled.alive()
         async with asyncio.timeout(20):
             while polled.alive() is first:  # noqa: ASYNC110 - another thread makes it false
                 await asyncio.sleep(0.001)
-            while FailingProducer.made[1].polls == 0:  # noqa: ASYNC110 - as above
+            while made[1].polls == 0:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.001)
     assert given_up == [1]
     assert [one["event"] for one in logs] == ["callback of a producer failed"]

@@ -2,15 +2,17 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from unittest.mock import Mock
 
 from headgate.share_groups.dead_letter_topics import DeadLetterTopicInfo
-from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause, _Writing
+from headgate.share_groups.dead_letter_writer import DeadLetterWriter, WriteFailureCause
 from headgate.share_groups.model.dead_letter_records import Cause, DeadLetter, DeadLetterSource
-from tests.unit.share_groups.fake_kafka import ManualClock
+from tests.support.breakable_producers import BreakableProducers
+from tests.support.clock import FakeClock
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 SOURCE = DeadLetterSource(
@@ -49,15 +51,14 @@ async def test_without_a_cluster_letters_end_at_their_deadline() -> None:
 
 
 async def test_after_the_deadline_no_attempt_begins() -> None:
-    clock, attempts = ManualClock(), []
+    clock, attempts = FakeClock(), []
 
     async def describe(topic: str, producer: object) -> DeadLetterTopicInfo:
         attempts.append((topic, producer))
         clock.now += 10
         return DeadLetterTopicInfo(partitions=0)
 
-    async with opened(clock=clock) as writer:
-        writer._topics.describe = describe  # type: ignore[method-assign]
+    async with opened(clock=clock, topics=StubTopics(describe)) as writer:
         [said] = await writer.write("dlq.o", [LETTER], 15)
     assert len(attempts) == 2
     assert said is not None
@@ -97,36 +98,64 @@ async def test_closing_ends_all_waiting_writes() -> None:
 
 
 async def test_a_producer_that_broke_keeps_no_letters() -> None:
-    async with opened() as writer:
-        facts = DeadLetterTopicInfo(partitions=1, max_message_bytes=None)
-        writer._topics.describe = lambda *_: at_once(facts)  # type: ignore[method-assign]
+    broken = BreakableProducers()
+    async with opened(topics=StubTopics(at_once), make_producer=broken.make) as writer:
         letters = [replace(LETTER, offset=offset, value=bytes(1000)) for offset in range(20)]
         waiting = asyncio.create_task(writer.write("dlq.o", letters, 0.3))
         await asyncio.sleep(0.05)
-        assert len(writer._reports) == 20
-        writer._producer._broken = True
-        writer._producer.alive()
-        assert (len(writer._reports), writer.letters) == (0, 20), "they are tried again until the deadline"
+        assert writer.expected_reports == 20
+        broken.fail()
+        await writer.describe_topic("dlq.o")  # looks for a producer that is alive
+        assert (writer.expected_reports, writer.letters) == (0, 20), "they are tried again until the deadline"
         assert all(one and one.cause is WriteFailureCause.UNREACHABLE for one in await waiting)
-        writer._producer._broken = True
-        writer._producer.alive()
-        assert (len(writer._reports), writer.letters, writer.bytes) == (0, 0, 0)
+        broken.fail()
+        await writer.describe_topic("dlq.o")
+        assert (writer.expected_reports, writer.letters, writer.bytes) == (0, 0, 0)
+        letters.clear()
         gc.collect()
-        assert not [one for one in gc.get_objects() if isinstance(one, _Writing)]
+        assert not [one for one in gc.get_objects() if isinstance(one, DeadLetter) and one.value]
 
 
-async def at_once(facts: DeadLetterTopicInfo) -> DeadLetterTopicInfo:
-    return facts
+class StubTopics:
+    """What is known of dead-letter topics, without a cluster that could say it."""
+
+    def __init__(self, describe: Callable[[str, object], Awaitable[DeadLetterTopicInfo]]) -> None:
+        self.describe = describe
+
+    def expire(self, topic: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+async def at_once(*_: object) -> DeadLetterTopicInfo:
+    return DeadLetterTopicInfo(partitions=1, max_message_bytes=None)
+
+
+class KeepingProducer:
+    """Keeps the callbacks of what it is given."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[None, object], None]] = []
+
+    def poll(self, _timeout: float) -> None:
+        threading.Event().wait(0.001)
+
+    def purge(self) -> None:
+        pass
+
+    def produce(self, _topic: str, *, on_delivery: Callable[[None, object], None], **_: object) -> None:
+        self.callbacks.append(on_delivery)
 
 
 async def test_a_late_success_is_told_and_an_old_call_back_means_nothing() -> None:
     late: list[DeadLetter] = []
-    async with opened() as writer:
-        writer._topics.describe = lambda *_: at_once(DeadLetterTopicInfo(partitions=1, max_message_bytes=None))  # type: ignore[method-assign]
+    keeping = KeepingProducer()
+    async with opened(topics=StubTopics(at_once), make_producer=lambda _: keeping) as writer:
         [said] = await writer.write("dlq.o", [LETTER], 0.0, late.append)
         assert said is not None
-        [ticket] = writer._reports._expected
-        told = writer._reports._callback(ticket)
+        [told] = keeping.callbacks
         told(None, Mock())
         told(None, Mock())
         await asyncio.sleep(0.05)
