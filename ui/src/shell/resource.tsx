@@ -39,9 +39,13 @@ export function Resource<T>({
 export function Stale({ problem, at }: { problem: Problem; at: number }) {
   const now = useNow();
   return (
-    <Notice state="attention" title={`Not updated for ${duration(now - at)}`}>
-      <p><Message of={problem.message} /> What is shown is the last answer.</p>
-    </Notice>
+    <div className={problem.status === 0 ? "unreachable" : undefined}>
+      <Notice state="attention" title={`Not updated for ${duration(now - at)}`}>
+        <p>
+          <Message of={problem.message} /> What is shown is the last answer.
+        </p>
+      </Notice>
+    </div>
   );
 }
 

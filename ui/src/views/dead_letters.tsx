@@ -49,11 +49,13 @@ function EpisodeList() {
         {(data) => (
           <>
             {data.clusters.length === 0 ? <NoEpisodes /> : null}
-            <div className="cards">
-              {data.clusters.map((episode) => (
-                <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} mayPlan={mayPlan} />
-              ))}
-            </div>
+            {data.clusters.length === 0 ? null : (
+              <div className="cards">
+                {data.clusters.map((episode) => (
+                  <EpisodeCard key={`${episode.group} ${episode.id}`} episode={episode} mayPlan={mayPlan} />
+                ))}
+              </div>
+            )}
             {data.truncated ? <p className="muted">There are more: open a group to see its dead letters.</p> : null}
           </>
         )}

@@ -53,11 +53,13 @@ function Cards({ attention, health, leader }: { attention: Attention; health: He
       <p className="visually-hidden" role="status">
         {cards.length === 0 ? "Nothing needs attention" : `${stopped} stopped, ${cards.length - stopped} to look at`}
       </p>
-      <div className="cards">
-        {cards.map((card) => (
-          <Card key={card.key} card={card} />
-        ))}
-      </div>
+      {cards.length === 0 ? null : (
+        <div className="cards">
+          {cards.map((card) => (
+            <Card key={card.key} card={card} />
+          ))}
+        </div>
+      )}
       {attention.truncated ? <p className="muted">The worst {count(attention.items.length)} are listed.</p> : null}
       {cards.length === 0 ? <Quiet attention={attention} isLed={leader?.state === "led"} /> : null}
       <NotWatched attention={attention} hasCards={cards.length > 0} />
@@ -147,7 +149,8 @@ function Before({ causes, leftOut }: { causes: Cause[]; leftOut: number }) {
               (<ThingLink kind="topic" name={cause.topic} />)
             </>
           )}{" "}
-          <Time at={cause.at} /> {cause.likelihood === "high" ? <span className="tag">likely cause</span> : null}
+          <Time at={cause.at} />
+          {cause.likelihood === "high" ? <span className="tag after">likely cause</span> : null}
         </span>
       ))}
       {leftOut === 0 ? "" : ` and ${count(leftOut)} more`}
