@@ -27,7 +27,9 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _define_triage(actions.add_parser("triage", help="show why records became dead letters, and what to do next"))
+    triage = "show why records became dead letters, and what to do next"
+    # Not abbreviated: `--cluster` of `plan` is an episode, and would be taken for `--cluster-id` here.
+    _define_triage(actions.add_parser("triage", help=triage, allow_abbrev=False))
     _define_plan(actions.add_parser("plan", help="list which dead letters a replay would write, in which order, where"))
     _define_replay(actions.add_parser("replay", help="write the records of a plan, once and in order"))
     _define_audit(actions.add_parser("audit", help="show what became of every record that was replayed"))
@@ -40,7 +42,7 @@ def _define_triage(triage: argparse.ArgumentParser) -> None:
     )
     triage.add_argument("--group", metavar="GROUP", help="only this group")
     triage.add_argument("--since", metavar="TIME", help="only episodes that lasted then or later, 2026-11-15T12:00:00Z")
-    triage.add_argument("--cluster", metavar="ID", help="the Kafka cluster, where the tables have several")
+    triage.add_argument("--cluster-id", metavar="ID", help="the Kafka cluster, where the tables have several")
     add_places(triage, json_help="print one JSON object")
     triage.set_defaults(run=_triage)
 
@@ -58,7 +60,9 @@ def _define_plan(plan: argparse.ArgumentParser) -> None:
     )
     plan.add_argument("--since", metavar="TIME", help="only those from this time on, 2026-11-15T12:00:00Z")
     plan.add_argument("--until", metavar="TIME", help="only those before this time")
-    plan.add_argument("--cluster", metavar="ID", help="only those of this episode (dead_letter_clusters)")
+    plan.add_argument(
+        "--cluster", metavar="EPISODE", help="only those of the episode with this id, as `headgate dlq triage` shows it"
+    )
     plan.add_argument(
         "--to", required=True, metavar="TOPIC|original", help="the topic to write to, or each record's own"
     )

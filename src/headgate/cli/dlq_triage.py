@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     now_ms = time.time_ns() // 1_000_000
     tables = TriageTables(root_of(args))
     try:
-        document = tables.triage(now_ms=now_ms, group=args.group, since_ms=since_ms, cluster_id=args.cluster)
+        document = tables.triage(now_ms=now_ms, group=args.group, since_ms=since_ms, cluster_id=args.cluster_id)
     finally:
         tables.close()
     if args.json:

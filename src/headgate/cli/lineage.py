@@ -71,7 +71,7 @@ def define_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (impact, path, gaps, owners, coverage, idle, causes):
         action.set_defaults(run=_run)
         action.add_argument("--as-of", metavar="now|TIME", help="at a time, such as 2026-11-15T12:00:00Z (now)")
-        action.add_argument("--cluster", metavar="ID", help="the Kafka cluster, where the tables have several")
+        action.add_argument("--cluster-id", metavar="ID", help="the Kafka cluster, where the tables have several")
         action.add_argument(
             "--limit",
             type=int,

@@ -24,7 +24,7 @@ _MAX_DAYS: Final = 36_600
 def run(args: argparse.Namespace, root: Location) -> int:
     _check_range("--limit", args.limit, MAX_LIMIT)
     as_of_ms = None if args.as_of in {None, "now"} else parse_time("--as-of", args.as_of, "now or ")
-    estate = Estate(root, as_of_ms=as_of_ms, cluster=args.cluster)
+    estate = Estate(root, as_of_ms=as_of_ms, cluster=args.cluster_id)
     now_ms = as_of_ms if as_of_ms is not None else time.time_ns() // 1_000_000
     try:
         return _COMMANDS[args.action](args, estate, now_ms)

@@ -43,7 +43,7 @@ class SeveralClustersError(UsageError):
     def __init__(self, clusters: tuple[str, str]) -> None:
         one, other = clusters
         super().__init__(
-            f"the tables have several clusters, {one!r} and {other!r} among them: specify one with --cluster"
+            f"the tables have several clusters, {one!r} and {other!r} among them: specify one with --cluster-id"
         )
         self.clusters = clusters
 

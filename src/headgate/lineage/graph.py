@@ -320,7 +320,7 @@ class _Builder:
         if len(self._starts) >= self._max_edges:
             raise PlatformError(
                 f"the tables have more than {self._max_edges:,} uses of topics, which do not fit into memory: "
-                "specify one --cluster"
+                "specify one with --cluster-id"
             )
         self._starts.append(start)
         self._ends.append(end)

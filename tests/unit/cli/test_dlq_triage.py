@@ -153,6 +153,17 @@ def test_episodes_that_were_over_before_since_are_left_out(root: Path, capsys: p
     assert [one["group"] for one in json.loads(capsys.readouterr().out)["clusters"]] == ["billing"]
 
 
+def test_the_kafka_cluster_is_chosen_by_its_id_and_an_episode_is_not_taken_for_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(root, "--cluster-id", "c", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["clusters"]) == 2
+    assert run(root, "--cluster-id", "another") == 1
+    with pytest.raises(SystemExit):
+        run(root, "--cluster", "c")
+    assert "unrecognized arguments: --cluster" in capsys.readouterr().err
+
+
 def test_a_group_without_dead_letters_is_said_and_fails(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(root, "--group", "other\x1b[2J") == 1
     assert capsys.readouterr().err == "headgate: there are no dead letters of other\\x1b[2J\n"

@@ -419,13 +419,13 @@ def test_topics_of_several_clusters_are_kept_apart(tmp_path: Path, capsys: Captu
     write(tmp_path, "lineage_edges", [use("g", "x", "read", cluster_id="c2")])
     _, errors = show(capsys, tmp_path, "impact", "orders", code=2)
     assert errors == (
-        "headgate: the tables have several clusters, 'c1' and 'c2' among them: specify one with --cluster\n"
+        "headgate: the tables have several clusters, 'c1' and 'c2' among them: specify one with --cluster-id\n"
     )
     write(tmp_path, "lineage_gaps", [gap("mismatch", "a", "", ""), gap("mismatch", "a", "", "", cluster_id="c2")])
     _, errors = show(capsys, tmp_path, "gaps", "--as-of", AT_TWO, code=2)
-    assert "specify one with --cluster" in errors
-    assert ask(capsys, tmp_path, "gaps", "--as-of", AT_TWO, "--cluster", "c2")["open"] == 1
-    nodes = ask(capsys, tmp_path, "impact", "orders", "--cluster", CLUSTER)["nodes"]
+    assert "specify one with --cluster-id" in errors
+    assert ask(capsys, tmp_path, "gaps", "--as-of", AT_TWO, "--cluster-id", "c2")["open"] == 1
+    nodes = ask(capsys, tmp_path, "impact", "orders", "--cluster-id", CLUSTER)["nodes"]
     assert [one["name"] for one in nodes] == ["shop-app", "x"]
 
 
