@@ -23,15 +23,13 @@ from headgate.facts import DispositionsCounted
 from headgate.proxy.interceptor import Session
 from headgate.share_groups.broker_configs import DeliveryLimits
 from headgate.share_groups.dead_letter_delivery import MAX_OFFSETS, DeadLetterDelivery
-from headgate.share_groups.deferred_acks import DeferredAck, DeferredAcks, SessionKey, TopicPartitionKey
-from headgate.share_groups.fact_outbox import FactOutbox
+from headgate.share_groups.deferred_acks import LAST_EPOCH, DeferredAck, DeferredAcks, SessionKey, TopicPartitionKey
 from headgate.share_groups.model.dead_letter_records import (
     Cause,
     DeadLetterOutcome,
     DeadLetterRange,
     PartitionKey,
     record_count,
-    topic_id_text,
 )
 from headgate.share_groups.model.delivery_ledger import (
     AckRun,
@@ -48,7 +46,6 @@ from headgate.share_groups.share_metrics import ShareMeter
 from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_requests import Acquired, ShareFetchSummary, ShareRequest
 
-LAST_EPOCH: Final = -1
 _MAX_ACQUIRED_RANGES: Final = 1_000_000
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the broker
 _MIN_HOLD_S: Final = 0.1
@@ -164,7 +161,6 @@ class AcknowledgementTracker:
         states: ShareStates,
         limits: DeliveryLimits,
         dead_letters: DeadLetterDelivery,
-        outbox: FactOutbox,
         tasks: TaskSet,
         clock: Clock,
         meter: ShareMeter,
@@ -172,7 +168,6 @@ class AcknowledgementTracker:
         self._states = states
         self._limits = limits
         self._dead_letters = dead_letters
-        self._outbox = outbox
         self._tasks = tasks
         self._clock = clock
         self._meter = meter
@@ -376,9 +371,9 @@ class AcknowledgementTracker:
         for key, one in request.partitions.items():
             code = error_code or codes.get(key)
             if code is None:
-                self._withdraw(request.group, one.outcomes, {"outcome": "not answered"})
+                self._withdraw(one.outcomes, {"outcome": "not answered"})
             elif code:
-                self._withdraw(request.group, one.outcomes, {"outcome": "refused", "error_code": code})
+                self._withdraw(one.outcomes, {"outcome": "refused", "error_code": code})
             else:
                 self._count(request.settings, one, second)
         if is_last and not error_code:
@@ -412,29 +407,18 @@ class AcknowledgementTracker:
 
     def withdraw(self, request: RequestAcks, why: Mapping[str, object]) -> None:
         """Declare all dead letters of the request void: their records were not archived, or that is not known."""
-        self._withdraw(request.group, request.outcomes, why)
+        self._withdraw(request.outcomes, why)
 
     def _withdraw_deferred(self, deferred: DeferredAck) -> None:
         """Its REJECT is not sent, so that its record will be delivered again."""
-        group, some = deferred.range.key[0], deferred.range
-        deferred.call_when_written(lambda outcome: self._withdraw(group, [(some, outcome)], {"outcome": "not sent"}))
+        deferred.call_when_written(lambda outcome: self._withdraw([(deferred.range, outcome)], {"outcome": "not sent"}))
 
     def _withdraw(
-        self, group: str, outcomes: Iterable[tuple[DeadLetterRange, DeadLetterOutcome]], why: Mapping[str, object]
+        self, outcomes: Iterable[tuple[DeadLetterRange, DeadLetterOutcome]], why: Mapping[str, object]
     ) -> None:
         for some, outcome in outcomes:
-            if not outcome.written:
-                continue
-            self._meter.withdrawn += record_count(outcome.written)
-            _, member, topic_id, partition = some.key
-            detail = {
-                "topic_id": topic_id_text(topic_id),
-                "partition": partition,
-                "offsets": [list(found) for found in outcome.written],
-                "member": member,
-                **why,
-            }
-            self._outbox.put_event("dead_letter_withdrawn", group, detail)
+            if outcome.written:
+                self._dead_letters.reports.report_withdrawn(some, outcome.written, why)
 
     # --- acquired records
 

@@ -1,11 +1,11 @@
-"""Reports of dead letters that are missing, arrived late, or were parked: log, event and metric.
+"""Reports of dead letters that are missing, arrived late, were parked, or are void: log, event and metric.
 
 Only a record that the broker has archived is reported as missing its dead letter. Reports of one partition are made
 together, once a second: an unavailable topic must not fill the log. Events of late arrivals can be written at once.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ import structlog
 
 from headgate.share_groups.fact_outbox import FactOutbox
 from headgate.share_groups.model.dead_letter_records import (
+    DeadLetterRange,
     OffsetRanges,
     offset_ranges,
     ranges_text,
@@ -89,6 +90,19 @@ class DeadLetterReports:
         self._meter.late_writes += 1
         self._schedule()
         self._late.setdefault(SpoolLane(*letter[:3]), []).append(letter[3])
+
+    def report_withdrawn(self, some: DeadLetterRange, offsets: OffsetRanges, why: Mapping[str, object]) -> None:
+        """Report dead letters of records that were not archived, or may not have been: readers must not count them."""
+        self._meter.withdrawn += record_count(offsets)
+        group, member, topic_id, partition = some.key
+        detail = {
+            "topic_id": topic_id_text(topic_id),
+            "partition": partition,
+            "offsets": [list(found) for found in offsets],
+            "member": member,
+            **why,
+        }
+        self._outbox.put_event("dead_letter_withdrawn", group, detail)
 
     def on_parked(self, letters: Sequence[SpooledLetter], reason: str) -> None:
         """Log that these were parked together; they are of one topic."""

@@ -33,6 +33,7 @@ from headgate.wire.share_requests import ShareRequest
 MAX_MEMBERS: Final = 20_000
 MAX_RANGES: Final = 2_000  # of one member; by default a broker lets it hold 2,000 records of a partition
 FIRST_EPOCH: Final = 0  # of a share session
+LAST_EPOCH: Final = -1
 _PENDING: Final = "it was still being written when its member acknowledged for the last time"
 TopicPartitionKey = tuple[bytes, int]
 """Topic id and partition."""

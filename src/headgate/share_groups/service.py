@@ -120,7 +120,6 @@ class ShareGroupService:
             states=self._states,
             limits=self._limits,
             dead_letters=self._dead_letters,
-            outbox=self._outbox,
             tasks=self._tasks,
             clock=self._clock,
             meter=self.meter,

@@ -34,8 +34,8 @@ from headgate.proxy.interceptor import (
     Session,
 )
 from headgate.proxy.rights import GroupRight
-from headgate.share_groups.acknowledgements import LAST_EPOCH, AcknowledgementTracker, RequestAcks
-from headgate.share_groups.deferred_acks import FIRST_EPOCH, add_rejects, remove_partitions
+from headgate.share_groups.acknowledgements import AcknowledgementTracker, RequestAcks
+from headgate.share_groups.deferred_acks import FIRST_EPOCH, LAST_EPOCH, add_rejects, remove_partitions
 from headgate.share_groups.model.delivery_ledger import AckRun, Holder, runs
 from headgate.share_groups.service import ShareGroupService
 from headgate.wire.codec import encode
