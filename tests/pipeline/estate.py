@@ -46,6 +46,7 @@ class Estate:
     health: PipelineHealth = field(default_factory=PipelineHealth)  # as the last run left it
     upstream: dict[str, Any] = field(default_factory=dict)  # instead of the plaintext listener
     place: ObjectLocation | None = None  # of tables and checkpoints; without it they are in the folder
+    openlineage: Path | None = None  # the settings of the catalogue, to which the pipeline sends the estate
 
     @property
     def root(self) -> Location:
@@ -61,6 +62,7 @@ class Estate:
             "tables.storage": {} if self.place is None else dict(self.place.options),
             "pipeline.checkpoint": str(self.root / "checkpoints"),
             **{f"upstream.{name}": value for name, value in self.upstream.items()},
+            **({} if self.openlineage is None else {"pipeline.openlineage": str(self.openlineage)}),
         }
         return load(None, {}, overrides)
 
