@@ -8,6 +8,21 @@ from tests.unit.lineage.shop import DAY, HOUR, Row, use, write
 
 APP = "order-enricher"
 HOSTILE = '<img src=x onerror=alert(1)>"\u202egnp.exe'
+# Kafka allows each of these as a client id, and as the name of a group, an application or a processor.
+HOSTILE_NAMES = {
+    "html": HOSTILE,
+    "script": "</script><script>alert(2)</script>",
+    "ansi": "\x1b[31mred\x1b[0m\x1b]8;;http://x.invalid\x07link",
+    "nul": "nul\x00byte",
+    "bidi": "\u2066bidi\u2069\u202egnp.exe\u200b\u200d",
+    "lines": "first\r\nsecond\u2028third",
+    "path": "../..%2f?a=b#c&d;e",
+    "template": "{{7*7}}${7*7}javascript:alert(3)",
+    "marks": "z\u0335\u0336\u0337" * 40,
+    "all": "<b>\u202e\x1b[2J\x00\r\n\u2028\u200f'\"`$(id)\\",
+    "long": "n" * 32_767,
+    "wide": "\u00fc" * 6_000,  # a name in a path has at most 40,000 characters when it is encoded
+}
 OLD_HASH, NEW_HASH = "sha256:" + "ab12" * 16, "sha256:" + "cd34" * 16
 REPARTITION = "order-enricher-by-customer-repartition"
 

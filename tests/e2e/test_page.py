@@ -193,7 +193,7 @@ def test_the_theme_is_kept(page: Page, web: Web) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_on_a_narrow_screen_the_map_is_a_list_of_neighbours(page: Page, web: Web) -> None:
+def test_on_a_narrow_screen_the_map_is_a_list_of_neighbours(page: Page, busy: Web) -> None:
     page.set_viewport_size({"width": 400, "height": 800})
     views = (
         "/map?focus=orders",
@@ -201,16 +201,22 @@ def test_on_a_narrow_screen_the_map_is_a_list_of_neighbours(page: Page, web: Web
         "/topics",
         "/apps",
         "/groups",
+        "/letters",
+        "/connect",
         "/health",
         "/topics/-/orders",
         "/groups/-/billing",
+        "/letters/-/shipping",
+        "/connect/-/s3-archive",
+        *(f"/apps/-/{APP}?tab={tab}" for tab in ("topology", "members", "versions", "activity", "text")),
     )
     for path in views:
-        page.goto(web.url + path)
-        expect(page.locator(".panel").first).to_be_visible()
+        page.goto(busy.url + path)
+        expect(page.locator(".panel, .card, .notice").first).to_be_visible()
+        expect(page.locator(".skeleton, .laying, [data-layout=pending]")).to_have_count(0)
         for part in ("html", ".main"):
             assert page.locator(part).evaluate("part => part.scrollWidth - part.clientWidth") == 0, (path, part)
-    page.goto(f"{web.url}/map?focus=orders")
+    page.goto(f"{busy.url}/map?focus=orders")
     expect(page.get_by_text("Gives data to")).to_be_visible()
     expect(page.get_by_role("radiogroup", name="Hops")).to_be_hidden()  # only neighbours are listed
     page.get_by_role("link", name=APP).click()

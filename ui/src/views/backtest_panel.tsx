@@ -42,7 +42,7 @@ function Tested({ found }: { found: Backtest }) {
   const recommended = found.recommended === null ? undefined : found.configs[found.recommended];
   return (
     <>
-      <div className="scroll">
+      <div className="scroll" tabIndex={0} role="region" aria-label="Settings and what they would have done">
         <table>
           <thead>
             <tr>
