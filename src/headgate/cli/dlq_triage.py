@@ -44,14 +44,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(document))
         return 0
-    _print(document)
+    print_triage(document)
     if not document["clusters"] and not document["unassigned"]:
         print_error("there are no dead letters" + (f" of {escaped(args.group)}" if args.group else ""))
         return 1
     return 0
 
 
-def _print(document: Document) -> None:
+def print_triage(document: Document) -> None:
+    """The episodes, the newest first, and the dead letters that belong to none."""
     for number, cluster in enumerate(document["clusters"]):
         if number:
             print()
