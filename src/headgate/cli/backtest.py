@@ -37,11 +37,11 @@ def run(args: argparse.Namespace, root: Location) -> int:
         estate.close()
     if found is None:
         raise UsageError(f"no records of the share group {escaped(group)} were counted in this time: check the name")
-    print(json_text(found.document()) if args.json else _text(found), end="")
+    print(json_text(found.document()) if args.json else backtest_text(found), end="")
     return 0
 
 
-def _text(found: GroupBacktest) -> str:
+def backtest_text(found: GroupBacktest) -> str:
     """The live setting, the recommended one, and those that avoid most."""
     summaries, best = found.summaries, found.recommended
     by_use = sorted(
