@@ -118,7 +118,16 @@ class _Places:
 class EstateMap:
     """Immutable once it is made."""
 
-    def __init__(self, rows: Iterable[MapRow], flows: Iterable[LineageFlow]) -> None:
+    def __init__(
+        self,
+        rows: Iterable[MapRow],
+        flows: Iterable[LineageFlow],
+        *,
+        max_nodes: int = MAX_NODES,
+        max_edges: int = MAX_EDGES,
+    ) -> None:
+        self._max_nodes = max_nodes
+        self._max_edges = max_edges
         listed = list(rows)
         names = {(TOPIC, row.topic) for row in listed} | {(row.actor_kind, row.actor) for row in listed}
         self.nodes: Sequence[tuple[str, str]] = sorted(names)
@@ -180,13 +189,13 @@ class EstateMap:
             asked = replace(asked, collapsed=True)
         if asked.focus is None and visible is None and asked.internal:
             counts = {kind: self._counts[kind] for kind in kinds if self._counts[kind]}
-            if sum(counts.values()) > MAX_NODES:  # without a look at each of them
+            if sum(counts.values()) > self._max_nodes:  # without a look at each of them
                 return TooLarge(sum(counts.values()), 0, counts)
         found = self._reached(asked, visible) if asked.focus is not None else range(len(self.nodes))
         chosen = [place for place in found if self.nodes[place][0] in kinds and self._is_shown(place, asked)]
         if visible is not None:
             chosen = [place for place in chosen if visible[place] or self._is_beside(place, visible, has_topics)]
-        if len(chosen) > MAX_NODES:
+        if len(chosen) > self._max_nodes:
             return self._too_large(chosen, 0)
         edges: Iterator[tuple[_Edge, int | None]]
         edges = self._edges(chosen, visible) if has_topics else self._joined(chosen, asked, visible)
@@ -195,9 +204,9 @@ class EstateMap:
         for edge, topics in edges:
             for start, end in self._ends(edge, places, asked, visible):
                 shown.append(ShownEdge(start, end, edge.use, topics))
-            if len(shown) > MAX_EDGES:
+            if len(shown) > self._max_edges:
                 return self._too_large(chosen, len(shown))
-        if len(places.nodes) > MAX_NODES:
+        if len(places.nodes) > self._max_nodes:
             return TooLarge(len(places.nodes), len(shown), Counter(node.kind for node in places.nodes))
         shown.sort(key=lambda edge: edge[:2])
         return MapSelection(tuple(places.nodes), tuple(shown))

@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,21 +82,31 @@ def connectors(folder: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def create_connectors(port: int, wanted: Mapping[str, Mapping[str, str]], stop: threading.Event) -> None:
+def create_connectors(
+    port: int,
+    wanted: Mapping[str, Mapping[str, str]],
+    stop: threading.Event,
+    *,
+    pause_s: float = _PAUSE_S,
+    tries: int = _TRIES,
+) -> None:
     """Create those that the worker does not have so, as soon as it answers; `ClusterError` when it refuses them.
 
     After a restart it has them, and in a folder that was moved with other files.
     """
-    found = _when_ready(port, "GET", "/connectors?expand=info", None, stop)
+    ready = partial(_when_ready, port, stop, pause_s=pause_s, tries=tries)
+    found = ready("GET", "/connectors?expand=info", None)
     for name, config in wanted.items() if found is not None else ():
         if not config.items() <= found.get(name, {}).get("info", {}).get("config", {}).items():
-            _when_ready(port, "PUT", f"/connectors/{name}/config", config, stop)
+            ready("PUT", f"/connectors/{name}/config", config)
 
 
-def _when_ready(port: int, method: str, path: str, body: object, stop: threading.Event) -> Any:
+def _when_ready(
+    port: int, stop: threading.Event, method: str, path: str, body: object, *, pause_s: float, tries: int
+) -> Any:
     """The answer to a request that is repeated until the worker is ready; None when the sample is stopped before."""
     status, answer = 503, None
-    for _ in range(_TRIES):
+    for _ in range(tries):
         if stop.is_set():
             return None
         status, answer = _ask(port, method, path, body)
@@ -103,7 +114,7 @@ def _when_ready(port: int, method: str, path: str, body: object, stop: threading
             return answer
         if status not in _NOT_YET:
             break
-        stop.wait(_PAUSE_S)
+        stop.wait(pause_s)
     raise ClusterError(f"{method} {path} failed with status {status}")
 
 

@@ -44,8 +44,17 @@ class Retention:
     """The rounds of one worker; its methods raise a `HeadgateError` when records cannot be read or written."""
 
     def __init__(
-        self, service: TopologyService, *, deleted_retention_ms: int, versions_kept: int, clock: Clock
+        self,
+        service: TopologyService,
+        *,
+        deleted_retention_ms: int,
+        versions_kept: int,
+        clock: Clock,
+        groups_a_round: int = GROUPS_A_ROUND,
+        records_a_round: int = RECORDS_A_ROUND,
     ) -> None:
+        self._groups_a_round = groups_a_round
+        self._records_a_round = records_a_round
         self._service = service
         self._deleted_retention_ms = deleted_retention_ms
         self._versions_kept = versions_kept
@@ -53,10 +62,10 @@ class Retention:
         self._after_offset = -1  # the last deletion that was looked at
         self._after_group: str | None = None  # the last group with ended epochs that was looked at
         self._after_pasted = ""  # the last group with nothing but pasted versions that was looked at
-        self._left = RECORDS_A_ROUND  # that this round may still remove
+        self._left = self._records_a_round  # that this round may still remove
 
     def begin_round(self) -> None:
-        self._left = RECORDS_A_ROUND
+        self._left = self._records_a_round
 
     async def candidates(self) -> list[str]:
         """Groups whose records may be removed if the broker does not have the group."""
@@ -66,11 +75,11 @@ class Retention:
         before = self._before()
         groups = self._ended_groups(before)
         if (store := resources.kafka_store) is not None:
-            deleted = await store.deletions_before(before, after=self._after_offset, limit=GROUPS_A_ROUND)
-            self._after_offset = deleted[-1].offset if len(deleted) == GROUPS_A_ROUND else -1
+            deleted = await store.deletions_before(before, after=self._after_offset, limit=self._groups_a_round)
+            self._after_offset = deleted[-1].offset if len(deleted) == self._groups_a_round else -1
             groups += [one.group for one in deleted]
-            pasted = await store.groups_only_pasted_before(before, after=self._after_pasted, limit=GROUPS_A_ROUND)
-            self._after_pasted = pasted[-1] if len(pasted) == GROUPS_A_ROUND else ""
+            pasted = await store.groups_only_pasted_before(before, after=self._after_pasted, limit=self._groups_a_round)
+            self._after_pasted = pasted[-1] if len(pasted) == self._groups_a_round else ""
             groups += pasted
         return list(dict.fromkeys(groups))
 
@@ -103,7 +112,7 @@ class Retention:
 
     async def _remove_oldest_versions(self, store: KafkaStore, provenance: str) -> None:
         kept = self._versions_kept
-        for group in await store.groups_with_more_than(kept, limit=GROUPS_A_ROUND, provenance=provenance):
+        for group in await store.groups_with_more_than(kept, limit=self._groups_a_round, provenance=provenance):
             if self._left <= 0:
                 return
             async with self._service.lock(group):
@@ -119,8 +128,8 @@ class Retention:
     def _ended_groups(self, before: int) -> list[str]:
         after = self._after_group
         ended = self._service.groups.groups_ended_before(before)
-        groups = heapq.nsmallest(GROUPS_A_ROUND, (group for group in ended if after is None or group > after))
-        self._after_group = groups[-1] if len(groups) == GROUPS_A_ROUND else None
+        groups = heapq.nsmallest(self._groups_a_round, (group for group in ended if after is None or group > after))
+        self._after_group = groups[-1] if len(groups) == self._groups_a_round else None
         return groups
 
     def _count(self, reason: str, records: int) -> None:

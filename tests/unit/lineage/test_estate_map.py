@@ -2,7 +2,6 @@
 
 import pytest
 
-from headgate.lineage import estate_map
 from headgate.lineage.estate_map import EstateMap, MapQuestion, MapRow, MapSelection, MapUse, TooLarge
 from headgate.lineage.graph import LineageFlow
 
@@ -15,7 +14,7 @@ def row(actor: str, topic: str, direction: str, kind: str = "streams", use: MapU
     return MapRow(kind, actor, topic, direction, use)
 
 
-def shop() -> EstateMap:
+def shop(**limits: int) -> EstateMap:
     """The way is orders -> app -> totals -> reports, app <-> app-repartition; clicks -> app -> sessions apart."""
     rows = [
         row("app", "orders", "read"),
@@ -31,7 +30,7 @@ def shop() -> EstateMap:
         LineageFlow("streams", "app", "0", "orders", "totals"),
         LineageFlow("streams", "app", "1", "clicks", "sessions"),
     ]
-    return EstateMap(rows, flows)
+    return EstateMap(rows, flows, **limits)
 
 
 def selected(asked: MapQuestion, visible: list[bool] | None = None) -> MapSelection:
@@ -118,18 +117,17 @@ def test_uses_that_belong_to_no_component_stay_with_the_application() -> None:
     assert {(rest, repartition), (repartition, rest)} <= {(edge.start, edge.end) for edge in found.edges}
 
 
-def test_too_many_nodes_are_refused_with_their_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estate_map, "MAX_NODES", 7)
-    found = shop().select(MapQuestion())
+def test_too_many_nodes_are_refused_with_their_counts() -> None:
+    small = shop(max_nodes=7)
+    found = small.select(MapQuestion())
     assert isinstance(found, TooLarge)
     assert (found.nodes, found.kinds["topic"]) == (8, 5)
-    assert isinstance(shop().select(MapQuestion(internal=False)), MapSelection)
-    assert isinstance(shop().select(MapQuestion(internal=False, collapsed=False)), TooLarge)
+    assert isinstance(small.select(MapQuestion(internal=False)), MapSelection)
+    assert isinstance(small.select(MapQuestion(internal=False, collapsed=False)), TooLarge)
 
 
-def test_too_many_edges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estate_map, "MAX_EDGES", 7)
-    found = shop().select(MapQuestion())
+def test_too_many_edges_are_refused() -> None:
+    found = shop(max_edges=7).select(MapQuestion())
     assert isinstance(found, TooLarge)
     assert found.edges > 7
 

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,7 @@ def listening(worker: FakeWorker) -> Iterator[int]:
             serving.join()
 
 
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "_PAUSE_S", 0.0)
+create_connectors = partial(connect.create_connectors, pause_s=0.0, tries=4)
 
 
 def test_connectors_are_created_when_the_worker_is_ready_and_only_once(tmp_path: Path) -> None:
@@ -72,8 +71,8 @@ def test_connectors_are_created_when_the_worker_is_ready_and_only_once(tmp_path:
     worker.statuses = [404, 503, 409]
     wanted = connect.connectors(tmp_path)
     with listening(worker) as port:
-        connect.create_connectors(port, wanted, threading.Event())
-        connect.create_connectors(port, wanted, threading.Event())
+        create_connectors(port, wanted, threading.Event())
+        create_connectors(port, wanted, threading.Event())
     assert worker.configs == wanted
     assert worker.puts == [CATALOG, ARCHIVE]
 
@@ -81,8 +80,8 @@ def test_connectors_are_created_when_the_worker_is_ready_and_only_once(tmp_path:
 def test_connectors_of_a_folder_that_was_moved_get_its_files(tmp_path: Path) -> None:
     worker = FakeWorker()
     with listening(worker) as port:
-        connect.create_connectors(port, connect.connectors(tmp_path / "old"), threading.Event())
-        connect.create_connectors(port, connect.connectors(tmp_path / "new"), threading.Event())
+        create_connectors(port, connect.connectors(tmp_path / "old"), threading.Event())
+        create_connectors(port, connect.connectors(tmp_path / "new"), threading.Event())
     assert worker.configs == connect.connectors(tmp_path / "new")
 
 
@@ -90,13 +89,12 @@ def test_a_refusal_is_an_error_and_a_stop_ends_the_waiting(tmp_path: Path) -> No
     worker = FakeWorker()
     worker.statuses = [400]
     with listening(worker) as port, pytest.raises(ClusterError, match=r"GET /connectors.* failed with status 400"):
-        connect.create_connectors(port, connect.connectors(tmp_path), threading.Event())
+        create_connectors(port, connect.connectors(tmp_path), threading.Event())
     stop = threading.Event()
     stop.set()
-    connect.create_connectors(1, connect.connectors(tmp_path), stop)  # nothing listens there
+    create_connectors(1, connect.connectors(tmp_path), stop)  # nothing listens there
 
 
-def test_a_worker_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "_TRIES", 3)
+def test_a_worker_that_never_answers_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="failed with status 503"):
-        connect.create_connectors(connect.free_port(), connect.connectors(tmp_path), threading.Event())
+        create_connectors(connect.free_port(), connect.connectors(tmp_path), threading.Event())

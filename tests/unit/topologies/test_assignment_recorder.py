@@ -57,9 +57,9 @@ def topics(fact: Any) -> tuple[str, ...]:
 class Scope:
     """A recorder with a clock that stands still, on the service of a scene; nothing is written but by `write_due`."""
 
-    def __init__(self, it: Scene) -> None:
+    def __init__(self, it: Scene, **limits: int) -> None:
         self.clock = FakeClock(START_MS)
-        self.recorder = AssignmentRecorder(it.service, clock=self.clock)
+        self.recorder = AssignmentRecorder(it.service, clock=self.clock, **limits)
 
     def join(
         self, *topics: str, group: str = "g", result: HeartbeatResult = FINE, api_version: int = 0, **more: Any
@@ -237,10 +237,7 @@ async def test_groups_that_two_cleanups_do_not_find_end(log: FakeTopic, tmp_path
         assert asked == ["here", "unknown"]
 
 
-async def test_a_cleanup_goes_through_all_groups_in_turn(
-    log: FakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assignment_recorder, "_GROUPS_A_CYCLE", 2)
+async def test_a_cleanup_goes_through_all_groups_in_turn(log: FakeTopic, tmp_path: Path) -> None:
     asked: list[list[str]] = []
 
     async def describe(groups: Sequence[str]) -> Mapping[str, GroupOutline]:
@@ -250,7 +247,7 @@ async def test_a_cleanup_goes_through_all_groups_in_turn(
     for group in "abc":
         log.add_fact(version(group=group, provenance="assignment"))
     async with scene(topic=(log, tmp_path)) as it:
-        here = Scope(it)
+        here = Scope(it, groups_a_cycle=2)
         for _ in range(3):
             await here.recorder.clean_up(describe)
     assert asked == [["a", "b"], ["c"], ["a", "b"]]

@@ -14,7 +14,6 @@ from headgate.config.model import TopologiesConfig
 from headgate.config.values import Store
 from headgate.facts import TopologyEpochsSet
 from headgate.kafka.group_admin import GroupOutline
-from headgate.topologies import retention as retention_module
 from headgate.topologies.feature import Cleanup
 from headgate.topologies.model.group_state import next_incarnation
 from headgate.topologies.model.streams_groups import StreamsGroups
@@ -71,7 +70,7 @@ class Estate:
 
 
 @asynccontextmanager
-async def estate(folder: Path, scheme: str = "kafka") -> AsyncIterator[Estate]:
+async def estate(folder: Path, scheme: str = "kafka", **limits: int) -> AsyncIterator[Estate]:
     log, epochs, clock = FakeTopic(), FakeEpochs(), FakeClock(START_MS)
     epochs.now_ms = clock.now_ms
 
@@ -86,7 +85,7 @@ async def estate(folder: Path, scheme: str = "kafka") -> AsyncIterator[Estate]:
 
     topologies = TopologiesConfig(store=Store(scheme), call_timeout_ms=30_000)  # type: ignore[arg-type]
     service = TopologyService(replace(config(1), topologies=topologies), opening, clock=clock)
-    retention = Retention(service, deleted_retention_ms=RETENTION_MS, versions_kept=KEPT, clock=clock)
+    retention = Retention(service, deleted_retention_ms=RETENTION_MS, versions_kept=KEPT, clock=clock, **limits)
     async with service.running():
         await until(lambda: service.is_ready)
         yield Estate(service, retention, log, epochs, clock, {}, [])
@@ -214,11 +213,8 @@ async def test_a_group_whose_records_were_removed_is_not_known_any_more(tmp_path
         assert it.service.current_epoch("h") == 3  # was described since
 
 
-async def test_groups_that_stay_do_not_keep_others_from_their_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention_module, "GROUPS_A_ROUND", 2)
-    async with estate(tmp_path) as it:
+async def test_groups_that_stay_do_not_keep_others_from_their_turn(tmp_path: Path) -> None:
+    async with estate(tmp_path, groups_a_round=2) as it:
         for group in ("a", "b", "c", "d"):
             it.set_epochs(group)
         it.delete_days_ago(8, "e", "f", "g", "h")
@@ -233,9 +229,8 @@ async def test_groups_that_stay_do_not_keep_others_from_their_turn(
         assert it.described[8:] == ["a", "b", "e", "f"]
 
 
-async def test_a_round_removes_a_bounded_number_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention_module, "RECORDS_A_ROUND", 3)
-    async with estate(tmp_path) as it:
+async def test_a_round_removes_a_bounded_number_of_records(tmp_path: Path) -> None:
+    async with estate(tmp_path, records_a_round=3) as it:
         it.delete_days_ago(8, "a", "b", "c")
         await it.round()
         assert it.removed["deleted"] == 3

@@ -13,8 +13,7 @@ import pytest
 from headgate.base.errors import UsageError
 from headgate.plugin import TransientFailure
 from headgate.plugin.conformance import pushed, settings_in, topology
-from headgate.topologies.stores import sqlite_store
-from headgate.topologies.stores.sqlite_store import SqliteStore
+from headgate.topologies.stores.sqlite_store import SqliteFile, SqliteStore
 
 
 async def opened(path: Path) -> SqliteStore:
@@ -58,12 +57,14 @@ async def test_calls_before_it_is_open_fail_for_now() -> None:
         await SqliteStore().set(pushed("g"))
 
 
-async def test_calls_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "MAX_WAITING", 3)
-    store = await opened(tmp_path / "t.db")
-    outcomes = await asyncio.gather(*(store.set(pushed("g")) for _ in range(10)), return_exceptions=True)
+async def test_calls_that_wait_are_bounded(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "t.db", schema=(), application_id=1, version=1, durable=False, max_waiting=3)
+    await file.open()
+    asked = (file.run(lambda connection: connection.execute("SELECT 1").fetchone()) for _ in range(10))
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(outcome, TransientFailure) for outcome in outcomes) == 7
-    await store.close()
+    assert outcomes.count((1,)) == 3
+    await file.close()
 
 
 async def test_a_row_that_is_not_what_was_pushed_is_an_error(tmp_path: Path) -> None:

@@ -90,7 +90,16 @@ class ReadLetters(NamedTuple):
 class SpoolReader:
     """Reads dead letters by their places; calls run one after the other."""
 
-    def __init__(self, settings: Mapping[str, Any], *, prefix: str) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        prefix: str,
+        read_s: float = _READ_S,
+        make_consumer: Callable[[dict[str, Any]], Consumer] = Consumer,
+    ) -> None:
+        self._read_s = read_s
+        self._make_consumer = make_consumer
         self._settings = quiet(
             settings,
             group__id="headgate",  # never joined: the partitions are assigned by hand
@@ -135,10 +144,10 @@ class SpoolReader:
 
     def _scan(self, scans: "Mapping[int, _Scan]", letters: dict[tuple[int, int], SpooledLetter]) -> None:
         if self._consumer is None:
-            self._consumer = Consumer(self._settings)
+            self._consumer = self._make_consumer(self._settings)
         consumer = self._consumer
         consumer.assign([TopicPartition(self._topic, number, scan.left[-1]) for number, scan in scans.items()])
-        until = time.monotonic() + _READ_S
+        until = time.monotonic() + self._read_s
         while any(scan.left for scan in scans.values()) and time.monotonic() < until:
             first = consumer.poll(_POLL_S)
             messages = [] if first is None else [first, *consumer.consume(_MESSAGES, timeout=0)]

@@ -61,7 +61,10 @@ class _Waiting:
 class AssignmentRecorder:
     """One for each worker; `run` writes what `on_join` and `on_deleted` left."""
 
-    def __init__(self, service: TopologyService, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, service: TopologyService, *, clock: Clock | None = None, groups_a_cycle: int = _GROUPS_A_CYCLE
+    ) -> None:
+        self._groups_a_cycle = groups_a_cycle
         self._service = service
         self._clock = clock or SystemClock()
         self._throttle = LogThrottle(self._clock.monotonic)
@@ -241,8 +244,8 @@ class AssignmentRecorder:
         resources = self._service.resources
         if resources is None or (store := resources.kafka_store) is None:
             return
-        groups = await store.groups_with_assignments(after=self._after, limit=_GROUPS_A_CYCLE)
-        self._after = groups[-1] if len(groups) == _GROUPS_A_CYCLE else None
+        groups = await store.groups_with_assignments(after=self._after, limit=self._groups_a_cycle)
+        self._after = groups[-1] if len(groups) == self._groups_a_cycle else None
         for start in range(0, len(groups), _BATCH):
             for outline in (await describe(groups[start : start + _BATCH])).values():
                 self._on_cleanup_described(outline)

@@ -50,7 +50,17 @@ class InUseError(Exception):
 class SqliteFile:
     """`application_id` and `version` identify the file; `durable` False is for one that can be rebuilt."""
 
-    def __init__(self, path: Path, *, schema: Sequence[str], application_id: int, version: int, durable: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        schema: Sequence[str],
+        application_id: int,
+        version: int,
+        durable: bool,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._max_waiting = max_waiting
         self._path = path
         self._schema = schema
         self._identity = (application_id, version)
@@ -65,8 +75,8 @@ class SqliteFile:
 
     async def run(self, work: Work[T]) -> T:
         """The result of the work; `TransientFailure` when too many calls wait. Work that has begun is not cancelled."""
-        if self._waiting >= MAX_WAITING:
-            raise TransientFailure(f"{MAX_WAITING} calls are waiting for {self._path.name} already")
+        if self._waiting >= self._max_waiting:
+            raise TransientFailure(f"{self._max_waiting} calls are waiting for {self._path.name} already")
         self._waiting += 1
         submitted = self._thread.submit(self._transaction, work)
         try:

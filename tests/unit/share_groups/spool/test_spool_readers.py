@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from headgate.kafka.topic_consumer import TopicConsumer
-from headgate.share_groups.spool import readers
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
 from headgate.share_groups.spool.model.records import SpooledLetter, encode_spooled
 from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
@@ -101,10 +100,13 @@ class FakeConsumer:
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
-    found = FakeLog()
-    monkeypatch.setattr(readers, "Consumer", found.consumer)
-    return found
+def log() -> FakeLog:
+    return FakeLog()
+
+
+def reading(log: FakeLog, **options: Any) -> SpoolReader:
+    make: Any = log.consumer
+    return SpoolReader({}, prefix="p.", make_consumer=make, **options)
 
 
 def place(offset: int, partition: int = 0) -> SpoolPlace:
@@ -113,8 +115,8 @@ def place(offset: int, partition: int = 0) -> SpoolPlace:
     return found
 
 
-async def read(log: FakeLog, *places: SpoolPlace) -> tuple[list[tuple[int, int]], set[int]]:
-    reader = SpoolReader({}, prefix="p.")
+async def read(log: FakeLog, *places: SpoolPlace, **options: Any) -> tuple[list[tuple[int, int]], set[int]]:
+    reader = reading(log, **options)
     found = await reader.read(places)
     await reader.close()
     assert log.closed == log.opened
@@ -135,13 +137,10 @@ async def test_places_whose_records_are_gone_are_left_out(log: FakeLog) -> None:
     )
 
 
-async def test_a_partition_that_does_not_answer_is_unread_and_the_others_are_read(
-    log: FakeLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readers, "_READ_S", 0.05)
+async def test_a_partition_that_does_not_answer_is_unread_and_the_others_are_read(log: FakeLog) -> None:
     log.records = {number: {offset: letter(offset) for offset in range(3)} for number in (0, 1)}
     log.away = {1}
-    assert await read(log, place(1), place(1, 1)) == ([(0, 1)], {1})
+    assert await read(log, place(1), place(1, 1), read_s=0.05) == ([(0, 1)], {1})
 
 
 async def test_a_long_run_of_other_records_is_skipped(log: FakeLog) -> None:
@@ -154,7 +153,7 @@ async def test_a_long_run_of_other_records_is_skipped(log: FakeLog) -> None:
 async def test_a_consumer_that_failed_is_replaced(log: FakeLog) -> None:
     log.records = {0: {1: letter(1)}}
     log.failures = 1
-    reader = SpoolReader({}, prefix="p.")
+    reader = reading(log)
     assert (await reader.read([place(1)])).unread == {0}
     assert list((await reader.read([place(1)])).letters) == [(0, 1)]
     assert log.opened == 2
