@@ -35,6 +35,7 @@ from headgate.sample.shop import (
     SHIPMENTS_DLQ,
 )
 from tests.support.gateway import HEADGATE
+from tests.support.openlineage_events import read_event
 from tests.support.ports import port_block
 
 _START_S, _JOIN_S, _TABLES_S, _END_S = 90.0, 60.0, 180.0, 60.0
@@ -164,8 +165,18 @@ def edges(gateway: str) -> set[tuple[str, str]]:
 
 
 def derive_tables(data: Path, folder: Path) -> Path:
-    """All tables of the facts so far, which a pipeline of its own makes: that of the sample derives minutes later."""
-    places = {"HEADGATE_TABLES_PATH": folder / "tables", "HEADGATE_PIPELINE_CHECKPOINT": folder / "checkpoints"}
+    """All tables of the facts so far, which a pipeline of its own makes: that of the sample derives minutes later.
+
+    It sends the estate to a file, `events`, too.
+    """
+    folder.mkdir()
+    catalogue = folder / "openlineage.yml"
+    catalogue.write_text(f"transport:\n  type: file\n  log_file_path: {folder / 'events'}\n  append: true\n", "utf-8")
+    places = {
+        "HEADGATE_TABLES_PATH": folder / "tables",
+        "HEADGATE_PIPELINE_CHECKPOINT": folder / "checkpoints",
+        "HEADGATE_PIPELINE_OPENLINEAGE": catalogue,
+    }
     done = subprocess.run(
         [HEADGATE, "pipeline", "run", "--once", "--config", data / "pipeline.toml"],
         env={**os.environ, **{name: str(place) for name, place in places.items()}},
@@ -176,6 +187,19 @@ def derive_tables(data: Path, folder: Path) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return folder / "tables"
+
+
+def sent_uses(file: Path) -> tuple[set[tuple[str, str, str]], set[tuple[str, str, str]]]:
+    """By OpenLineage events, valid ones: what each job reads and writes, and the topics that flow into others."""
+    uses, flows = set(), set()
+    for line in file.read_text("utf-8").splitlines():
+        event = read_event(line)
+        uses |= {(event.job.name, "read", one.name) for one in event.inputs or ()}
+        uses |= {(event.job.name, "write", one.name) for one in event.outputs or ()}
+        facet: Any = (event.job.facets or {}).get("lineage")
+        for entry in () if facet is None else facet.entries:
+            flows |= {(event.job.name, source.name, entry.name) for source in entry.inputs}
+    return uses, flows
 
 
 def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: Path, headgate: Headgate) -> None:
@@ -209,6 +233,10 @@ def test_the_sample_runs_by_itself_and_all_of_it_ends_with_one_signal(tmp_path: 
         found = headgate.rows(derived, "lineage_edges")
         observed = {tuple(row[name] for name in names) for row in found if row["observed"]}
         assert observed >= USED, found
+        uses, flows = sent_uses(derived.parent / "events")
+        assert uses >= {(f"{kind}.{name}", direction, topic) for kind, name, direction, topic in USED}
+        application = f"streams.{APPLICATION}"
+        assert {(source, to) for job, source, to in flows if job == application} == {(ORDERS, LARGE), (ORDERS, COUNTS)}
         causes = {(row["group"], row["cause_kind"], row["what"]) for row in headgate.rows(derived, "breaker_causes")}
         assert (NOTICES, "config", "config_changed") in causes
         (failing,) = set(those_with("headgate.shop.Fulfilment")) & set(those_with(str(tmp_path)))
