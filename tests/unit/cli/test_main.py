@@ -70,3 +70,14 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         cli.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"headgate {headgate.__version__}\n"
+
+
+def test_help_says_that_the_web_server_serves_the_page_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "serve the page and the REST interface" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["dev", "--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "port of the page and the REST interface" in out
+    assert "do not start the web server" in out
