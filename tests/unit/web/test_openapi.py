@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headgate.web.api.estate_tables import EstateTables
 from headgate.web.api.models import ApiModel
+from tests.support.clock import FakeClock
 from tests.unit.web.api_stage import ApiStage
 from tests.unit.web.stage import Answer, Stage
 
@@ -107,19 +109,154 @@ async def test_generated_requests_have_documented_answers(shop: ApiStage, docume
     for method, sent, encoded, body, documented in made:
         headers = {"content-type": "application/json"} if body else None
         answer = await shop.request(method, sent, encoded, headers=headers, body=body)
+        # A name may make another path, which no operation has.
         assert str(answer.status) in documented or answer.status == 404, (sent, encoded, answer.body)
         assert answer.status < 500 or answer.status in {501, 503}, (sent, encoded, answer.body)
-        assert_form(answer, documented.get(str(answer.status), {}))
+        assert_form(document, answer, documented.get(str(answer.status), {}))
 
 
-def assert_form(answer: Answer, documented: Any) -> None:
-    """The answer has a content type that is documented; as JSON, it has the fields of its schema and no others."""
+async def test_each_operation_answers_known_and_unknown_names_as_documented(shop: ApiStage, document: Any) -> None:
+    """None is left to chance, and here a 404 must be documented too."""
+    seen = set()
+    for path, method, operation in operations(document):
+        if method != "GET":
+            continue
+        needed = "&".join(f"{one['name']}=shop" for one in operation.get("parameters", ()) if one.get("required"))
+        for name in ("orders", "shop-app", "billing", "none-such"):
+            answer = await shop.request(method, re.sub(r"\{[^}]*\}", name, path), needed if "{" not in path else "")
+            assert str(answer.status) in operation["responses"], (path, name, answer.body)
+            assert_form(document, answer, operation["responses"][str(answer.status)])
+            seen.add((path, answer.status))
+    assert {path for path, status in seen if status == 200} >= {
+        "/api/v1/graph",
+        "/api/v1/search",
+        "/api/v1/topics/{name}",
+        "/api/v1/topics/{name}/impact",
+        "/api/v1/applications/{name}",
+        "/api/v1/share-groups/{name}",
+        "/api/v1/share-groups/{name}/breaker",
+    }
+
+
+async def test_methods_that_are_not_documented_are_refused(shop: ApiStage, document: Any) -> None:
+    for path, methods in document["paths"].items():
+        if not path.startswith("/api/v1/") or path == STREAM:
+            continue
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "NONE-SUCH"} - {
+            one.upper() for one in methods
+        }:
+            answer = await shop.request(method, re.sub(r"\{[^}]*\}", "orders", path))
+            assert answer.status == 405, (path, method, answer.body)
+            assert answer.headers["allow"], path
+            assert_form(document, answer, {})
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"content-type": "text/plain"}, b"{}", 415),
+        ({}, b"{}", 415),
+        ({"content-type": "application/json"}, b"{bad", 400),
+        ({"content-type": "application/json"}, b"\xff\xfe", 400),
+        ({"content-type": "application/json"}, b"", 400),
+        ({"content-type": "application/json"}, b"[" * 5_000, 400),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_refused_as_documented(
+    shop: ApiStage, document: Any, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    for path, method, operation in operations(document):
+        if "application/json" in operation.get("requestBody", {}).get("content", ()):
+            answer = await shop.request(method, re.sub(r"\{[^}]*\}", "billing", path), headers=headers, body=body)
+            assert (answer.status, str(answer.status) in operation["responses"]) == (status, True), (path, answer.body)
+            assert_form(document, answer, operation["responses"][str(status)])
+
+
+async def test_headers_that_make_no_sense_change_no_answer(shop: ApiStage, document: Any) -> None:
+    hostile = {"if-none-match": 'W/"\x01', "accept": "text/x-none;q=x", "range": "bytes=9-1", "x-other": "x" * 5_000}
+    for path, method, _ in operations(document):
+        if method == "GET":
+            sent = re.sub(r"\{[^}]*\}", "orders", path)
+            plain, other = await shop.request(method, sent), await shop.request(method, sent, headers=hostile)
+            assert (plain.status, plain.headers["content-type"]) == (other.status, other.headers["content-type"]), path
+
+
+async def test_no_operation_answers_without_the_token_that_it_needs(
+    shop_tables: tuple[EstateTables, FakeClock], document: Any
+) -> None:
+    closed = ApiStage(*shop_tables, is_read_open=False)
+    for path, method, operation in operations(document):
+        for token in ("", "none-such", "\x7f"):
+            answer = await closed.request(method, re.sub(r"\{[^}]*\}", "orders", path), token=token)
+            if answer.status == 404:  # an operation that this application does not have
+                assert answer.json["message"].startswith("HTTP 404"), (path, answer.body)
+                continue
+            assert answer.status in {401, 403}, (path, method, answer.body)
+            assert_form(document, answer, operation["responses"][str(answer.status)])
+
+
+def assert_form(document: Any, answer: Answer, documented: Any) -> None:
+    """The answer has a content type that is documented; as JSON, it is what the document's own schema says."""
     kind = answer.headers["content-type"].partition(";")[0]
     content = documented.get("content", ERROR)
     assert kind in content, (kind, content)
     if kind == "application/json":
-        name = content[kind]["schema"]["$ref"].rpartition("/")[2]
-        models_of(ApiModel)[name].model_validate(answer.json)
+        schema = content[kind]["schema"]
+        models_of(ApiModel)[schema["$ref"].rpartition("/")[2]].model_validate(answer.json)
+        if documented:
+            assert deviations(document, schema, answer.json) == []
+
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+KEYWORDS = {"additionalProperties", "anyOf", "default", "description", "enum", "items", "properties", "required"}
+KEYWORDS |= {"title", "type", "$ref"}
+
+
+def deviations(document: Any, schema: Any, value: Any, where: str = "$") -> list[str]:
+    """Where a value is not as its JSON schema says; a keyword that is unknown here fails the test."""
+    assert schema.keys() <= KEYWORDS, schema.keys() - KEYWORDS
+    if "$ref" in schema:
+        return deviations(document, document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], value, where)
+    if "anyOf" in schema:
+        each = [deviations(document, one, value, where) for one in schema["anyOf"]]
+        return [] if [] in each else [f"{where} is none of {len(each)}: {each[0]}"]
+    if "enum" in schema and value not in schema["enum"]:
+        return [f"{where} is {value!r}"]
+    wanted = TYPES.get(schema.get("type", ""), (object,))
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted and object not in wanted):
+        return [f"{where} is {type(value).__name__}, not {schema['type']}"]
+    found: list[str] = []
+    if isinstance(value, dict):
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        found += [f"{where} has no {name}" for name in schema.get("required", ()) if name not in value]
+        for name, one in value.items():
+            if name in known:
+                found += deviations(document, known[name], one, f"{where}.{name}")
+            elif others is False:
+                found.append(f"{where} has {name}")
+            elif isinstance(others, dict):
+                found += deviations(document, others, one, f"{where}.{name}")
+    elif isinstance(value, list) and "items" in schema:
+        for one in value:
+            found += deviations(document, schema["items"], one, f"{where}[]")
+    return found
+
+
+def test_the_comparison_with_a_schema_finds_what_differs() -> None:
+    schema: Any = {"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
+    schema |= {"required": ["a"], "additionalProperties": False}
+    assert [deviations({}, schema, value) == [] for value in ({"a": 1}, {"a": None})] == [True, True]
+    wrongs: list[Any] = [{}, {"a": "1"}, {"a": True}, {"a": 1, "b": 1}, [], None]
+    for wrong in wrongs:
+        assert deviations({}, schema, wrong) != [], wrong
 
 
 def fitting(parameter: Any) -> st.SearchStrategy[Any]:
