@@ -7,6 +7,7 @@ asked once a second for a group, and for a few groups at a time.
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -69,10 +70,17 @@ class BreakerWindowModel(ApiModel):
     problem: str | None
 
 
+AskStatus = Callable[[str], Awaitable[dict[str, Any]]]
+
+
 class BreakerStatuses:
     """Used on the event loop."""
 
-    def __init__(self, gateway: GatewayAccess, upstream: UpstreamConfig, clock: Clock) -> None:
+    def __init__(
+        self, gateway: GatewayAccess, upstream: UpstreamConfig, clock: Clock, *, ask: AskStatus | None = None
+    ) -> None:
+        """`ask` returns what is known of a group, instead of the gateway."""
+        self._ask_status = ask or self._ask_gateway
         self._gateway = gateway
         self._upstream = upstream
         self._clock = clock
@@ -102,7 +110,7 @@ class BreakerStatuses:
     async def _ask(self, group: str) -> dict[str, Any]:
         async with self._slots:
             try:
-                found = await self._asked(group)
+                found = self._document(**await self._ask_status(group))
             except (ClusterError, OperationError, UsageError) as failure:
                 found = self._document(problem=str(failure))
         self._kept[group] = (self._clock.monotonic(), found)
@@ -111,7 +119,7 @@ class BreakerStatuses:
             self._kept.popitem(last=False)
         return found
 
-    async def _asked(self, group: str) -> dict[str, Any]:
+    async def _ask_gateway(self, group: str) -> dict[str, Any]:
         dialler = await asyncio.to_thread(self._dialler)
         async with Connections(dialler) as connections:
             status = (await breaker_status(connections, group)).status
@@ -120,7 +128,7 @@ class BreakerStatuses:
         if shown["last_resume"] is not None:  # without what a newer gateway adds
             shown["last_resume"] = {name: shown["last_resume"][name] for name in LastResumeModel.model_fields}
         letters = [{"topic": topic, "reason": one.reason, "number": one.number} for topic, one in parked]
-        return self._document(**shown, parked=letters)
+        return {**shown, "parked": letters}
 
     def _dialler(self) -> Dialler:
         return self._gateway.dialler(credentials_of(self._upstream), timeout_s=_CALL_S)

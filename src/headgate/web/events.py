@@ -19,7 +19,6 @@ from headgate.web.access import AccessControl, Caller
 from headgate.web.api.models import errors
 from headgate.web.live_feed import FeedListener, LiveFeed, NoticeKind, TooManyListenersError, event_text
 
-HEARTBEAT_S: Final = 10.0
 _RETRY_MS: Final = 2_000
 _MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {
@@ -72,7 +71,7 @@ async def _texts(
     feed: LiveFeed, listener: FeedListener, access: AccessControl, request: Request, caller: Caller
 ) -> AsyncIterator[str]:
     yield f"retry: {_RETRY_MS}\n\n"
-    due = access.clock.monotonic() + HEARTBEAT_S
+    due = access.clock.monotonic() + feed.limits.heartbeat_s
     while True:
         notice = await listener.next(max(0.0, due - access.clock.monotonic()))
         if listener.closed is not None:
@@ -83,7 +82,7 @@ async def _texts(
             if refusal is not None:
                 listener.close(refusal)
                 break
-            due = access.clock.monotonic() + HEARTBEAT_S
+            due = access.clock.monotonic() + feed.limits.heartbeat_s
         yield ": heartbeat\n\n" if notice is None else feed.text(notice, caller.names)
     yield event_text(NoticeKind.CLOSED, {"reason": listener.closed})
 

@@ -5,6 +5,7 @@ However many pages ask, the cluster is asked once in two seconds.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
@@ -53,7 +54,15 @@ class LeaderModel(ApiModel):
 class LeaderStatus:
     """Used on the event loop."""
 
-    def __init__(self, config: Config, clients: SharedClients, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clients: SharedClients,
+        clock: Clock,
+        *,
+        describe: Callable[..., LeaderGroup] = describe_leader_group,
+    ) -> None:
+        self._describe = describe
         self._duty: Duty | None = None
         if config.share_groups.enable:
             self._duty, self._group = "breakers", config.facts.prefix + LEADER
@@ -83,7 +92,7 @@ class LeaderStatus:
         return self._document(found.state, workers=workers, truncated=found.is_truncated)
 
     async def _described(self) -> LeaderGroup:
-        return await off_loop(lambda: describe_leader_group(self._clients.admin, self._group, timeout_s=_CALL_S))
+        return await off_loop(lambda: self._describe(self._clients.admin, self._group, timeout_s=_CALL_S))
 
     def _document(self, state: str, **known: Any) -> dict[str, Any]:
         nothing = {"workers": [], "truncated": False, "problem": None}

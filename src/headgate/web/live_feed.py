@@ -26,6 +26,17 @@ MAX_OF_ONE_CALLER: Final = 20
 _QUEUE: Final = 256
 _KEPT: Final = 512
 _MAX_DETAIL: Final = 8 * 1024
+HEARTBEAT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedLimits:
+    """`heartbeat_s` is after how many seconds the token of a listener is checked again."""
+
+    queue: int = _QUEUE
+    listeners: int = MAX_LISTENERS
+    of_one_caller: int = MAX_OF_ONE_CALLER
+    heartbeat_s: float = HEARTBEAT_S
 
 
 class NoticeKind(StrEnum):
@@ -66,14 +77,15 @@ class Notice:
 class FeedListener:
     """One reader of the feed; `closed` is the reason why it gets no more."""
 
-    def __init__(self, missed: list[Notice]) -> None:
+    def __init__(self, missed: list[Notice], queue: int) -> None:
+        self._queue = queue
         self._waiting = deque(missed)
         self._woken = asyncio.Event()
         self.closed: str | None = None
 
     def put(self, notice: Notice) -> bool:
         """Whether there was room."""
-        if len(self._waiting) >= _QUEUE:
+        if len(self._waiting) >= self._queue:
             self.close("The events were not read fast enough: connect again")
             return False
         self._waiting.append(notice)
@@ -97,10 +109,14 @@ class FeedListener:
         return self._waiting.popleft() if self._waiting else None
 
 
+_LIMITS: Final = FeedLimits()
+
+
 class LiveFeed:
     """`snapshot` makes the data of a snapshot for a caller."""
 
-    def __init__(self, snapshot: Callable[[VisibleNames], Mapping[str, Any]]) -> None:
+    def __init__(self, snapshot: Callable[[VisibleNames], Mapping[str, Any]], limits: FeedLimits = _LIMITS) -> None:
+        self.limits = limits
         self._snapshot = snapshot
         self._boot = secrets.token_hex(4)
         self._sequence = 0
@@ -127,11 +143,15 @@ class LiveFeed:
         """
         if self._is_closed:
             raise TooManyListenersError("The server is ending: connect again in a moment")
-        if len(self._listeners) >= MAX_LISTENERS:
-            raise TooManyListenersError(f"{MAX_LISTENERS} listeners are connected: ask for the resources themselves")
-        if Counter(self._listeners.values())[caller] >= MAX_OF_ONE_CALLER:
-            raise TooManyListenersError(f"This caller has {MAX_OF_ONE_CALLER} listeners already: close one of them")
-        listener = FeedListener(self._missed(last_id))
+        if len(self._listeners) >= self.limits.listeners:
+            raise TooManyListenersError(
+                f"{self.limits.listeners} listeners are connected: ask for the resources themselves"
+            )
+        if Counter(self._listeners.values())[caller] >= self.limits.of_one_caller:
+            raise TooManyListenersError(
+                f"This caller has {self.limits.of_one_caller} listeners already: close one of them"
+            )
+        listener = FeedListener(self._missed(last_id), self.limits.queue)
         self._listeners[listener] = caller
         try:
             yield listener
@@ -157,7 +177,7 @@ class LiveFeed:
         if boot == self._boot and number.isascii() and number.isdecimal() and len(number) < 16:
             after = int(number)
             first = self._sequence - len(self._kept)
-            if first <= after <= self._sequence and self._sequence - after < _QUEUE:
+            if first <= after <= self._sequence and self._sequence - after < self.limits.queue:
                 return [one for one in self._kept if one.sequence > after]
         return [Notice(kind=NoticeKind.SNAPSHOT, sequence=self._sequence)]
 

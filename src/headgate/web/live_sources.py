@@ -18,7 +18,7 @@ from headgate.facts import EventHappened, decode
 from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.kafka.fact_reader import FactTail
 from headgate.kafka.topic_consumer import TopicConsumer
-from headgate.web.live_feed import LiveFeed, NoticeKind
+from headgate.web.live_feed import FeedLimits, LiveFeed, NoticeKind
 from headgate.web.share_states import SharePort, share_group_row
 from headgate.web.visible_names import ALL_NAMES, VisibleNames
 
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 _GATHER_S: Final = 0.02
 _LOOK_S: Final = 0.5
-_MOST_AT_ONCE: Final = 100
+MOST_AT_ONCE: Final = 100
 _MOST_PAUSED: Final = 1_000
 _EVENTS: Final = "events"
 
@@ -51,8 +51,11 @@ class LiveSources:
         clock: Clock,
         consumer: TopicConsumer | None = None,
         prefix: str = "",
+        limits: FeedLimits | None = None,
+        look_s: float = _LOOK_S,
     ) -> None:
-        self.feed = LiveFeed(self._snapshot)
+        self.feed = LiveFeed(self._snapshot, limits or FeedLimits())
+        self._look_s = look_s
         self._port = port
         self._tables = tables
         self._versions: Mapping[str, int] = {}
@@ -116,7 +119,7 @@ class LiveSources:
             self._changed.clear()
             if port is None:
                 continue
-            if self._is_snapshot_due or len(changed) > _MOST_AT_ONCE or port.problem is not None:
+            if self._is_snapshot_due or len(changed) > MOST_AT_ONCE or port.problem is not None:
                 self._is_snapshot_due = port.problem is not None  # published when the topics were read
                 if not self._is_snapshot_due:
                     self.feed.publish(NoticeKind.SNAPSHOT)
@@ -127,7 +130,7 @@ class LiveSources:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(self._look_s)
             self._look_at_port()
             if self._tables is None or not self.feed.has_listeners:
                 continue

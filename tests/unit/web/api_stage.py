@@ -13,6 +13,7 @@ from headgate.web.api.estate_tables import EstateTables
 from headgate.web.application import make_application
 from headgate.web.breaker_statuses import BreakerStatuses
 from headgate.web.gateway_leader import LeaderStatus
+from headgate.web.live_feed import FeedLimits
 from headgate.web.live_sources import LiveSources
 from headgate.web.operations import ShareGroupOperations
 from headgate.web.replay_runs.service import ReplayService
@@ -34,11 +35,12 @@ class ApiStage:
     statuses: BreakerStatuses | None = None
     leader: LeaderStatus | None = None
     replays: ReplayService | None = None
+    limits: FeedLimits | None = None
     app: ASGIApp = field(init=False)
     live: LiveSources = field(init=False)
 
     def __post_init__(self) -> None:
-        self.live = LiveSources(port=self.share_port, tables=self.tables, clock=self.clock)
+        self.live = LiveSources(port=self.share_port, tables=self.tables, clock=self.clock, limits=self.limits)
         self.app = make_application(
             clusters={},
             wire=None,

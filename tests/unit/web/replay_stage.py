@@ -1,7 +1,7 @@
 """Plans and replays of the application without a cluster: a replay process of a few lines, and no topic."""
 
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headgate.base.clock import Clock
 from headgate.base.errors import ClusterError
@@ -50,9 +50,11 @@ def _no_cluster() -> NoReturn:
     raise ClusterError("no cluster is here")
 
 
-def replay_service(tables: EstateTables, gateway: GatewayAccess, audit: Audit, clock: Clock) -> ReplayService:
+def replay_service(
+    tables: EstateTables, gateway: GatewayAccess, audit: Audit, clock: Clock, **limits: Any
+) -> ReplayService:
     records = ReplayRecords()
-    supervisor = ReplaySupervisor(clock, (sys.executable, "-S", "-E", "-c", PROCESS))
+    supervisor = ReplaySupervisor(clock, (sys.executable, "-S", "-E", "-c", PROCESS), **limits)
     trail, logins = OperationTrail(audit, clock), LoginRate(clock)
     operations = ReplayOperations(
         gateway,

@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from headgate.config.addresses import Address
 from headgate.config.model import UpstreamConfig
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.breaker_statuses import BreakerStatuses, BreakerWindowModel
+from headgate.web.breaker_statuses import AskStatus, BreakerStatuses, BreakerWindowModel
 from headgate.web.operations import GatewayAccess
 from headgate.web.tokens import TokenScope, add_token
 from tests.support.clock import FakeClock
@@ -23,8 +21,8 @@ from tests.unit.web.stage import NOW_MS
 GATEWAY = GatewayAccess(address=Address("127.0.0.1", 1), has_tls=False, tls_ca=None, has_sasl=False)
 
 
-def statuses(clock: FakeClock) -> BreakerStatuses:
-    return BreakerStatuses(GATEWAY, UpstreamConfig(service_mechanism="none"), clock)
+def statuses(clock: FakeClock, ask: AskStatus | None = None) -> BreakerStatuses:
+    return BreakerStatuses(GATEWAY, UpstreamConfig(service_mechanism="none"), clock, ask=ask)
 
 
 async def test_without_a_gateway_the_answer_says_why_nothing_is_known() -> None:
@@ -34,16 +32,15 @@ async def test_without_a_gateway_the_answer_says_why_nothing_is_known() -> None:
     BreakerWindowModel.model_validate(found)
 
 
-async def test_many_readers_ask_the_gateway_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_readers_ask_the_gateway_once_a_second() -> None:
     clock, asked = FakeClock(NOW_MS), []
-    made = statuses(clock)
 
     async def ask(group: str) -> dict[str, Any]:
         asked.append(group)
         await asyncio.sleep(0)
         return {"problem": None}
 
-    monkeypatch.setattr(made, "_asked", ask)
+    made = statuses(clock, ask)
     await asyncio.gather(*(made.of("billing") for _ in range(20)))
     await made.of("billing")
     assert asked == ["billing"]
@@ -52,14 +49,14 @@ async def test_many_readers_ask_the_gateway_once_a_second(monkeypatch: pytest.Mo
     assert asked == ["billing", "billing"]
 
 
-async def test_a_reader_that_goes_away_does_not_end_the_request_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, going = statuses(FakeClock(NOW_MS)), asyncio.Event()
+async def test_a_reader_that_goes_away_does_not_end_the_request_of_others() -> None:
+    going = asyncio.Event()
 
     async def ask(_: str) -> dict[str, Any]:
         await going.wait()
         return {"problem": None}
 
-    monkeypatch.setattr(made, "_asked", ask)
+    made = statuses(FakeClock(NOW_MS), ask)
     gone, stays = (asyncio.create_task(made.of("billing")) for _ in range(2))
     await asyncio.sleep(0)
     gone.cancel()
@@ -69,16 +66,16 @@ async def test_a_reader_that_goes_away_does_not_end_the_request_of_others(monkey
 
 
 async def test_a_token_with_names_gets_no_other_names(
-    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path
 ) -> None:
-    file, made = tmp_path / "tokens.toml", statuses(shop_tables[1])
+    file = tmp_path / "tokens.toml"
     expires = datetime(2100, 1, 1, tzinfo=UTC)
     token = add_token(file, name="team", scope=TokenScope.READ, expires=expires, names=["refund*"])
 
     async def ask(_: str) -> dict[str, Any]:
-        return made._document(parked=[{"topic": "dlq.orders", "reason": "too_large", "number": 2}])
+        return {"parked": [{"topic": "dlq.orders", "reason": "too_large", "number": 2}]}
 
-    monkeypatch.setattr(made, "_asked", ask)
+    made = statuses(shop_tables[1], ask)
     stage = ApiStage(*shop_tables, tokens_file=file, is_read_open=False, statuses=made)
     assert (await stage.get("share-groups/billing/breaker", token=token)).status == 404
     answer = await stage.get("share-groups/refunds/breaker", token=token)

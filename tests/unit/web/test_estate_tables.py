@@ -10,8 +10,7 @@ from structlog.typing import EventDict
 
 from headgate.base.errors import PlatformError
 from headgate.tables.reader import TableReader
-from headgate.web.api import estate_tables
-from headgate.web.api.estate_tables import EstateTables, LoadedEstate, TooBusyError
+from headgate.web.api.estate_tables import EstateLimits, EstateTables, LoadedEstate, TooBusyError
 from tests.support.clock import FakeClock
 from tests.unit.lineage.shop import ROWS, TWO, use, write
 from tests.unit.web.api_stage import ApiStage
@@ -30,8 +29,9 @@ def write_graph(root: Path, *more: dict[str, Any]) -> None:
 class Stage(ApiStage):
     """Counts the loads; `gate` holds them back while it is cleared."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(EstateTables(root, clock := FakeClock(TWO)), clock)
+    def __init__(self, root: Path, limits: EstateLimits | None = None) -> None:
+        clock = FakeClock(TWO)
+        super().__init__(EstateTables(root, clock, limits=limits or EstateLimits()), clock)
         self.loads = 0
         self.gate = threading.Event()
         self.gate.set()
@@ -126,19 +126,17 @@ async def test_a_table_that_cannot_be_read_is_503_and_its_path_is_only_in_the_lo
     await stage.tables.close()
 
 
-async def test_more_uses_than_fit_are_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_uses_than_fit_are_503(tmp_path: Path) -> None:
     write_graph(tmp_path)
-    monkeypatch.setattr(estate_tables, "MAX_GRAPH_EDGES", 5)
-    stage = Stage(tmp_path)
+    stage = Stage(tmp_path, EstateLimits(graph_edges=5))
     answer = await stage.get("graph")
     assert answer.status == 503
     assert "more than 5 uses of topics" in answer.json["message"]
     await stage.tables.close()
 
 
-async def test_above_a_bound_waiting_requests_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estate_tables, "_MOST_WAITING", 2)
-    tables = EstateTables(tmp_path, FakeClock(NOW_MS))
+async def test_above_a_bound_waiting_requests_are_refused(tmp_path: Path) -> None:
+    tables = EstateTables(tmp_path, FakeClock(NOW_MS), limits=EstateLimits(waiting=2))
     gate = threading.Event()
     waiting = [asyncio.ensure_future(tables.run(lambda: gate.wait(60))) for _ in range(2)]
     await asyncio.sleep(0)
@@ -150,16 +148,13 @@ async def test_above_a_bound_waiting_requests_are_refused(tmp_path: Path, monkey
     await tables.close()
 
 
-async def test_loads_that_wait_are_bounded_and_leave_other_requests_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estate_tables, "_MOST_LOADS", 2)
+async def test_loads_that_wait_are_bounded_and_leave_other_requests_alone(tmp_path: Path) -> None:
     write_graph(tmp_path)
-    stage = Stage(tmp_path)
+    stage = Stage(tmp_path, EstateLimits(loads=2))
     await stage.topics()
     stage.gate.clear()
     waiting = [asyncio.ensure_future(stage.get("topics", as_of=TWO + number)) for number in range(2)]
-    while len(stage.tables._loads) < 2 or stage.loads < 2:  # noqa: ASYNC110 - a thread counts them
+    while stage.tables.waiting_loads < 2 or stage.loads < 2:  # noqa: ASYNC110 - a thread counts them
         await asyncio.sleep(0.001)
     refused = await stage.get("topics", as_of=TWO + 9)
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
@@ -175,10 +170,10 @@ async def test_estates_of_other_times_are_kept_in_a_bounded_number(tmp_path: Pat
     write_graph(tmp_path)
     stage = Stage(tmp_path)
     await stage.topics()
-    for number in range(estate_tables._MOST_KEPT):
+    for number in range(EstateLimits().kept):
         assert (await stage.get("topics", as_of=TWO + number)).status == 200
     assert (await stage.get("topics", cluster="c9")).status == 200
-    assert len(stage.tables._slots["estate"]) == estate_tables._MOST_KEPT
+    assert stage.tables.kept("estate") == EstateLimits().kept
     loads = stage.loads
     await stage.json("topics", as_of=TWO + number, limit=2)
     await stage.json("topics", limit=2)

@@ -14,11 +14,9 @@ import structlog
 from starlette.types import Message
 
 from headgate.facts import EventHappened, GroupPaused, JsonText
-from headgate.web import events as events_module
-from headgate.web import live_feed, live_sources
 from headgate.web.api.estate_tables import EstateTables
-from headgate.web.live_feed import LiveFeed, NoticeKind, TooManyListenersError
-from headgate.web.live_sources import LiveSources
+from headgate.web.live_feed import FeedLimits, LiveFeed, NoticeKind, TooManyListenersError, bounded_detail
+from headgate.web.live_sources import MOST_AT_ONCE, LiveSources
 from headgate.web.tokens import TokenScope, add_token
 from headgate.web.visible_names import ALL_NAMES, VisibleNames
 from tests.support.clock import FakeClock
@@ -172,13 +170,10 @@ class FailingVersions:
         return {}
 
 
-async def test_versions_that_cannot_be_read_are_logged_once_and_when_they_can_be_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(live_sources, "_LOOK_S", 0.001)
+async def test_versions_that_cannot_be_read_are_logged_once_and_when_they_can_be_read_again() -> None:
     away, other = OSError("the store is away"), RuntimeError("a defect")
     tables = FailingVersions(away, away, other, away, other, None, None)
-    live = LiveSources(port=None, tables=tables, clock=FakeClock(NOW_MS))
+    live = LiveSources(port=None, tables=tables, clock=FakeClock(NOW_MS), look_s=0.001)
     with structlog.testing.capture_logs() as logs:
         async with live.running():
             with live.feed.listening("one", None):
@@ -226,12 +221,12 @@ async def test_a_token_with_names_gets_only_these(shop_tables: tuple[EstateTable
 
 
 async def test_without_a_token_the_stream_is_refused_and_a_removed_token_ends_it(
-    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(events_module, "HEARTBEAT_S", 0.01)
     file = tmp_path / "tokens.toml"
     token = add_token(file, name="team", scope=TokenScope.READ, expires=datetime(2100, 1, 1, tzinfo=UTC))
-    stage = ApiStage(*shop_tables, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
+    shares, limits = FakeShares.of_the_shop(), FeedLimits(heartbeat_s=0.01)
+    stage = ApiStage(*shop_tables, tokens_file=file, is_read_open=False, share_port=shares, limits=limits)
     async with reading(stage) as refused:
         await refused.until(lambda now: now.is_ended)
         assert refused.status == 401
@@ -244,6 +239,18 @@ async def test_without_a_token_the_stream_is_refused_and_a_removed_token_ends_it
 
 LATER = datetime.fromtimestamp(NOW_MS / 1000 + 1_800, UTC)
 NARROWED = 'names = ["picking"]\n'
+
+
+def hourly(tables: EstateTables, clock: FakeClock, tokens: Path) -> ApiStage:
+    """Checks tokens once an hour, by the clock of the test."""
+    return ApiStage(
+        tables,
+        clock,
+        tokens_file=tokens,
+        is_read_open=False,
+        share_port=FakeShares.of_the_shop(),
+        limits=FeedLimits(heartbeat_s=3_600.0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,14 +268,12 @@ NARROWED = 'names = ["picking"]\n'
 async def test_a_token_that_ended_gets_nothing_more_although_events_come_all_the_time(
     shop_tables: tuple[EstateTables, FakeClock],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     change: Callable[[str], str],
     reason: str,
 ) -> None:
-    monkeypatch.setattr(events_module, "HEARTBEAT_S", 3_600.0)  # by the clock of the test
     file, clock = tmp_path / "tokens.toml", FakeClock(NOW_MS)
     token = add_token(file, name="team", scope=TokenScope.READ, expires=LATER)
-    stage = ApiStage(shop_tables[0], clock, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
+    stage = hourly(shop_tables[0], clock, file)
     async with stage.live.running(), reading(stage, token=token) as client:
         await client.kinds("snapshot")
         file.write_text(change(file.read_text()))
@@ -283,12 +288,11 @@ async def test_a_token_that_ended_gets_nothing_more_although_events_come_all_the
 
 
 async def test_a_token_that_holds_reads_on_after_it_was_checked(
-    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(events_module, "HEARTBEAT_S", 3_600.0)
     file, clock = tmp_path / "tokens.toml", FakeClock(NOW_MS)
     token = add_token(file, name="team", scope=TokenScope.READ, expires=datetime(2100, 1, 1, tzinfo=UTC))
-    stage = ApiStage(shop_tables[0], clock, tokens_file=file, is_read_open=False, share_port=FakeShares.of_the_shop())
+    stage = hourly(shop_tables[0], clock, file)
     async with stage.live.running(), reading(stage, token=token) as client:
         for number in range(3):
             clock.now_ms += 3_600_000
@@ -296,9 +300,8 @@ async def test_a_token_that_holds_reads_on_after_it_was_checked(
             await client.until(lambda now, wanted=f"check {number}": wanted in now.text)  # type: ignore[misc]
 
 
-async def test_a_slow_reader_is_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_feed, "_QUEUE", 3)
-    feed = LiveFeed(lambda _: {})
+async def test_a_slow_reader_is_dropped_and_told() -> None:
+    feed = LiveFeed(lambda _: {}, FeedLimits(queue=3))
     with feed.listening("one", None) as listener:
         for number in range(5):
             feed.publish(NoticeKind.SHARE_GROUP, {"name": str(number), "dlq_topic": None}, subject=str(number))
@@ -308,10 +311,8 @@ async def test_a_slow_reader_is_dropped_and_told(monkeypatch: pytest.MonkeyPatch
         assert await listener.next(0) is None
 
 
-async def test_listeners_are_bounded_in_all_and_for_each_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_feed, "MAX_LISTENERS", 3)
-    monkeypatch.setattr(live_feed, "MAX_OF_ONE_CALLER", 2)
-    feed = LiveFeed(lambda _: {})
+async def test_listeners_are_bounded_in_all_and_for_each_caller() -> None:
+    feed = LiveFeed(lambda _: {}, FeedLimits(listeners=3, of_one_caller=2))
     with feed.listening("one", None), feed.listening("one", None):
         with pytest.raises(TooManyListenersError), feed.listening("one", None):
             pass
@@ -321,8 +322,8 @@ async def test_listeners_are_bounded_in_all_and_for_each_caller(monkeypatch: pyt
             pass
 
 
-async def test_a_listener_that_is_refused_gets_503(stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_feed, "MAX_LISTENERS", 0)
+async def test_a_listener_that_is_refused_gets_503(shop_tables: tuple[EstateTables, FakeClock]) -> None:
+    stage = ApiStage(*shop_tables, limits=FeedLimits(listeners=0))
     answer = await stage.get("events")
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")
 
@@ -330,7 +331,7 @@ async def test_a_listener_that_is_refused_gets_503(stage: ApiStage, monkeypatch:
 async def test_many_changes_at_once_are_one_snapshot(stage: ApiStage) -> None:
     async with stage.live.running(), reading(stage) as client:
         await client.kinds("snapshot")
-        shares(stage).apply(*(paused(f"g{number}") for number in range(live_sources._MOST_AT_ONCE + 1)))
+        shares(stage).apply(*(paused(f"g{number}") for number in range(MOST_AT_ONCE + 1)))
         await client.until(lambda now: [kind for kind, _ in now.events].count("snapshot") == 2)
         assert "share_group" not in [kind for kind, _ in client.events]
 
@@ -355,8 +356,8 @@ async def test_the_end_of_the_server_ends_the_streams(stage: ApiStage) -> None:
 
 
 def test_a_large_detail_is_left_out() -> None:
-    assert live_feed.bounded_detail({"detail": {"text": "x" * 9_000}}) == {"detail": None}
-    assert live_feed.bounded_detail({"detail": {"text": "x"}}) == {"detail": {"text": "x"}}
+    assert bounded_detail({"detail": {"text": "x" * 9_000}}) == {"detail": None}
+    assert bounded_detail({"detail": {"text": "x"}}) == {"detail": {"text": "x"}}
 
 
 def test_an_event_that_may_not_be_seen_keeps_its_id() -> None:

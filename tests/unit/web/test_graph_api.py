@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headgate.lineage import estate_map
 from headgate.web.api import graph_formats, graphviz
+from headgate.web.api.estate_tables import EstateLimits, EstateTables
 from headgate.web.api.models import GraphModel
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.lineage.shop import NOON, TWO
@@ -84,15 +84,16 @@ async def test_an_unknown_cluster_has_an_empty_map(shop: ApiStage) -> None:
     assert (await shop.json("graph", cluster="c9"))["nodes"] == []
 
 
-async def test_too_many_nodes_are_refused_with_how_to_narrow(shop: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estate_map, "MAX_NODES", 5)
-    stage = ApiStage(shop.tables, shop.clock)  # which has no answers yet
+async def test_too_many_nodes_are_refused_with_how_to_narrow(shop: ApiStage) -> None:
+    tables = EstateTables(shop.tables.root, shop.clock, limits=EstateLimits(map_nodes=5))
+    stage = ApiStage(tables, shop.clock)
     answer = await stage.get("graph")
     assert answer.status == 400
     message = answer.json["message"]
     assert "The graph has 12 nodes (6 topic, 1 client, 1 consumer_group, " in message
     assert "name a focus, such as focus=TOPIC&hops=2; select kinds, such as kinds=topic,streams" in message
     assert (await stage.get("graph", focus="totals", direction="down")).status == 200
+    await tables.close()
 
 
 FORMATS = {
@@ -166,7 +167,7 @@ async def test_without_graphviz_a_picture_is_501_and_the_message_says_what_to_do
 
 async def test_one_picture_is_drawn_at_a_time(shop: ApiStage) -> None:
     stage = ApiStage(shop.tables, shop.clock)  # which has no picture of another test
-    with graphviz._drawing:
+    with graphviz.DRAWING:
         answer = await stage.get("graph", focus="large", format="svg")
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
     assert (await stage.get("graph", focus="large", format="svg")).status == 200

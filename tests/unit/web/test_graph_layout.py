@@ -3,15 +3,16 @@
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import HTTPException
 
 from headgate.doctor import machine
 from headgate.lineage.estate_map import MAX_NODES, MapSelection, MapUse, ShownEdge, ShownNode
-from headgate.web.api import graph_layout, graphviz
+from headgate.web.api import graphviz
 from headgate.web.api.estate_tables import TooBusyError
-from headgate.web.api.graph_layout import GraphLayouts
+from headgate.web.api.graph_layout import GraphLayouts, node_size
 from headgate.web.api.models import GraphLayoutModel
 from headgate.web.tokens import TokenScope, add_token
 from tests.unit.web.api_stage import ApiStage
@@ -51,20 +52,17 @@ def estate(count: int, *, stages: int = 6) -> MapSelection:
 class Runs:
     """Counts the runs of Graphviz, which stay real ones."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.texts: list[str] = []
-        run = graphviz.run_graphviz
 
-        def counted(form: str, text: str, **options: object) -> bytes:
-            self.texts.append(text)
-            return run(form, text, **options)  # type: ignore[arg-type]
-
-        patch.setattr(graph_layout, "run_graphviz", counted)
+    def run(self, form: str, text: str, **options: Any) -> bytes:
+        self.texts.append(text)
+        return graphviz.run_graphviz(form, text, **options)
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(monkeypatch)
+def runs() -> Runs:
+    return Runs()
 
 
 def test_data_runs_from_left_to_right_and_no_node_covers_another() -> None:
@@ -75,7 +73,7 @@ def test_data_runs_from_left_to_right_and_no_node_covers_another() -> None:
     at = GraphLayouts().points(wide)
     assert at[0][0] < at[1][0] < at[2][0]
     assert at[5][0] < at[6][0]
-    sizes = [graph_layout._size(node) for node in wide.nodes]
+    sizes = [node_size(node) for node in wide.nodes]
     for one in range(len(at)):
         for other in range(one):
             apart_x = abs(at[one][0] - at[other][0]) * 2 >= sizes[one].width + sizes[other].width
@@ -92,7 +90,7 @@ def test_many_small_parts_fill_a_screen_and_not_a_column() -> None:
 
 
 def test_graphviz_gets_numbers_and_no_names(runs: Runs) -> None:
-    at = GraphLayouts().points(selection([topic(HOSTILE), app(HOSTILE * 100)], [(0, 1)]))
+    at = GraphLayouts(run=runs.run).points(selection([topic(HOSTILE), app(HOSTILE * 100)], [(0, 1)]))
     assert len(set(at)) == 2
     (text,) = runs.texts
     assert "passwd" not in text
@@ -100,7 +98,7 @@ def test_graphviz_gets_numbers_and_no_names(runs: Runs) -> None:
 
 
 def test_equal_sizes_and_edges_are_laid_out_once_whatever_else_changes(runs: Runs) -> None:
-    layouts = GraphLayouts()
+    layouts = GraphLayouts(run=runs.run)
     before = selection([topic("a1"), app("b1")], [(0, 1)])
     after = before._replace(
         nodes=(topic("a2"), app("b2")), edges=(before.edges[0]._replace(use=USE._replace(bytes_day=9)),)
@@ -111,9 +109,8 @@ def test_equal_sizes_and_edges_are_laid_out_once_whatever_else_changes(runs: Run
     assert len(runs.texts) == 2
 
 
-def test_only_the_last_layouts_are_kept(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_layout, "_KEPT", 2)
-    layouts = GraphLayouts()
+def test_only_the_last_layouts_are_kept(runs: Runs) -> None:
+    layouts = GraphLayouts(kept=2, run=runs.run)
     maps = [selection([topic("x" * (20 + size))], []) for size in range(3)]
     for one in (*maps, maps[2], maps[0]):
         layouts.points(one)
@@ -127,7 +124,7 @@ def test_a_layout_that_takes_too_long_is_ended_and_not_tried_again(
     slow.write_text("#!/bin/sh\nexec sleep 600\n")
     slow.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda _: str(slow))
-    layouts = GraphLayouts(deadline_s=0.2)
+    layouts = GraphLayouts(deadline_s=0.2, run=runs.run)
     for _ in range(2):
         with pytest.raises(HTTPException) as refused:
             layouts.points(selection([topic("a")], []))
@@ -146,10 +143,9 @@ def test_an_output_without_the_nodes_is_a_failure(output: str, monkeypatch: pyte
     assert refused.value.status_code == 503
 
 
-def test_another_layout_is_awaited_and_then_the_request_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_layout, "_WAIT_S", 0.05)
-    layouts, wanted = GraphLayouts(), selection([topic("a")], [])
-    with graphviz._drawing, pytest.raises(TooBusyError):
+def test_another_layout_is_awaited_and_then_the_request_can_be_repeated() -> None:
+    layouts, wanted = GraphLayouts(wait_s=0.05), selection([topic("a")], [])
+    with graphviz.DRAWING, pytest.raises(TooBusyError):
         layouts.points(wanted)
     assert len(layouts.points(wanted)) == 1
 

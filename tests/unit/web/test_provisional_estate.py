@@ -13,8 +13,7 @@ from headgate.lineage.edge_periods import Edge
 from headgate.lineage.estate_map import MapRow
 from headgate.lineage.graph import LineageFlow
 from headgate.share_groups.model.group_configs import DLQ_TOPIC
-from headgate.web.api import estate_tables
-from headgate.web.api.estate_tables import EstateTables
+from headgate.web.api.estate_tables import EstateLimits, EstateTables
 from headgate.web.estate_facts import EstateFacts, HourSum, UsedTopic
 from headgate.web.estate_topics import EstateTopics
 from tests.support.clock import FakeClock
@@ -47,9 +46,9 @@ class FoldedTopics:
         self.facts.use(UsedTopic(edge, TWO - 1000, TWO - 500, HourSum(10, 1)))
 
 
-def stage_of(root: Path, topics: FoldedTopics) -> ApiStage:
+def stage_of(root: Path, topics: FoldedTopics, limits: EstateLimits | None = None) -> ApiStage:
     clock = FakeClock(TWO)
-    return ApiStage(EstateTables(root, clock, topics), clock)
+    return ApiStage(EstateTables(root, clock, topics, limits=limits or EstateLimits()), clock)
 
 
 async def edges_when(stage: ApiStage, reached: Callable[[set[tuple[str, str]]], bool]) -> set[tuple[str, str]]:
@@ -139,13 +138,12 @@ async def test_what_is_newer_than_the_tables_is_added_to_them(tmp_path: Path) ->
     await stage.tables.close()
 
 
-async def test_tables_that_are_large_are_served_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estate_tables, "MAX_EDGES", 5)
+async def test_tables_that_are_large_are_served_alone(tmp_path: Path) -> None:
     for name in ("app_io", "applications", "lineage_edges"):
         write(tmp_path, name, ROWS[name])
     topics = FoldedTopics()
     topics.use("till", "orders", "write")
-    stage = stage_of(tmp_path, topics)
+    stage = stage_of(tmp_path, topics, EstateLimits(newer_edges=5))
     assert ("till", "orders") in await edges_of(stage)  # their size is known from now on
     await edges_when(stage, lambda edges: ("till", "orders") not in edges)
     assert (await stage.json("graph"))["provisional"] is False

@@ -113,7 +113,9 @@ def desk(plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return make_desk(plan_tables, monkeypatch)
 
 
-def make_desk(tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tokens_file: Path | None = None) -> Desk:
+def make_desk(
+    tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tokens_file: Path | None = None, **limits: Any
+) -> Desk:
     written: list[EventHappened] = []
 
     async def audit(fact: EventHappened) -> None:
@@ -125,7 +127,7 @@ def make_desk(tables: EstateTables, monkeypatch: pytest.MonkeyPatch, tokens_file
     monkeypatch.setattr(GatewayAccess, "reach", reach)
     monkeypatch.setattr(ReplayOperations, "_write", lambda *_: None)
     clock = FakeClock(TWO)
-    replays = replay_service(tables, GATEWAY, audit, clock)
+    replays = replay_service(tables, GATEWAY, audit, clock, **limits)
     stage = ApiStage(tables, clock, tokens_file=tokens_file, replays=replays)
     return Desk(stage=stage, replays=replays, written=written)
 
@@ -306,8 +308,10 @@ async def test_an_abort_ends_the_replay_that_runs_here_and_the_plan(desk: Desk) 
     assert [fact.detail.value()["operation"] for fact in desk.written] == ["replay", "abort"]
 
 
-async def test_an_abort_kills_a_process_that_does_not_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_END_S", 0.2)
+async def test_an_abort_kills_a_process_that_does_not_end(
+    plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = make_desk(plan_tables, monkeypatch, end_s=0.2)
     async with desk.replays.running():
         await desk.post("replays", {"plan": "hung", "credential": CREDENTIAL})
         await desk.until("hung", lambda one: one.state == "RUNNING")
@@ -336,8 +340,10 @@ async def test_a_paused_replay_goes_on_only_for_its_own_operator(
     assert [(one["caller"], one["outcome"]) for one in resumed] == [("token bob", "refused"), ("token alice", "done")]
 
 
-async def test_a_long_replay_is_not_forgotten_for_later_ones(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_MOST_KEPT", 1)
+async def test_a_long_replay_is_not_forgotten_for_later_ones(
+    plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = make_desk(plan_tables, monkeypatch, most_kept=1)
     async with desk.replays.running():
         await desk.post("replays", {"plan": "p1", "credential": CREDENTIAL})
         for plan in ("broken", "refused"):
@@ -369,8 +375,8 @@ def test_the_process_imports_nothing_from_the_folder_of_the_server(tmp_path: Pat
     assert ended.returncode == 1  # it was given no job
 
 
-async def test_only_so_many_replays_run_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "MOST_RUNNING", 1)
+async def test_only_so_many_replays_run_at_once(plan_tables: EstateTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = make_desk(plan_tables, monkeypatch, most_running=1)
     async with desk.replays.running():
         assert (await desk.post("replays", {"plan": "p1", "credential": CREDENTIAL})).status == 202
         answer = await desk.post("replays", {"plan": "p2", "credential": CREDENTIAL})
@@ -398,9 +404,9 @@ def test_a_line_that_is_no_report_changes_nothing(line: bytes) -> None:
         plan="p", group="g", kind=ReplayKind.REPLAY, rate=None, timestamps="now", by="User:dora", caller="c", at=1
     )
     before = asdict(run)
-    assert not supervisor_module._take_report(run, line)
+    assert not supervisor_module.take_report(run, line)
     assert asdict(run) == before
-    assert supervisor_module._take_report(run, json.dumps(REPORT).encode())
+    assert supervisor_module.take_report(run, json.dumps(REPORT).encode())
     assert (run.state, run.written) == ("DONE", 3)
 
 

@@ -23,7 +23,7 @@ from headgate.base.errors import HeadgateError
 from headgate.base.locations import Location, ObjectLocation
 from headgate.base.threads import off_loop
 from headgate.lineage.estate import Estate, NoTableError, SeveralClustersError
-from headgate.lineage.estate_map import EstateMap, MapRow
+from headgate.lineage.estate_map import MAX_NODES, EstateMap, MapRow
 from headgate.lineage.graph import LineageFlow, LineageGraph, LineageUse
 from headgate.tables.definitions import TABLES
 from headgate.tables.reader import Condition, TableReader
@@ -46,6 +46,22 @@ _LOOK_THREADS: Final = 8
 _RETRY_S: Final = 5.0
 _MOST_KEPT: Final = 3  # each of another time or cluster; a graph of 100,000 edges takes some 100 MiB
 _MOST_LIMITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstateLimits:
+    """How many requests wait and loads are made, what is kept, and how large an estate and its map may be."""
+
+    waiting: int = _MOST_WAITING
+    loads: int = _MOST_LOADS
+    kept: int = _MOST_KEPT
+    graph_edges: int = MAX_GRAPH_EDGES
+    map_nodes: int = MAX_NODES
+    newer_edges: int = MAX_EDGES  # of tables to which what is newer in the topics is added
+
+
+_LIMITS: Final = EstateLimits()
+
 
 Stamps = tuple[TableStamp | int | None, ...]
 EstateKey = tuple[str | None, int | None]  # the cluster and the time that are asked for
@@ -129,7 +145,9 @@ class EstateTables:
         upstream: Upstream | None = None,
         *,
         facts_prefix: str = "headgate.",
+        limits: EstateLimits = _LIMITS,
     ) -> None:
+        self._limits = limits
         self._root = root
         self.facts_prefix = facts_prefix
         self._clock = clock
@@ -160,7 +178,7 @@ class EstateTables:
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of blocking work; `TooBusyError` if too much of it waits already."""
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= self._limits.waiting:
             raise TooBusyError(_BUSY)
         self._waiting += 1
         try:
@@ -258,18 +276,27 @@ class EstateTables:
         return self._root
 
     @property
+    def waiting_loads(self) -> int:
+        """Loads that wait or are under way."""
+        return sum(not one.done() for one in self._loads)
+
+    def kept(self, what: str) -> int:
+        """How many results of `what` are kept."""
+        return len(self._slots.get(what, ()))
+
+    @property
     def reader(self) -> TableReader:
         return self._reader
 
     def _may_load(self) -> bool:
         self._loads = [one for one in self._loads if not one.done()]
-        return len(self._loads) < _MOST_LOADS
+        return len(self._loads) < self._limits.loads
 
     def _slot(self, what: str, key: EstateKey) -> _Slot[Any]:
         slots = self._slots.setdefault(what, OrderedDict())
         slot = slots.setdefault(key, _Slot())
         slots.move_to_end(key)
-        if len(slots) > _MOST_KEPT:
+        if len(slots) > self._limits.kept:
             # What most requests are about stays, whatever else is asked for.
             past = (one for one in slots if one[1] is not None)
             del slots[next(past, next(one for one in slots if one != (self._default, None)))]
@@ -311,19 +338,20 @@ class EstateTables:
         estate = self.open_estate(cluster=cluster, as_of_ms=as_of_ms)
         try:
             # Both are begun before one of them is read, which decides on the cluster: so several are noticed.
+            most = self._limits.graph_edges
             pairs, found = estate.flows(), estate.map_rows()
-            flows, rows = list(bounded(pairs)), list(bounded(found))
+            flows, rows = list(bounded(pairs, most)), list(bounded(found, most))
         except NoTableError:
             if not has_newer:
                 raise
             flows, rows = [], []
         known, is_provisional = estate.cluster, False
         if has_newer:
-            self._is_large = len(rows) > MAX_EDGES
+            self._is_large = len(rows) > self._limits.newer_edges
             known = known or self._only_cluster()
             is_provisional = known is not None and self._add_newer(known, rows, flows)
         uses = (LineageUse(*row[:4], row.use.filled) for row in rows)
-        made = LineageGraph(uses, flows), EstateMap(rows, flows)
+        made = LineageGraph(uses, flows), EstateMap(rows, flows, max_nodes=self._limits.map_nodes)
         return LoadedEstate(stamps=stamps, cluster=known, graph=made[0], map=made[1], is_provisional=is_provisional)
 
     def _only_cluster(self) -> str | None:
@@ -344,11 +372,11 @@ class EstateTables:
         return bool(added)
 
 
-def bounded(rows: Iterator[T]) -> Iterator[T]:
+def bounded(rows: Iterator[T], most: int = MAX_GRAPH_EDGES) -> Iterator[T]:
     for number, row in enumerate(rows):
-        if number >= MAX_GRAPH_EDGES:
+        if number >= most:
             raise GraphTooLargeError(
-                f"The tables have more than {MAX_GRAPH_EDGES:,} uses of topics in one cluster, which do not fit into "
+                f"The tables have more than {most:,} uses of topics in one cluster, which do not fit into "
                 "memory: use `headgate lineage`, which reads five times as many"
             )
         yield row

@@ -10,7 +10,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -64,14 +64,24 @@ def layout_document(selection: MapSelection, points: Sequence[Point]) -> dict[st
 class GraphLayouts:
     """Computes layouts and keeps the last ones by a hash of their content; used on threads."""
 
-    def __init__(self, *, deadline_s: float = _DEADLINE_S) -> None:
+    def __init__(
+        self,
+        *,
+        deadline_s: float = _DEADLINE_S,
+        wait_s: float = _WAIT_S,
+        kept: int = _KEPT,
+        run: Callable[..., bytes] = run_graphviz,
+    ) -> None:
         self._deadline_s = deadline_s
+        self._wait_s = wait_s
+        self._most_kept = kept
+        self._run = run
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[Point, ...] | None] = OrderedDict()
 
     def points(self, selection: MapSelection) -> tuple[Point, ...]:
         """The centre of each node in pixels, y downwards; an `HTTPException` where Graphviz cannot do it."""
-        sizes = [_size(node) for node in selection.nodes]
+        sizes = [node_size(node) for node in selection.nodes]
         edges = sorted({(edge.start, edge.end) for edge in selection.edges if edge.start != edge.end})
         parts = list(_connected(len(sizes), edges))
         text = "".join(_graph_text(part, sizes, edges_of) for part, edges_of in parts)
@@ -83,8 +93,8 @@ class GraphLayouts:
         if not sizes:
             return ()
         try:
-            output = run_graphviz(
-                "plain", text, what="The layout", instead=_INSTEAD, deadline_s=self._deadline_s, wait_s=_WAIT_S
+            output = self._run(
+                "plain", text, what="The layout", instead=_INSTEAD, deadline_s=self._deadline_s, wait_s=self._wait_s
             )
             made: tuple[Point, ...] | None = _arranged(_parse_plain(output.decode("ascii", "replace")), sizes)
         except HTTPException as error:
@@ -93,7 +103,7 @@ class GraphLayouts:
             made = None
         with self._lock:
             self._kept[key] = made
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > self._most_kept:
                 self._kept.popitem(last=False)
         return _known(made)
 
@@ -105,7 +115,7 @@ def _known(made: tuple[Point, ...] | None) -> tuple[Point, ...]:
     return made
 
 
-def _size(node: ShownNode) -> _Size:
+def node_size(node: ShownNode) -> _Size:
     is_topic = node.kind == TOPIC
     # A character that cannot be printed is shown as an escape, which is longer.
     length = len(node.name or "name not visible")

@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from headgate.web.api.estate_tables import TooBusyError
 
 _MAX_OUTPUT: Final = 64 * 1024 * 1024
-_drawing: Final = threading.Lock()  # one picture at a time: a large one takes a core for seconds
+DRAWING: Final = threading.Lock()  # one picture at a time: a large one takes a core for seconds
 
 
 def run_graphviz(
@@ -39,7 +39,7 @@ def run_graphviz(
             HTTPStatus.NOT_IMPLEMENTED,
             f"{what} needs Graphviz, which is not installed: install the package graphviz, or {instead}",
         )
-    if not _drawing.acquire(timeout=wait_s):
+    if not DRAWING.acquire(timeout=wait_s):
         raise TooBusyError(f"Another picture is being drawn: repeat the request in a second, or {instead}")
     try:
         done = subprocess.run(
@@ -55,7 +55,7 @@ def run_graphviz(
     except (OSError, subprocess.CalledProcessError):
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"Graphviz failed: {instead}") from None
     finally:
-        _drawing.release()
+        DRAWING.release()
     if len(done.stdout) > _MAX_OUTPUT:
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The picture is too large: narrow the graph")
     return done.stdout

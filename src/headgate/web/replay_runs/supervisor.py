@@ -74,7 +74,18 @@ class ReplayRun:
 class ReplaySupervisor:
     """Used on the event loop. The last runs are kept in memory; the trail of a replay is in Kafka."""
 
-    def __init__(self, clock: Clock, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        command: Sequence[str] = COMMAND,
+        *,
+        most_running: int = MOST_RUNNING,
+        most_kept: int = _MOST_KEPT,
+        end_s: float = _END_S,
+    ) -> None:
+        self._most_running = most_running
+        self._most_kept = most_kept
+        self._end_s = end_s
         self._clock = clock
         self._command = tuple(command)
         self.changes = 0
@@ -100,8 +111,8 @@ class ReplaySupervisor:
             raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is ending: try again in a moment")
         if job.plan in self._tasks:
             raise OperationError(HTTPStatus.CONFLICT, f"Plan {job.plan} is being replayed by this server already")
-        if len(self._tasks) >= MOST_RUNNING:
-            text = f"{MOST_RUNNING} replays run here already: wait for one of them, or stop it"
+        if len(self._tasks) >= self._most_running:
+            text = f"{self._most_running} replays run here already: wait for one of them, or stop it"
             raise OperationError(HTTPStatus.SERVICE_UNAVAILABLE, text)
         run = ReplayRun(
             plan=job.plan,
@@ -117,7 +128,7 @@ class ReplaySupervisor:
         self._runs.pop(key, None)
         self._runs[key] = run
         ended = [one for one, kept in self._runs.items() if not kept.is_running]
-        for oldest in ended[: max(0, len(self._runs) - _MOST_KEPT)]:
+        for oldest in ended[: max(0, len(self._runs) - self._most_kept)]:
             del self._runs[oldest]
         self._tasks[job.plan] = asyncio.create_task(self._supervise(job, run))
         self.changes += 1
@@ -155,13 +166,13 @@ class ReplaySupervisor:
             return
         with contextlib.suppress(OperationError):
             await self.command(plan, ReplayCommand.STOP, why)
-        _, late = await asyncio.wait([task], timeout=_END_S)
+        _, late = await asyncio.wait([task], timeout=self._end_s)
         process = self._processes.get(plan)
         if late and process is not None:
             log.warning("replay killed", plan=plan)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await asyncio.wait(late, timeout=_END_S)
+            await asyncio.wait(late, timeout=self._end_s)
 
     async def close(self) -> None:
         """Stop all replays after their running transaction, and wait some seconds for that."""
@@ -171,7 +182,7 @@ class ReplaySupervisor:
                 await self.command(plan, ReplayCommand.STOP, SERVER_ENDED)
         if not self._tasks:
             return
-        _, late = await asyncio.wait(self._tasks.values(), timeout=_END_S)
+        _, late = await asyncio.wait(self._tasks.values(), timeout=self._end_s)
         for task in late:  # the end of its pipe stops the process too
             task.cancel()
         if late:
@@ -197,7 +208,7 @@ class ReplaySupervisor:
                     await process.stdin.drain()
                 is_over = False
                 while line := await process.stdout.readline():
-                    is_over = _take_report(run, line) or is_over
+                    is_over = take_report(run, line) or is_over
                     self._on_change(run)
                 code = await process.wait()
                 if not is_over:
@@ -218,7 +229,7 @@ class ReplaySupervisor:
         self.changes += 1
 
 
-def _take_report(run: ReplayRun, line: bytes) -> bool:
+def take_report(run: ReplayRun, line: bytes) -> bool:
     """Take in one report; whether it is the last one. A line that is no report, as of a library, changes nothing."""
     try:
         report = json.loads(line)
