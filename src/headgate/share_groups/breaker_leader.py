@@ -75,6 +75,11 @@ class BreakerLeader:
     def is_leading(self) -> bool:
         return self._writer is not None
 
+    @property
+    def has_new_configs(self) -> bool:
+        """Configs have changed since topics were registered."""
+        return self._has_new_configs
+
     def open(self, resources: ShareGroupResources) -> None:
         self._resources = resources
 
@@ -166,10 +171,10 @@ class BreakerLeader:
             if self._writer is None:
                 continue
             try:
-                await self._register()
+                await self.register_topics()
                 if self._clock.monotonic() - self._limits_checked_at > _CHECK_LIMITS_S:
                     self._limits_checked_at = self._clock.monotonic()
-                    await self._check_limits()
+                    await self.check_limits()
             except ClusterError as problem:
                 self._warn(problem)
             except Exception:  # as above
@@ -248,7 +253,7 @@ class BreakerLeader:
             detail = {"reason": "auto-resume", "generation": resumed.generation}
             self._outbox.put_event("resumed", resumed.group, detail, by=BREAKER_PRINCIPAL)
 
-    async def _register(self) -> None:
+    async def register_topics(self) -> None:
         """Write which groups have which dead-letter topics; the log keeps the order of their registration."""
         if not self._has_new_configs:
             return
@@ -273,7 +278,7 @@ class BreakerLeader:
                 self._has_new_configs = True
                 raise
 
-    async def _check_limits(self) -> None:
+    async def check_limits(self) -> None:
         """Finish the changes of a gateway that was killed, and undo changes that were made past Headgate."""
         groups = self._states.groups()
         await self._limits.raise_limits([one for one in groups if self._states.of(one).settings.dlq_topic is not None])

@@ -181,13 +181,13 @@ class ShareGroupService:
         self._tasks.spawn(self._recovery.run(resources.writer.write, lambda: self._leader.is_leading))
         self._mover.open(resources.follow_spool(self._spool_index, self._mover.wake))
         self._tasks.spawn(self._mover.run())
-        resources.start_leadership(self._start_leading, self._stop_leading)
+        resources.start_leadership(self.start_leading, self.stop_leading)
 
-    async def _start_leading(self) -> None:
+    async def start_leading(self) -> None:
         await self._leader.on_gained()
         self._mover.start()
 
-    async def _stop_leading(self) -> None:
+    async def stop_leading(self) -> None:
         await asyncio.gather(self._mover.stop(), self._leader.on_lost())
 
     def _warn_of_missing_pause(self) -> None:

@@ -40,19 +40,6 @@ def trip(resume_at: int | None = None) -> BreakerTripped:
     )
 
 
-class ManualClock:
-    """Stands still until a test moves it."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def epoch_ms(self) -> int:
-        return int(self.now * 1000)
-
-
 class FakeDeadLetterWriter:
     """Writes when `open` is set, and fails at the deadline otherwise; `failure` is raised, `problem` returned."""
 

@@ -23,8 +23,9 @@ from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.resources import FactListeners, FencedError
 from headgate.share_groups.share_metrics import ShareMeter
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock, trip
+from tests.unit.share_groups.fake_kafka import FakeKafka, trip
 
 ENABLE = "share.group.dlq.circuit.breaker.enable"
 
@@ -33,7 +34,7 @@ class Bench:
     """A leader on a clock that a test moves, with `kafka` instead of a cluster."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.states = ShareStates()
         self.kafka = FakeKafka()
         self.meter = ShareMeter()
@@ -388,8 +389,8 @@ async def test_topics_are_registered_and_a_change_meanwhile_is_not_forgotten(ben
 
     bench.kafka.on_decide = changes
     await bench.leader.on_gained()
-    await bench.leader._register()
-    await bench.leader._register()
+    await bench.leader.register_topics()
+    await bench.leader.register_topics()
     assert [one.group for one in bench.kafka.decided if isinstance(one, DlqRegistered)] == ["b", "a"]
     assert bench.states.registered_groups("dlq.x") == ("b", "a")
 
@@ -399,7 +400,7 @@ async def test_groups_are_registered_in_the_order_in_which_they_got_their_topic(
         bench.read(GroupConfigSet(group=group, name=DLQ_TOPIC, value="dlq.x", by="o", at=at))
         bench.read(GroupConfigSet(group=group, name=LIMIT, value="4", by="o", at=9 - at))
     await bench.leader.on_gained()
-    await bench.leader._register()
+    await bench.leader.register_topics()
     assert bench.states.registered_groups("dlq.x") == ("b", "c", "a")
     assert bench.states.earlier_groups("a") == ("b", "c")
     assert bench.states.earlier_groups("b") == ()
@@ -410,11 +411,11 @@ async def test_a_registration_that_could_not_be_written_is_tried_again(bench: Be
     await bench.leader.on_gained()
     bench.kafka.is_away = True
     with pytest.raises(ClusterError):
-        await bench.leader._register()
+        await bench.leader.register_topics()
     bench.kafka.is_away = False
-    await bench.leader._register()
+    await bench.leader.register_topics()
     assert bench.states.registered_groups("dlq.x") == ("b",)
-    assert not bench.leader._has_new_configs, "until a config changes"
+    assert not bench.leader.has_new_configs, "until a config changes"
 
 
 async def test_limits_that_were_not_raised_or_restored_are_corrected(bench: Bench) -> None:
@@ -423,7 +424,7 @@ async def test_limits_that_were_not_raised_or_restored_are_corrected(bench: Benc
         GroupConfigSet(group="restored", name=LIMIT, value="4", by="o", at=1),
     )
     bench.kafka.group_configs.limits = {"raised": 3, "restored": 10}
-    await bench.leader._check_limits()
+    await bench.leader.check_limits()
     assert bench.kafka.group_configs.limits == {"raised": 10, "restored": 4}
     assert bench.states.of("restored").values == {}
 

@@ -13,9 +13,9 @@ from headgate.wire.compression import Compression
 from headgate.wire.messages.cluster import MetadataResponse, MetadataTopic
 from headgate.wire.messages.data import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from headgate.wire.records import WireRecord
+from tests.support.clock import FakeClock
 from tests.support.record_batches import write_batch
 from tests.unit.proxy.stage import turns, until
-from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
     REJECT,
@@ -150,7 +150,7 @@ async def test_a_member_that_does_not_hold_a_record_gets_no_copy_of_it() -> None
 @pytest.mark.parametrize(("size", "at_once"), [(1, 40), (210_000, 20)])
 async def test_large_copies_are_written_a_few_at_a_time(size: int, at_once: int) -> None:
     # A clock that stands still: no look-up is slow, however busy the machine is.
-    async with scene(clock=ManualClock(), hold_max_ms=5_000) as on:
+    async with scene(clock=FakeClock(), hold_max_ms=5_000) as on:
         on.configure(errors__deadletterqueue__copy__record__enable="true")
         on.dead_letters.open.clear()
         await on.fetch(fetching(), fetched({0: [(0, 39, 1)]}, records=batch(0, [bytes(size)] * 40)))

@@ -17,8 +17,9 @@ from headgate.wire.messages.groups import (
     HeartbeatResponse,
 )
 from headgate.wire.messages.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from tests.support.clock import FakeClock
 from tests.support.fake_upstream import body_of, request
-from tests.unit.share_groups.fake_kafka import ManualClock, trip
+from tests.unit.share_groups.fake_kafka import trip
 from tests.unit.share_groups.scene import HEARTBEAT, SHARE_HEARTBEAT, Scene, scene
 
 VERSION = 1
@@ -115,7 +116,7 @@ async def test_the_first_group_of_a_topic_is_never_refused() -> None:
 
 
 async def test_a_group_that_has_only_configs_is_no_conflict() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as it:
         in_conflict(it)
         it.kafka.group_configs.existing_groups = set()
@@ -134,7 +135,7 @@ async def test_a_group_that_has_only_configs_is_no_conflict() -> None:
 
 
 async def test_a_client_that_joins_again_and_again_does_not_make_the_gateway_ask_each_time() -> None:
-    async with scene(clock=ManualClock()) as it:
+    async with scene(clock=FakeClock()) as it:
         in_conflict(it)
         await it.client.send(request(SHARE_HEARTBEAT, VERSION, beating()))
         await proves(it, UNKNOWN_MEMBER)

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.share_groups.acknowledgements import MAX_UNKNOWN_OFFSETS
 from headgate.share_groups.model.delivery_ledger import AcquiredRange, DeliveryLedger, HeldKey
-from tests.unit.share_groups.fake_kafka import ManualClock
+from tests.support.clock import FakeClock
 from tests.unit.share_groups.scene import (
     DESCRIBE_ONLY,
     METADATA,
@@ -95,7 +95,7 @@ async def test_what_is_known_in_the_same_request_does_not_need_that_right() -> N
 
 
 async def test_dead_letters_of_what_was_never_seen_are_bounded_in_a_request_and_in_a_second() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         await on.rejects({0: [(0, 2 * MAX_UNKNOWN_OFFSETS - 1, [REJECT])]})
@@ -129,7 +129,7 @@ async def test_what_is_rejected_beyond_the_bounds_is_looked_up_only_when_the_bro
         return lookup(ledger, key, first, last)
 
     monkeypatch.setattr(DeliveryLedger, "lookup", counted)
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         many = [(2 * offset, 2 * offset, [REJECT]) for offset in range(3 * MAX_UNKNOWN_OFFSETS)]

@@ -7,8 +7,8 @@ import pytest
 from headgate.facts import GroupConfigSet
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.wire.messages.share import ShareFetchRequest, ShareFetchTopic, ShareForgottenTopic
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import turns, until
-from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
     DLQ,
@@ -122,7 +122,7 @@ async def test_deferred_acknowledgements_of_another_topic_are_added_to_the_clien
 
 @pytest.mark.parametrize(("after_s", "is_sent"), [(27.9, True), (28.0, False)])
 async def test_a_deferred_acknowledgement_ends_before_the_lock_of_its_records(after_s: float, is_sent: bool) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         await strips(on, (3, 3, 4), lock_ms=30_000)
@@ -138,7 +138,7 @@ async def test_a_deferred_acknowledgement_ends_before_the_lock_of_its_records(af
 async def test_the_lock_is_counted_from_the_request_because_the_gateway_may_have_been_stopped_since(
     late_s: float, is_sent: bool
 ) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         await on.send(fetching())
@@ -168,7 +168,7 @@ async def test_a_fetch_does_not_wait_so_long_at_the_broker_that_a_lock_is_over_w
 
 
 async def test_a_lock_that_ends_while_the_request_waits_is_not_used() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         await strips(on, (3, 3, 4), partition=1)

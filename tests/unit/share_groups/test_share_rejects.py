@@ -7,8 +7,8 @@ from structlog.typing import EventDict
 
 from headgate.facts import EventHappened
 from headgate.share_groups.model.dead_letter_records import topic_id_text
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
     DLQ,
@@ -212,7 +212,7 @@ async def test_a_reject_of_what_was_never_seen_is_dead_lettered_with_an_unknown_
 
 
 async def test_rejects_beyond_the_bound_of_a_request_are_reported_as_archived_without_dead_letters() -> None:
-    async with scene(clock=ManualClock()) as on:  # all of them within hold_max_ms
+    async with scene(clock=FakeClock()) as on:  # all of them within hold_max_ms
         on.configure()
         await on.acquires((0, 2, 1))
         await on.acquires((10, 1 << 60, 1))

@@ -13,8 +13,8 @@ from headgate.wire.messages.groups import HeartbeatResponse
 from headgate.wire.messages.share import ShareAcknowledgeResponse
 from headgate.wire.primitives import Buffer
 from headgate.wire.share_requests import ShareRequest, read_acknowledge
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import turns, until
-from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     ACCEPT,
     ACKNOWLEDGE,
@@ -101,7 +101,7 @@ async def test_a_right_that_was_lost_is_noticed_by_the_brokers_response(parsed: 
 
 
 async def test_responses_prove_the_right_so_that_an_active_member_is_probed_once() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         for _ in range(5):

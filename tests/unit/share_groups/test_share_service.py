@@ -14,8 +14,9 @@ from headgate.kafka.consumer_thread import ConsumedRecord
 from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
 from headgate.share_groups.resources import resumed_events, share_group_facts
 from headgate.share_groups.service import ShareGroupService
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import config, turns, until
-from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock
+from tests.unit.share_groups.fake_kafka import FakeKafka
 from tests.unit.share_groups.scene import ACCEPT, REJECT, fetched, fetching, scene
 
 PAUSED = GroupPaused(group="g", reason="r", by="o", at=1)
@@ -93,7 +94,7 @@ async def test_a_group_is_managed_as_long_as_it_has_a_config_or_is_paused() -> N
 
 @pytest.mark.parametrize(("lock_ms", "deadline_s"), [(8_000, 5), (100, 0.1), (60_000, 10)])
 async def test_a_request_is_held_as_long_as_the_lock_that_began_first_allows(lock_ms: int, deadline_s: float) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         on.dead_letters.problem = "the topic does not exist"
@@ -230,11 +231,11 @@ async def test_a_worker_that_lost_the_lead_stops_evaluating_before_it_has_read_t
         reader = on.service._mover._transfer.opened.reader
         is_closed = asyncio.Event()
         reader.close = is_closed.wait  # type: ignore[method-assign,assignment]
-        await on.service._start_leading()
-        assert on.service._leader.is_leading
-        stopping = asyncio.create_task(on.service._stop_leading())
+        await on.service.start_leading()
+        assert on.service.is_leading
+        stopping = asyncio.create_task(on.service.stop_leading())
         await turns()
-        is_leading, is_stopped = on.service._leader.is_leading, stopping.done()
+        is_leading, is_stopped = on.service.is_leading, stopping.done()
         is_closed.set()
         await stopping
         assert (is_leading, is_stopped) == (False, False)

@@ -20,8 +20,9 @@ from headgate.share_groups.model.group_configs import DLQ_TOPIC
 from headgate.share_groups.model.group_state import ShareGroupFact, ShareStates
 from headgate.share_groups.model.known_facts import KnownFacts
 from headgate.share_groups.state_recovery import OTHERS_WRITE_AFTER_S, StateRecovery
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import until
-from tests.unit.share_groups.fake_kafka import FakeKafka, ManualClock, trip
+from tests.unit.share_groups.fake_kafka import FakeKafka, trip
 from tests.unit.share_groups.scene import ACCEPT, REJECT, fetched, fetching, scene
 from tests.unit.share_groups.test_share_service import running
 
@@ -96,7 +97,7 @@ class Recovery:
     """A recovery with a trip and a pause that both topics lost."""
 
     def __init__(self, *facts: ShareGroupFact) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         states = ShareStates()
         self.on = StateRecovery(states, self.clock)
         for fact in facts:

@@ -92,6 +92,11 @@ class BreakerWindow:
     def is_empty(self) -> bool:
         return not self._waiting and not self._inside
 
+    @property
+    def kept_seconds(self) -> int:
+        """Seconds of which counts are kept."""
+        return len(self._waiting) + len(self._inside)
+
     def count(self, now: float, delivered: int, dlq_written: int) -> None:
         second = floor(now)
         if self._evaluated is None:

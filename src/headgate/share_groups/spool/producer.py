@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headgate.base.errors import ClusterError
 from headgate.base.threads import off_loop
 from headgate.facts.topics import LARGEST_DEAD_LETTER, MIB
 from headgate.kafka.delivery_reports import DeliveryReports
-from headgate.kafka.fact_writer import PolledProducer
+from headgate.kafka.fact_writer import MakeProducer, PolledProducer
 from headgate.kafka.topics import quiet, reason
 from headgate.share_groups.model.dead_letter_records import Header
 
@@ -37,6 +37,7 @@ class SpoolProducer(Generic[T]):
         max_letters: int,
         max_bytes: int,
         on_report: Callable[[T, KafkaError | str | None, int], None],
+        make_producer: MakeProducer = Producer,
     ) -> None:
         producing = quiet(
             settings,
@@ -59,6 +60,7 @@ class SpoolProducer(Generic[T]):
             thread=f"headgate-spool-{acks}",
             give_up=lambda: self._reports.fail_all("the producer had a fatal error"),
             on_fatal=lambda error: log.warning("producer of the spool replaced", error=reason(error)),
+            make_producer=make_producer,
         )
 
     def produce(self, item: T, partition: int, key: bytes, value: bytes | None, headers: list[Header]) -> None:

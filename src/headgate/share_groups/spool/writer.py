@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.facts.topics import SPOOL
+from headgate.kafka.fact_writer import MakeProducer
 from headgate.kafka.topics import reason
 from headgate.share_groups.dead_letter_writer import WriteFailure, WriteFailureCause
 from headgate.share_groups.model.in_flight_shares import MAX_BYTES, MAX_LETTERS, InFlightShares
@@ -66,7 +67,10 @@ class SpoolWriter:
         max_bytes: int = MAX_BYTES,
         patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
+        make_producer: MakeProducer = Producer,
+        partitions: int = 0,
     ) -> None:
+        """`partitions` of the topic where they are known; else `open` asks for them."""
         self._clock = clock or SystemClock()
         self._patience_s = patience_s
         self._replicated, self._leader_only = (
@@ -77,11 +81,12 @@ class SpoolWriter:
                 max_letters=max_letters,
                 max_bytes=max_bytes,
                 on_report=self._on_report,
+                make_producer=make_producer,
             )
             for acks in ("all", "1")
         )
         self._shares = InFlightShares(max_letters, max_bytes)
-        self._partitions = 0
+        self._partitions = partitions
         # Attempts that are in flight and not waited for any more, by partition: to all replicas, and to leaders.
         self._slow: Counter[int] = Counter()
         self._slow_leaders: Counter[int] = Counter()

@@ -15,8 +15,8 @@ from headgate.share_groups.spool.model.records import (
     SpoolTombstone,
     encode_spooled,
 )
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import turns, until
-from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.scene import (
     REJECT,
     Scene,
@@ -41,7 +41,7 @@ async def reject(on: Scene, offset: int, *, partition: int = 0, code: int = 0) -
 
 
 async def test_a_dead_letter_that_its_topic_does_not_take_goes_to_the_spool_as_it_would_be_written() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         await on.acquires((0, 0, 2))
@@ -74,7 +74,7 @@ async def test_while_a_topic_is_known_to_fail_nothing_waits_for_it(logs: list[Ev
 
 
 async def test_a_topic_that_fails_for_one_partition_is_not_waited_for_by_another() -> None:
-    async with scene(clock=ManualClock()) as on:
+    async with scene(clock=FakeClock()) as on:
         on.configure()
         on.dead_letters.problem = AWAY
         for partition in (0, 1):
@@ -109,7 +109,7 @@ async def test_a_wait_that_a_lock_cut_short_does_not_say_that_the_topic_fails() 
 
 
 async def test_a_topic_is_healthy_again_when_the_leader_has_moved_what_was_spooled_for_it() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         on.dead_letters.problem = AWAY
@@ -147,7 +147,7 @@ async def test_a_lane_with_spooled_letters_stays_in_order_although_its_topic_is_
 
 
 async def test_until_the_spool_was_read_dead_letters_go_through_it_and_not_for_ever() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         on.kafka.spool_replayed.clear()
@@ -178,7 +178,7 @@ async def test_a_lane_leaves_the_spool_although_its_records_are_rejected_all_the
 
 
 async def test_a_lane_that_was_not_empty_in_time_is_not_waited_for_again() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock, hold_max_ms=5000) as on:
         on.configure()
         on.dead_letters.problem = AWAY
@@ -247,7 +247,7 @@ def test_a_lane_whose_letters_are_not_moved_any_more_is_waited_for_once() -> Non
 
 
 async def test_when_nothing_could_be_spooled_one_write_a_second_probes_the_topic() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         on.dead_letters.problem = AWAY
@@ -280,7 +280,7 @@ async def test_a_letter_that_arrives_in_its_topic_after_it_was_spooled_is_remove
 
 
 async def test_a_spooled_letter_that_arrives_after_its_deadline_is_removed_after_its_event_is_written() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     async with scene(clock=clock) as on:
         on.configure()
         on.dead_letters.open.clear()

@@ -32,8 +32,8 @@ from headgate.share_groups.spool.model.records import (
 from headgate.share_groups.spool.mover import SpoolMover
 from headgate.share_groups.spool.readers import ReadLetters
 from headgate.share_groups.spool.transfer import SpoolClients, SpoolTransfer
+from tests.support.clock import FakeClock
 from tests.unit.proxy.stage import turns
-from tests.unit.share_groups.fake_kafka import ManualClock
 from tests.unit.share_groups.spool.test_spool_index import letter
 
 DEADLINE = 1_030_000  # the clock begins at 1,000,000
@@ -155,7 +155,7 @@ class FakeSpool:
 
 
 class RecordedEvents(FactOutbox):
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.is_delivered: asyncio.Future[bool] | None = None  # None: at once
@@ -176,7 +176,7 @@ class Bench:
     """A mover on a clock that a test moves, with lists instead of topics."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.index = SpoolIndex()
         self.topics = FakeTopics()
         self.spool = FakeSpool(self.index)

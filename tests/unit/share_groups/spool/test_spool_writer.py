@@ -95,15 +95,22 @@ class PlayedProducer:
     def __init__(self, spool: PlayedSpool, acks: str) -> None:
         self.produce = partial(spool.add, acks=acks)
 
+    def poll(self, _timeout: float) -> None:
+        time.sleep(0.001)
+
+    def purge(self) -> None:
+        pass
+
 
 @asynccontextmanager
 async def opened(**bounds: float) -> AsyncIterator[tuple[SpoolWriter, PlayedSpool]]:
     spool = PlayedSpool()
-    writer = SpoolWriter(NOWHERE, prefix="headgate.", **{"patience_s": 0.0, **bounds})  # type: ignore[arg-type]
-    for one, acks in ((writer._replicated, "all"), (writer._leader_only, "1")):
-        producer = PlayedProducer(spool, acks)
-        one._producer.alive = lambda producer=producer: producer  # type: ignore[method-assign,misc]
-    writer._partitions = 8
+
+    def make(settings: dict[str, Any]) -> Any:
+        return PlayedProducer(spool, settings["acks"])
+
+    given: dict[str, Any] = {"patience_s": 0.0, "partitions": 8, **bounds}
+    writer = SpoolWriter(NOWHERE, prefix="headgate.", make_producer=make, **given)
     try:
         yield writer, spool
     finally:
@@ -243,9 +250,10 @@ async def test_the_time_up_to_which_deadlines_are_reported_goes_to_one_partition
         assert [partition for partition, _, _ in producer.produced] == [*range(8), 0]
         producer.failing = set(range(8))
         writer.mark_reported(10)
-        writer._partitions = 0
+        assert len(producer.produced) == 10
+    async with opened(partitions=0) as (writer, producer):
         writer.mark_reported(11)
-        assert len(producer.produced) == 10, "not before it is open"
+        assert not producer.produced, "not before it is open"
 
 
 async def test_a_group_whose_writes_hang_does_not_refuse_another_group() -> None:
@@ -261,14 +269,12 @@ async def test_a_group_whose_writes_hang_does_not_refuse_another_group() -> None
 
 
 async def test_before_it_is_open_and_after_it_is_closed_nothing_is_accepted() -> None:
-    async with opened() as (writer, _):
-        writer._partitions = 0
+    async with opened(partitions=0) as (writer, _):
         [failure] = await writer.write(LETTERS[:1], LONG_S)
         assert failure is not None
         [failure] = await writer.remove([LETTER.identity])
         assert failure is not None
-    closed = SpoolWriter(NOWHERE, prefix="headgate.")
-    closed._partitions = 8
+    closed = SpoolWriter(NOWHERE, prefix="headgate.", partitions=8)
     await closed.close(timeout_s=0)
     [failure] = await closed.write(LETTERS[:1], LONG_S)
     assert failure is not None
