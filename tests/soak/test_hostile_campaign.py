@@ -81,9 +81,11 @@ def _lines(outcome: Outcome, what: str) -> Iterator[str]:
     yield f"- connections ended: {_in_words(ended.items())}"
     before, after = outcome.before, outcome.after
     yield (
-        f"- before and after: {before.sockets} and {after.sockets} sockets, {before.memory_bytes // MIB} and "
-        f"{after.memory_bytes // MIB} MiB; back after {outcome.recovered_after} s (60 allowed)"
+        f"- before and after: {before.sockets} and {after.sockets} sockets, {before.pipes} and {after.pipes} "
+        f"descriptors of pipes, {before.memory_bytes // MIB} and {after.memory_bytes // MIB} MiB; "
+        f"back after {outcome.recovered_after} s (60 allowed)"
     )
+    yield f"- spliced: {(after.spliced_bytes - before.spliced_bytes) / MIB:,.1f} MiB"
     yield f"- errors and tracebacks in the gateway's log: {len(outcome.defects)}"
     problems = outcome.problems(LIMITS)
     yield f"- promises broken: {'; '.join(problems) if problems else 'none'}"

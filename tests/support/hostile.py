@@ -191,6 +191,7 @@ def against_clients(bootstrap: str, folder: Path, size: Size) -> Outcome:
         campaign.attack(
             attacker, "storm", patience=60 + 3 * size.storm_seconds, rate=size.storm_rate, seconds=size.storm_seconds
         )
+        campaign.stall(attacker, topics.hungry)
         campaign.recover(size.recovery_seconds)
         return campaign.finish()
 

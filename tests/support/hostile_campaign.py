@@ -8,14 +8,15 @@ file: the gateway is never asked more than an operator would ask it.
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from headgate.base.pipe_limits import MOST_PIPES
 from tests.support.gateway import GatewayProcess
 from tests.support.hostile_child import Child
 
@@ -30,6 +31,11 @@ _GROWTH: Final = 16 * MIB  # what memory may differ by at the end, see `Campaign
 _STARVED_SHARE: Final = 0.1  # of a phase that the gateway waited for a core: more than that is seen in a p99
 _SHORTEST_SECONDS: Final = 2.0  # of a phase: fewer calls than it then holds have no p99
 _WARM_UP_SECONDS: Final = 2.0
+_ENDS: Final = 2  # descriptors of a pipe
+_KEPT_PIPES: Final = 16  # empty ones that a worker keeps; clients that leave bytes unread take theirs along
+_OTHER_PIPES: Final = 8  # each thread of librdkafka has one, and some begin late
+_STALLED: Final = MOST_PIPES + 8
+_PIPES_PAUSE_SECONDS: Final = 0.2
 _NEVER: Final = ("certain_still_there", "still_there", "not_taken", "leaks", "lawful_answers_missed")
 
 
@@ -39,7 +45,10 @@ class Level:
 
     memory_bytes: int
     sockets: int
+    pipes: int  # descriptors: the two ends of each, also of those that librdkafka and Python have
     connections: int
+    held_pipes: int  # with bytes of responses for slow clients
+    spliced_bytes: int
     received_bytes: int  # from clients and brokers
     ended: Mapping[str, int]
     long_wake_ups: int  # of the event loop, for the bytes of one socket, over 100 ms
@@ -59,8 +68,11 @@ def look_at(gateway: GatewayProcess) -> Level:
     bucket = "headgate_added_seconds_bucket"
     return Level(
         memory_bytes=sum(map(memory_of, pids)),
-        sockets=sum(map(sockets_of, pids)),
+        sockets=descriptors_of(pids, "socket:"),
+        pipes=descriptors_of(pids, "pipe:"),
         connections=round(values["headgate_connections", ""]),
+        held_pipes=round(values["headgate_splice_pipes", ""]),
+        spliced_bytes=round(values["headgate_splice_bytes_total", ""]),
         received_bytes=round(received),
         ended={
             cause: round(count) for (name, cause), count in values.items() if name == "headgate_connections_ended_total"
@@ -77,18 +89,19 @@ def memory_of(pid: int) -> int:
         return 0
 
 
-def sockets_of(pid: int) -> int:
+def descriptors_of(pids: Iterable[int], kind: str) -> int:
+    """How many descriptors of a kind the processes have together: "socket:" or "pipe:"."""
     count = 0
-    try:
-        entries = list(os.scandir(f"/proc/{pid}/fd"))
-    except OSError:
-        return 0
-    for entry in entries:
-        try:
-            count += Path(entry.path).readlink().name.startswith("socket:")
-        except OSError:
-            continue  # closed meanwhile
+    for pid in pids:
+        with suppress(OSError):  # the process has ended
+            for entry in list(os.scandir(f"/proc/{pid}/fd")):
+                with suppress(OSError):  # closed meanwhile
+                    count += Path(entry.path).readlink().name.startswith(kind)
     return count
+
+
+def _pipes_of(pids: Iterable[int]) -> int:
+    return descriptors_of(pids, "pipe:")
 
 
 def cpu_seconds_of(pid: int) -> float:
@@ -111,16 +124,18 @@ def busy_seconds() -> float:
 
 
 @dataclass(slots=True)
-class MemoryPeak:
-    """The most memory that the processes had together while the block ran."""
+class Peak:
+    """The most that the processes had together of what is measured, while the block ran."""
 
     pids: list[int]
-    bytes: int = 0
+    measure: Callable[[list[int]], int]
+    pause_s: float = _SAMPLE_SECONDS
+    most: int = 0
     _stopped: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._sample, name="memory-peak", daemon=True)
+        self._thread = threading.Thread(target=self._sample, name="peak", daemon=True)
         self._thread.start()
         return self
 
@@ -131,8 +146,8 @@ class MemoryPeak:
 
     def _sample(self) -> None:
         while True:
-            self.bytes = max(self.bytes, sum(map(memory_of, self.pids)))
-            if self._stopped.wait(_SAMPLE_SECONDS):
+            self.most = max(self.most, self.measure(self.pids))
+            if self._stopped.wait(self.pause_s):
                 return
 
 
@@ -212,6 +227,7 @@ class Outcome:
     phases: list[Phase] = field(default_factory=list)
     before: Level | None = None
     after: Level | None = None
+    most_pipes: int = 0  # descriptors, while more clients stalled than there may be pipes
     recovered_after: float | None = None
     defects: list[str] = field(default_factory=list)
 
@@ -227,9 +243,14 @@ class Outcome:
         problems = [f"log: {line}" for line in self.defects]
         if self.after.ended.get("internal", 0):
             problems.append(f"{self.after.ended['internal']} connections ended by a defect of the gateway")
+        if self.after.spliced_bytes <= self.before.spliced_bytes:
+            problems.append("nothing was spliced: the attacks did not reach the pipes")
+        if (more := self.most_pipes - self.before.pipes) > _ENDS * (MOST_PIPES + _OTHER_PIPES):
+            problems.append(f"{more} more descriptors of pipes, of {MOST_PIPES} pipes a worker")
         if self.recovered_after is None:
             problems.append(
-                f"sockets {self.before.sockets} before, {self.after.sockets} after; "
+                f"sockets {self.before.sockets} before, {self.after.sockets} after; pipes {self.before.pipes} before, "
+                f"{self.after.pipes} after, {self.after.held_pipes} of them held; "
                 f"memory {self.before.memory_bytes // MIB} MiB before, {self.after.memory_bytes // MIB} MiB after"
             )
         for phase in self.phases:
@@ -254,7 +275,7 @@ class Campaign:
         self._watch.ask("mark", period=name)
         began, cpu, busy = time.monotonic(), sum(map(cpu_seconds_of, pids)), busy_seconds()
         starved = sum(map(starved_seconds_of, pids))
-        with MemoryPeak(pids) as peak:
+        with Peak(pids, lambda pids: sum(map(memory_of, pids))) as peak:
             yield phase
             phase.seconds = round(time.monotonic() - began, 1)
             time.sleep(max(0.0, _SHORTEST_SECONDS - phase.seconds))
@@ -265,7 +286,7 @@ class Campaign:
         self._watch.ask("mark", period="between")
         await_reports()
         end = look_at(self.gateway)
-        phase.memory_growth = peak.bytes - begin.memory_bytes
+        phase.memory_growth = peak.most - begin.memory_bytes
         phase.received_bytes = end.received_bytes - begin.received_bytes
         phase.long_wake_ups = end.long_wake_ups - begin.long_wake_ups
         self.outcome.phases.append(phase)
@@ -302,8 +323,27 @@ class Campaign:
         with self.phase(name or attack, is_bounded=is_bounded) as phase:
             phase.counts = attacker.ask(attack, patience=patience, ports=[port, port + 1], **more)
 
+    def stall(self, attacker: Child, hungry: bytes) -> None:
+        """More clients that do not read large responses than a worker has pipes, behind all other attacks.
+
+        They take the pipes that the worker has kept, and leave without reading: what is open afterwards has leaked.
+        """
+        with Peak([self.gateway.pid, *self.gateway.workers()], _pipes_of, _PIPES_PAUSE_SECONDS) as peak:
+            self.attack(
+                attacker,
+                "slow",
+                name="stalled",
+                patience=60,
+                connections=_STALLED,
+                rate=100.0,
+                hold_seconds=3.0,
+                readers=_STALLED,
+                real=[hungry.hex()],
+            )
+        self.outcome.most_pipes = peak.most
+
     def recover(self, seconds: float) -> None:
-        """Wait until sockets and memory are where they were."""
+        """Wait until sockets, pipes and memory are where they were."""
         before = self.outcome.before
         assert before
         began = time.monotonic()
@@ -314,7 +354,8 @@ class Campaign:
                 near = after.memory_bytes <= before.memory_bytes + _GROWTH
                 # The canary changes its connections: two of them may be between closed and opened.
                 few = after.connections <= before.connections + 2 and after.sockets <= before.sockets + 4
-                if near and few:
+                empty = not after.held_pipes and after.pipes <= before.pipes + _ENDS * _KEPT_PIPES
+                if near and few and empty:
                     self.outcome.recovered_after = round(time.monotonic() - began, 1)
                     return
                 if time.monotonic() - began > seconds:
