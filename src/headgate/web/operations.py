@@ -265,6 +265,9 @@ class OperationTrail:
             await asyncio.shield(self.write(subject, operator.principal, {**detail, **of_caller}, kind=kind))
 
 
+Act = Callable[[GroupOperation, str, str, Operator], Awaitable[None]]
+
+
 class ShareGroupOperations:
     """`audit` writes an event; `port` shows the state afterwards, None if share groups are not read here.
 
@@ -272,10 +275,19 @@ class ShareGroupOperations:
     """
 
     def __init__(
-        self, gateway: GatewayAccess, *, audit: Audit, port: SharePort | None, clock: Clock, logins: LoginRate
+        self,
+        gateway: GatewayAccess,
+        *,
+        audit: Audit,
+        port: SharePort | None,
+        clock: Clock,
+        logins: LoginRate,
+        act: Act | None = None,
     ) -> None:
+        """`act` pauses and resumes, instead of the gateway."""
         self.gateway = gateway
         self._logins = logins
+        self._act = act or self._ask_gateway
         self._trail = OperationTrail(audit, clock)
         self._port = port
         self._rate = OperationRate(clock)
@@ -287,7 +299,7 @@ class ShareGroupOperations:
             await self._act(operation, group, reason, operator)
         return await self._state_after(operation, group, reason)
 
-    async def _act(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> None:
+    async def _ask_gateway(self, operation: GroupOperation, group: str, reason: str, operator: Operator) -> None:
         dialler = await self.gateway.login(operator)
         async with Connections(dialler) as connections:
             await self.gateway.reach(connections, operator, self._logins)

@@ -23,6 +23,7 @@ from headgate.share_groups.admin import ActionRefusedError
 from headgate.web import operations as operations_module
 from headgate.web.api.estate_tables import EstateTables
 from headgate.web.operations import (
+    Act,
     Audit,
     GatewayAccess,
     GroupOperation,
@@ -77,31 +78,35 @@ class OperationScene:
 
 
 def new_operations(
-    audit: Audit, port: SharePort | None = None, logins: LoginRate | None = None
+    audit: Audit, port: SharePort | None = None, logins: LoginRate | None = None, act: Act | None = None
 ) -> ShareGroupOperations:
     clock = FakeClock(NOW_MS)
-    return ShareGroupOperations(GATEWAY, audit=audit, port=port, clock=clock, logins=logins or LoginRate(clock))
+    return ShareGroupOperations(
+        GATEWAY, audit=audit, port=port, clock=clock, logins=logins or LoginRate(clock), act=act
+    )
 
 
 @pytest.fixture
-def scene(shop_tables: tuple[EstateTables, FakeClock], monkeypatch: pytest.MonkeyPatch) -> OperationScene:
-    return make_scene(shop_tables, monkeypatch)
+def scene(shop_tables: tuple[EstateTables, FakeClock]) -> OperationScene:
+    return make_scene(shop_tables)
 
 
 def make_scene(
-    shop_tables: tuple[EstateTables, FakeClock], monkeypatch: pytest.MonkeyPatch, *, tokens_file: Path | None = None
+    shop_tables: tuple[EstateTables, FakeClock], *, tokens_file: Path | None = None, audit: Audit | None = None
 ) -> OperationScene:
     shares = FakeShares.of_the_shop()
     written: list[EventHappened] = []
 
-    async def audit(fact: EventHappened) -> None:
+    async def write(fact: EventHappened) -> None:
         written.append(fact)
 
-    operations = new_operations(audit, shares)
+    async def act(*asked: Any) -> None:
+        await made.act(*asked)
+
+    operations = new_operations(audit or write, shares, act=act)
     stage = ApiStage(*shop_tables, tokens_file=tokens_file, share_port=shares, operations=operations)
-    scene = OperationScene(stage=stage, shares=shares, written=written)
-    monkeypatch.setattr(operations, "_act", scene.act)
-    return scene
+    made = OperationScene(stage=stage, shares=shares, written=written)
+    return made
 
 
 async def test_a_group_is_paused_and_resumed_with_a_reason_and_both_are_audited(scene: OperationScene) -> None:
@@ -186,14 +191,14 @@ async def test_get_changes_nothing(scene: OperationScene) -> None:
 
 
 async def test_a_token_needs_the_scope_and_the_name_and_acts_as_its_own_user(
-    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path
 ) -> None:
     file = tmp_path / "tokens.toml"
     reader = add_token(file, name="reader", scope=TokenScope.READ, expires=LATER)
     team = add_token(file, name="team", scope=TokenScope.OPERATE, expires=LATER, names=["refund*"])
     with file.open("a") as opened:
         opened.write('[tokens.team.kafka]\nuser = "carol"\nmechanism = "PLAIN"\npassword_file = "/nowhere"\n')
-    scene = make_scene(shop_tables, monkeypatch, tokens_file=file)
+    scene = make_scene(shop_tables, tokens_file=file)
     assert (await scene.post("refunds/resume")).status == 401
     assert (await scene.post("refunds/resume", token=reader)).status == 403
     assert (await scene.post("billing/resume", token=team)).status == 404
@@ -225,12 +230,12 @@ async def test_a_typed_user_is_used_before_all_others_and_never_repeated(scene: 
 
 
 async def test_a_password_is_accepted_over_tls_or_from_this_machine_only(
-    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_tables: tuple[EstateTables, FakeClock], tmp_path: Path
 ) -> None:
     """A request that a proxy forwarded does not count as one of this machine."""
     file = tmp_path / "tokens.toml"
     token = add_token(file, name="team", scope=TokenScope.OPERATE, expires=LATER)
-    scene = make_scene(shop_tables, monkeypatch, tokens_file=file)
+    scene = make_scene(shop_tables, tokens_file=file)
     body = {"reason": "x", "credential": {"user": "dora", "password": PASSWORD, "mechanism": "PLAIN"}}
     for forwarded in ("x-forwarded-for", "via"):
         answer = await scene.post("billing/resume", body, token=token, headers={forwarded: "1.2.3.4"})
@@ -311,15 +316,12 @@ async def test_errors_of_kafka_are_answered_and_audited(
 
 
 async def test_an_operation_that_cannot_be_audited_is_in_the_log(
-    shop_tables: tuple[EstateTables, FakeClock], monkeypatch: pytest.MonkeyPatch
+    shop_tables: tuple[EstateTables, FakeClock],
 ) -> None:
-    scene = make_scene(shop_tables, monkeypatch)
-    assert scene.stage.operations is not None
-
     async def fail(_: EventHappened) -> None:
         raise ClusterError("no cluster")
 
-    monkeypatch.setattr(scene.stage.operations._trail, "_audit", fail)
+    scene = make_scene(shop_tables, audit=fail)
     with structlog.testing.capture_logs() as logged:
         assert (await scene.post("billing/pause")).status == 200
     assert "operation is not in headgate.events" in [line["event"] for line in logged]
