@@ -208,7 +208,7 @@ async def test_without_tables_paused_groups_are_there_and_the_rest_is_unknown(tm
     found = await attention(stage)
     assert [item.subject for item in found.items] == ["refunds", "billing"]
     assert (found.counts.mismatches, found.counts.dead_letters_hour, found.watched.topics) == (None, None, None)
-    assert set(found.missing) == set(attention_facts.TABLES_READ)
+    assert {*found.missing, "applications"} == set(attention_facts.TABLES_READ)
     nothing = await attention(ApiStage(tables, FakeClock(TWO)))
     assert (nothing.items, nothing.counts.paused, nothing.watched.share_groups) == ([], None, None)
     assert nothing.problem is not None
@@ -231,11 +231,21 @@ async def test_the_pipeline_itself_is_never_what_changed_before(tmp_path: Path) 
         "mixed": [use("mixed", "headgate.events", "read", "spark"), use("mixed", "orders", "read", "spark")],
         "twice": [use("twice", "headgate.events", "read", "spark"), use("twice", "orders", "write", "streams")],
         "totals": [use("totals", "headgate.events", "read", "streams")],
+        "append": [],  # of which no use is known
     }
+    described = {
+        ("facts", "spark"),
+        ("mixed", "spark"),
+        ("twice", "spark"),
+        ("twice", "streams"),
+        ("totals", "streams"),
+    }
+    described |= {("append", "spark")}
     changed: Row = {"event": "topology_added", "subject_kind": "application", "at": TWO - 6 * MINUTE, "detail": "{}"}
     group: Row = {"event": "config_changed", "subject_kind": "share_group"}
     write(tmp_path, "lineage_edges", [row for rows in cases.values() for row in rows])
-    write(tmp_path, "applications", [])
+    versions = enumerate(sorted(described))
+    write(tmp_path, "applications", [{"app_id": name, "kind": kind, "valid_from": at} for at, (name, kind) in versions])
     write(tmp_path, "app_io", [])
     rows = [changed | {"event_id": f"c-{name}", "subject": name} for name in cases]
     write(tmp_path, "changes", [*rows, changed | group | {"event_id": "c", "subject": "facts"}])
@@ -247,6 +257,6 @@ async def test_the_pipeline_itself_is_never_what_changed_before(tmp_path: Path) 
         await tables.close()
         return sorted((cause.subject_kind, cause.subject) for cause in refunds.causes)
 
-    users = [("application", "mixed"), ("application", "totals"), ("application", "twice"), ("share_group", "facts")]
-    assert await causes() == users
+    of_users = [("application", name) for name in ("mixed", "totals", "twice")]
+    assert await causes() == [*of_users, ("share_group", "facts")]
     assert ("application", "facts") in await causes(facts_prefix="other.")

@@ -71,7 +71,7 @@ def attention_router(
         groups = None if port is None else {*port.groups()}
 
         def make() -> Rendered:
-            own = _own_queries(estate, tables.facts_prefix)
+            own = _own_queries(facts.spark_queries, estate, tables.facts_prefix)
             found = _Attention(facts, names, paused, estate, groups, own)
             return json_answer(found.document(limit) | {"problem": problem})
 
@@ -136,17 +136,18 @@ def _shares(dispositions: MinuteDispositions | None, now_ms: int) -> list[float]
     return [dead / processed if processed else 0.0 for dead, processed in counts]
 
 
-def _own_queries(estate: LoadedEstate | None, prefix: str) -> frozenset[str]:
-    """Spark queries that use Headgate's own topics only, such as those of its pipeline: no cause of an incident."""
-    if estate is None:
-        return frozenset()
-    found = []
-    for one in estate.map.summaries(frozenset({SPARK})):
-        before, after = estate.map.uses(SPARK, one.name)
-        is_own = all(topic.startswith(prefix) for _, topic, _ in (*before, *after))
-        if is_own and not estate.map.has(STREAMS, one.name):
-            found.append(one.name)
-    return frozenset(found)
+def _own_queries(queries: Iterable[str], estate: LoadedEstate | None, prefix: str) -> frozenset[str]:
+    """Spark queries of which no use of a topic but Headgate's own is known, such as those of its pipeline.
+
+    They are no cause of an incident.
+    """
+
+    def is_own(name: str) -> bool:
+        if estate is None or not estate.map.has(SPARK, name):
+            return True
+        return all(topic.startswith(prefix) for uses in estate.map.uses(SPARK, name) for _, topic, _ in uses)
+
+    return frozenset(filter(is_own, queries))
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from headgate.lineage.estate import Estate, NoTableError
+from headgate.lineage.estate import SPARK, STREAMS, Estate, NoTableError
 from headgate.lineage.questions import DAY_MS, HOUR_MS
 from headgate.tables.reader import Condition
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate, Stamps
@@ -20,7 +20,7 @@ from headgate.web.api.mismatches import open_mismatches
 
 MINUTE_MS: Final = 60_000
 LAG_WINDOW_MS: Final = 30 * MINUTE_MS
-TABLES_READ: Final = ("breaker_causes", "changes", "dlq_rates", "group_lags", "lineage_gaps")
+TABLES_READ: Final = ("applications", "breaker_causes", "changes", "dlq_rates", "group_lags", "lineage_gaps")
 # A lag that does not change is written again after at most an hour, and the poll may be late.
 _LAG_KNOWN_MS: Final = 65 * MINUTE_MS
 _CHANGES_MS: Final = DAY_MS + HOUR_MS
@@ -70,6 +70,7 @@ class AttentionFacts:
     mismatches: dict[str, Row]
     causes: dict[str, list[Row]]  # of the last trip of a group
     changes: list[Row]  # the newest first
+    spark_queries: frozenset[str]  # described queries whose name no Streams application has
     missing: tuple[str, ...]
     incomplete: tuple[str, ...]
 
@@ -104,6 +105,7 @@ class _AttentionReading:
             mismatches=self._of("lineage_gaps", lambda: open_mismatches(self._estate), {}),
             causes=self._of("breaker_causes", self._causes, {}),
             changes=self._of("changes", self._changes, []),
+            spark_queries=self._spark_queries(),
             missing=tuple(dict.fromkeys(self._missing)),
             incomplete=tuple(self._incomplete),
         )
@@ -181,6 +183,15 @@ class _AttentionReading:
         for rows in found.values():
             rows.sort(key=lambda row: row["number"])
         return found
+
+    def _spark_queries(self) -> frozenset[str]:
+        names: dict[str, set[str]] = {SPARK: set(), STREAMS: set()}
+        try:
+            for row in self._rows("applications", columns=("app_id", "kind")):
+                names[row["kind"]].add(row["app_id"])
+        except NoTableError:
+            pass  # nothing is described
+        return frozenset(names[SPARK] - names[STREAMS])
 
     def _changes(self) -> list[Row]:
         since = Condition("at", ">=", self._now_ms - _CHANGES_MS)
