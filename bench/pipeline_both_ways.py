@@ -46,7 +46,7 @@ from headgate.kafka.fact_writer import FactWriter
 from headgate.kafka.topics import Origin, quiet
 from headgate.pipeline.builds import BUILDS
 from headgate.tables.definitions import TABLES
-from headgate.tables.storage import StoredTable
+from headgate.tables.storage import FILES, StoredTable, connect_duckdb, file_paths
 from tests.pipeline.histories import history
 from tests.pipeline.test_members_tasks import held, task
 
@@ -163,10 +163,17 @@ def compare(places: Places) -> tuple[list[str], Hashes]:
     return lines, {**common[1], **newer[0]}
 
 
-def stored_copies(place: Path, hashes: Hashes) -> dict[str, int]:
-    """Of each table that has any, the rows that are stored twice."""
-    stored = {name: sum(file.rows for file in StoredTable(place, TABLES[name]).files()) for name in hashes}
-    return {name: stored[name] - rows for name, (rows, _) in hashes.items() if stored[name] != rows}
+def stored_copies(place: Path, names: Iterable[str]) -> dict[str, int]:
+    """Of each of these tables that has any, the rows that are stored once more."""
+    found: dict[str, int] = {}
+    with connect_duckdb(memory_mb=1024) as duckdb:
+        for name in names:
+            stored = StoredTable(place, TABLES[name])
+            stored.newest()
+            sql = f"SELECT count(*) - count(DISTINCT t) FROM (SELECT * FROM {FILES}) AS t"
+            ((copies,),) = duckdb.sql(sql, params=[file_paths(stored.files())]).fetchall()
+            found[name] = int(copies)
+    return {name: copies for name, copies in found.items() if copies}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
