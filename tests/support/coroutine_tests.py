@@ -7,9 +7,12 @@ handler, and if it leaves a task or, in a unit test, a socket behind.
 import asyncio
 import gc
 import inspect
+import sys
+import tempfile
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.function).parameters}
     escaped: list[dict[str, Any]] = []
+    if "deltalake" in sys.modules:
+        _start_runtime_of_deltalake()
     before = _open_sockets()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.get_loop().set_exception_handler(lambda _loop, context: escaped.append(context))
@@ -46,6 +51,16 @@ async def _without_leftovers(test: Coroutine[Any, Any, None]) -> None:
         await asyncio.sleep(0)
     leftovers = asyncio.all_tasks() - {asyncio.current_task()}
     assert not leftovers, leftovers
+
+
+@cache
+def _start_runtime_of_deltalake() -> None:
+    """The first table that a process makes opens a pair of sockets, which stays: whichever test is the first."""
+    from deltalake import DeltaTable, Field, Schema  # noqa: PLC0415 - most tests need none
+    from deltalake.schema import PrimitiveType  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        DeltaTable.create(folder, schema=Schema([Field("a", PrimitiveType("integer"))]))
 
 
 def _open_sockets() -> set[str]:
