@@ -31,6 +31,9 @@ DAY_S: Final = 86_400
 TRIP_DELAY_S: Final = 5
 # What is left of a window without one member or one key says nothing if it has fewer records.
 LEAST_REST: Final = 10
+# A breaker trips when its window is just at the threshold, so without any one record it would often be below: a key that
+# failed once caused nothing.
+LEAST_OF_KEY: Final = 2
 # A dead letter is counted when its acknowledgement has succeeded and the counts of that second are written.
 LETTER_DELAY_S: Final = 10
 # The key of a dead letter whose record has none, or was gone before its key was read.
@@ -211,6 +214,7 @@ class GroupHistory:
         """Whether it would have been without the dead letters of one key; those that were accepted are not known."""
         within = slice(*(int(np.searchsorted(self._letter_at, one)) for one in (first, at + 1)))
         _, of_key = np.unique(self._letter_keys[within], return_counts=True)
+        of_key = of_key[of_key >= LEAST_OF_KEY]
         written = self._written[at + 1] - self._written[first] - of_key
         delivered = np.full_like(written, self._delivered[at + 1] - self._delivered[first])
         return _is_one_below(rules, delivered, written)
