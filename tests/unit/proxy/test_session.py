@@ -297,7 +297,7 @@ async def test_an_interceptor_that_fails_at_the_opening_is_passed_over(logs: lis
         await broker.reply()
         assert await numbers(client, 1) == [1]
         assert on.gateway.metrics.chain_meter.failures == 1
-    assert [event["call"] for event in logs if event["log_level"] == "warning"] == ["on_open"]
+    assert [event["step"] for event in logs if event["log_level"] == "warning"] == ["on_open"]
 
 
 # on_chunk
@@ -402,7 +402,7 @@ async def test_a_watcher_that_fails_or_wants_more_than_watching_is_passed_over(l
         assert await client.frame() == asked.answer()
         assert b"".join(watching.chunks) == asked.answer()
         assert on.gateway.metrics.chain_meter.failures == 4  # two of them for its two chunks
-    assert {event["call"] for event in logs if event["log_level"] == "warning"} == {"on_request", "on_chunk"}
+    assert {event["step"] for event in logs if event["log_level"] == "warning"} == {"on_request", "on_chunk"}
 
 
 def _nothing() -> "asyncio.Future[Forward[Any]]":

@@ -31,8 +31,8 @@ DAY_S: Final = 86_400
 TRIP_DELAY_S: Final = 5
 # What is left of a window without one member or one key says nothing if it has fewer records.
 LEAST_REST: Final = 10
-# A breaker trips when its window is just at the threshold, so without any one record it would often be below: a key that
-# failed once caused nothing.
+# A breaker trips when its window is just at the threshold, so without any one record it would often be below: a key
+# that failed once caused nothing.
 LEAST_OF_KEY: Final = 2
 # A dead letter is counted when its acknowledgement has succeeded and the counts of that second are written.
 LETTER_DELAY_S: Final = 10
