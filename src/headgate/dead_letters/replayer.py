@@ -96,9 +96,10 @@ class Replayer:
             self._reader.close()
 
     def check(self, records: Iterable[PlanRecord]) -> ReplayResult:
-        """Read every record and count what would be done; nothing is written."""
+        """Read every record that is left and count what would be done; nothing is written."""
         try:
             self._read_past()
+            self._result = ReplayResult(plan=self._plan.plan)  # without what was done before
             for record in records:
                 if self._control.stop_reason is not None:
                     self._result.stopped_by = self._control.stop_reason

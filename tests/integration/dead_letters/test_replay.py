@@ -241,6 +241,14 @@ def test_a_dry_run_reads_everything_and_writes_nothing(scene: Scene) -> None:
     assert read_past(scene.settings, scene.admin, group=scene.group, plan=plan.plan).state is None
 
 
+def test_a_dry_run_counts_what_is_left_of_a_plan(scene: Scene) -> None:
+    records = scene.records(scene.fill(5))
+    plan = scene.plan(records)
+    assert scene.replayer(plan).run(records).written == 5
+    result = scene.replayer(plan).check(records)
+    assert (result.written, result.parked, result.skipped) == (0, 0, 0)
+
+
 # --- sources that are gone --------------------------------------------------------------------------------------------
 
 
