@@ -150,7 +150,8 @@ def test_a_plan_is_tried_paused_resumed_and_replayed_and_a_record_is_read_in_the
     plan = desk.plan(records)
     tables = tmp_path / "tables"
     write_plan(tables, plan, records)
-    letter = {"group": desk.group, "topic": desk.source, "topic_id": desk.ids[desk.source], "offset": 0}
+    letter: dict[str, object] = {"cluster_id": plan.cluster_id, "group": desk.group, "topic": desk.source}
+    letter |= {"topic_id": desk.ids[desk.source], "offset": 0}
     write(tables, "dead_letters", [letter | {"dlq_topic": desk.dlq, "source_state": "found", "copies": 1}])
     keys: dict[str, object] = {
         "facts.prefix": scene.facts,
