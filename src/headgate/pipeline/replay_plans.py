@@ -19,6 +19,7 @@ from headgate.dead_letters.model.plans import (
     NOT_REPLAYABLE,
     ORIGINAL,
     OVER_MAX_REPLAYS,
+    PLANNABLE,
     SUPERSEDED,
 )
 from headgate.dead_letters.model.where import AllOf, AnyOf, Compare, IsIn, IsLike, IsNull, Not, Where
@@ -58,7 +59,7 @@ class PlanSettings:
 
 def select_letters(letters: DataFrame, selection: PlanSelection) -> DataFrame:
     """The dead letters that are selected. Withdrawn ones, and those that do not name their record, never are."""
-    conditions = [_is_named(), sf.col("cluster_id") == selection.cluster_id]
+    conditions = [where_column(PLANNABLE), sf.col("cluster_id") == selection.cluster_id]
     if selection.group is not None:
         conditions.append(sf.col("group") == selection.group)
     if selection.dlq_topic is not None:
@@ -72,10 +73,6 @@ def select_letters(letters: DataFrame, selection: PlanSelection) -> DataFrame:
     if selection.episode is not None:
         conditions.append(sf.col("cluster") == selection.episode)
     return letters.where(reduce(and_, conditions))
-
-
-def _is_named() -> Column:
-    return ~sf.col("withdrawn") & sf.col("topic").isNotNull() & (sf.col("topic_id") != "")
 
 
 def where_column(where: Where) -> Column:
@@ -117,7 +114,7 @@ def find_superseded(chosen: DataFrame, letters: DataFrame, scan: DataFrame, audi
     of_chosen = chosen.select(*PLACE).join(keyed, [*PLACE]).withColumnRenamed("offset", "own")
     processed = (
         keyed.join(of_chosen.select("topic", "partition", "key").distinct(), ["topic", "partition", "key"], "left_semi")
-        .join(letters.where(_is_named()).select(*PLACE), [*PLACE], "left_anti")
+        .join(letters.where(where_column(PLANNABLE)).select(*PLACE), [*PLACE], "left_anti")
         .join(_copies(audit), [*PLACE], "left")
         .withColumn("age", sf.coalesce("copy_of", "offset"))
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from headgate.base.errors import HeadgateError
-from headgate.dead_letters.model.where import ColumnKind
+from headgate.dead_letters.model.where import AllOf, ColumnKind, Compare, IsNull, Not, Where
 
 PlanAction = Literal["replay", "park", "leave_out"]
 ORIGINAL: Final = "original"
@@ -53,6 +53,9 @@ WHERE_COLUMNS: Final[Mapping[str, ColumnKind]] = {
     "copies": "number",
     "cluster": "text",
 }
+
+# The dead letters that a plan takes: those that say which record they are of, and were not withdrawn.
+PLANNABLE: Final[Where] = AllOf((Compare("withdrawn", "=", False), Not(IsNull("topic")), Compare("topic_id", "!=", "")))
 
 
 class PlanNotFoundError(HeadgateError):
