@@ -73,7 +73,8 @@ class OperatorActions:
                 facts.append(GroupConfigUnset(group=group, name=name))
         if facts:
             await resources.decide(*facts)
-            self._outbox.put_event("config_changed", group, {"changes": dict(changes)}, by=by)
+            old = {name: before.values.get(name) for name in changes}
+            self._outbox.put_event("config_changed", group, {"changes": dict(changes), "before": old}, by=by)
         if gets_topic or (had_topic and not loses_topic and LIMIT in wanted):
             await self._limits.raise_limit(group)  # AlterConfigs has reset the broker's value
         elif loses_topic:

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 from headgate.base.errors import ClusterError
 from headgate.facts import DispositionsCounted, EventHappened, GroupPaused, JsonText, TopologyEpochsSet, encode
 from headgate.kafka.consumer_thread import ConsumedRecord
-from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT
+from headgate.share_groups.model.group_configs import DLQ_TOPIC, LIMIT, THRESHOLD_PERCENT
 from headgate.share_groups.resources import resumed_events, share_group_facts
 from headgate.share_groups.service import ShareGroupService
 from tests.support.clock import FakeClock
@@ -142,6 +142,15 @@ async def test_the_brokers_limit_is_raised_again_when_the_user_changes_the_limit
         on.set("h", {DLQ_TOPIC: "dlq.x"})
         await on.service.set_configs("h", {LIMIT: "7"}, "User:o")
         assert on.kafka.group_configs.limits == {"h": 10}
+
+
+async def test_the_event_of_a_changed_config_has_the_values_before() -> None:
+    async with scene() as on:
+        on.set("h", {THRESHOLD_PERCENT: "20"})
+        changes = {THRESHOLD_PERCENT: "30", DLQ_TOPIC: "dlq.x"}
+        await on.service.set_configs("h", changes, "User:o")
+        [event] = on.events("config_changed")
+        assert event == {"changes": changes, "before": {THRESHOLD_PERCENT: "20", DLQ_TOPIC: None}}
 
 
 async def test_limits_that_could_not_be_read_are_requested_again() -> None:

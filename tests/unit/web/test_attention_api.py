@@ -132,11 +132,13 @@ async def test_a_tripped_group_has_its_rate_and_the_causes_of_this_trip(stage: A
     assert billing.since == TWO - 300_000
     assert [cause.subject for cause in billing.causes] == ["shop", "billing"]
     assert (billing.causes[0].likelihood, billing.causes[0].topic) == ("high", "orders")
+    assert billing.causes[0].detail == {"a": 1}
     assert (len(billing.points), max(billing.points)) == (60, 0.5)
     # Of a pause by an operator: what changed before, without the group's own events.
     assert [(cause.what, cause.subject) for cause in refunds.causes if cause.what != "topology_mismatch"] == [
         ("topology_changed", "shop-app")
     ]
+    assert [cause.detail for cause in refunds.causes if cause.what == "topology_changed"] == [{}]
     assert refunds.pause_reasons[0].text == "maintenance <b>now</b>"
 
 
@@ -188,6 +190,7 @@ async def test_a_token_with_names_sees_its_own_only(stage: ApiStage) -> None:
     found = AttentionModel.model_validate((await stage.get("attention", token=token)).json)
     assert [item.subject for item in found.items] == ["billing"]
     assert [cause.subject for cause in found.items[0].causes] == [None, "billing"]
+    assert [cause.detail for cause in found.items[0].causes] == [None, None], "they may have any names"
     assert found.counts.dead_letters_hour == 30
     assert found.watched.share_groups == 1
     assert b"shop-app" not in (await stage.get("attention", token=token)).body

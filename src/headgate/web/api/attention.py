@@ -24,6 +24,7 @@ from headgate.web.api.attention_facts import (
     attention_facts,
 )
 from headgate.web.api.attention_models import AttentionModel
+from headgate.web.api.changes import parsed_detail
 from headgate.web.api.estate_tables import EstateTables, LoadedEstate
 from headgate.web.api.models import errors
 from headgate.web.api.parameters import Cluster, Limit
@@ -121,10 +122,16 @@ def _trip_causes(facts: AttentionFacts, group: str, tripped_at: int, names: Visi
             "topic": row["topic"] if row["topic"] is not None and names.has(row["topic"]) else None,
             "at": row["at"],
             "likelihood": row["likelihood"],
+            "detail": _detail(row["detail"], names),
         }
         for row in listed[:_MOST_CAUSES]
     ]
     return {"causes": causes, "causes_left_out": len(listed) - len(causes)}
+
+
+def _detail(text: str | None, names: VisibleNames) -> Any:
+    """None for a limited caller, because it may have any names."""
+    return None if names.are_limited or text is None else parsed_detail(text)
 
 
 def _shares(dispositions: MinuteDispositions | None, now_ms: int) -> list[float]:
@@ -280,7 +287,7 @@ class _Attention:
         ]
         causes = [
             {"what": row["event"], "subject_kind": row["subject_kind"], "subject": row["subject"]}
-            | {"topic": None, "at": row["at"], "likelihood": None}
+            | {"topic": None, "at": row["at"], "likelihood": None, "detail": _detail(row["detail"], self.names)}
             for row in found[:_MOST_CAUSES]
         ]
         return {"causes": causes, "causes_left_out": len(found) - len(causes)}

@@ -28,10 +28,11 @@ _CAUSES_MS: Final = 30 * DAY_MS
 _MOST_ROWS: Final = 200_000
 _MOST_CHANGES: Final = 2_000
 _MOST_GAPS: Final = 10_000
-_CHANGE_COLUMNS: Final = ("event_id", "event", "subject_kind", "subject", "by", "at")
+_MAX_DETAIL: Final = 8 * 1024  # a longer one, of a topology with long names, is left out
+_CHANGE_COLUMNS: Final = ("event_id", "event", "subject_kind", "subject", "by", "at", "detail")
 _CAUSE_COLUMNS: Final = (
     *("event_id", "group", "tripped_at", "number", "cause_kind", "likelihood"),
-    *("what", "subject_kind", "subject", "topic", "at"),
+    *("what", "subject_kind", "subject", "topic", "at", "detail"),
 )
 
 Row = dict[str, Any]
@@ -174,7 +175,7 @@ class _AttentionReading:
     def _causes(self) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
         since = Condition("tripped_at", ">=", self._now_ms - _CAUSES_MS)
-        for row in self._rows("breaker_causes", since, columns=_CAUSE_COLUMNS):
+        for row in map(_with_short_detail, self._rows("breaker_causes", since, columns=_CAUSE_COLUMNS)):
             known = found.get(row["group"])
             if known is None or row["tripped_at"] > known[0]["tripped_at"]:
                 found[row["group"]] = [row]
@@ -195,5 +196,9 @@ class _AttentionReading:
 
     def _changes(self) -> list[Row]:
         since = Condition("at", ">=", self._now_ms - _CHANGES_MS)
-        rows = self._rows("changes", since, columns=_CHANGE_COLUMNS)
+        rows = map(_with_short_detail, self._rows("changes", since, columns=_CHANGE_COLUMNS))
         return nlargest(_MOST_CHANGES, rows, key=lambda row: (row["at"], row["event_id"]))
+
+
+def _with_short_detail(row: Row) -> Row:
+    return row if len(row["detail"]) <= _MAX_DETAIL else row | {"detail": None}

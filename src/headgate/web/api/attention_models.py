@@ -1,6 +1,6 @@
 """The answers of `/api/v1/attention` as schemas of the OpenAPI document."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ class CauseModel(ApiModel):
     topic: Name
     at: Time
     likelihood: str | None
+    detail: Annotated[Any, Field(description="further fields of the change; null where it has more than 8 KiB")]
 
 
 class NewGapModel(ApiModel):
