@@ -12,6 +12,7 @@ from playwright.sync_api import Page, Request, expect
 from tests.e2e.browsing import KEYS, NO_KAFKA, loose_edges, node, now_ms, open_map
 from tests.e2e.estate import APP, REPARTITION, write_estate
 from tests.support.web import Web, running_web
+from tests.unit.lineage.shop import HOUR
 
 
 def boxes(page: Page) -> dict[str, dict[str, float]]:
@@ -166,6 +167,32 @@ def test_overlays_show_lags_dead_letters_rates_and_states(page: Page, web: Web) 
     again.goto(page.url)
     expect(node(again, "share_group/billing").locator(".badge")).to_have_text("◆unknown")
     again.close()
+
+
+def test_a_map_of_the_past_has_no_figures_of_now(page: Page, web: Web) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    past = f"as_of={now_ms() - HOUR}&selected=topic%2Forders"
+    for overlay in ("state", "lag", "letters", "rate"):
+        open_map(page, web, f"?{past}&overlay={overlay}")
+        chosen = page.get_by_label("Overlay")
+        expect(chosen).to_be_disabled()
+        expect(chosen.locator("option:checked")).to_have_text("Overlay: on the live map only")
+        expect(node(page, "share_group/billing")).to_be_visible()
+        expect(page.locator(".badge")).to_have_count(0)
+        expect(page.locator(".react-flow__edge-text")).to_have_count(0)
+    side = page.locator(".map-side")
+    expect(side).to_contain_text("Written by")
+    expect(side).not_to_contain_text(" a day")
+    assert [url for url in asked if "overlay" in url.partition("?")[0]] == []
+    assert all("as_of=" in url for url in asked if "/topics/orders" in url)
+    page.get_by_role("button", name="Live", exact=True).click()
+    expect(chosen).to_have_value("rate")  # as the link has it
+    expect(node(page, "topic/clicks").locator(".badge")).to_contain_text("/s")
+    expect(side).to_contain_text(" a day")
+    open_map(page, web, f"?overlay=rate&compare={now_ms() - HOUR}")
+    expect(chosen.locator("option:checked")).to_have_text("Overlay: not on a difference")
+    expect(page.locator(".badge", has_text="/s")).to_have_count(0)
 
 
 def test_a_paused_group_and_its_routes_are_red(page: Page, web: Web) -> None:

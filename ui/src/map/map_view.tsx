@@ -8,7 +8,7 @@ import { changedKeys, type ChangeMark, difference, differenceSummary } from "../
 import { isApplication, kindCounts, type MapGraph, type MapNode, mapGraph, nodeKey } from "../model/estate_graph";
 import { count, kindWord, kindWords } from "../model/format";
 import { expanded } from "../model/insides";
-import { graphPath, layoutPath, mapPath, type MapView as Settings, MOST_EXPANDED, parseMapView } from "../model/map_view";
+import { graphPath, layoutPath, mapPath, type MapView as Settings, MOST_EXPANDED, parseMapView, withoutFigures } from "../model/map_view";
 import { figures, NO_FIGURES } from "../model/overlay";
 import { type Arrow, walk } from "../model/placement";
 import { thingPath, viewOfKind } from "../model/route";
@@ -118,10 +118,11 @@ function Picture(props: {
   if (!props.isLoading && shownPath !== path) setShownPath(path);
   const { laid, problem } = useLayout(graph, `${shownPath} ${changes === null}`, again, layoutPath(shownPath));
   const paused = usePausedGroups();
-  const known = useLastData(useResource<GraphOverlay>(view.overlay === "none" || view.overlay === "rate" ? null : "graph/overlay"));
+  const overlay = withoutFigures(view) === null ? view.overlay : "none";
+  const known = useLastData(useResource<GraphOverlay>(overlay === "none" || overlay === "rate" ? null : "graph/overlay"));
   const insides = useInsides(laid?.graph ?? null, changes === null ? view.expanded : NO_KEYS, view.asOf, view.internal);
   const drawn = useMemo(() => (laid === null ? null : expanded(laid.graph, laid.at, insides.opened)), [laid, insides]);
-  const shownFigures = useMemo(() => (drawn === null ? NO_FIGURES : figures(drawn.graph, view.overlay, known)), [drawn, view.overlay, known]);
+  const shownFigures = useMemo(() => (drawn === null ? NO_FIGURES : figures(drawn.graph, overlay, known)), [drawn, overlay, known]);
   const marks = useMemo(
     () => ({
       focus: view.focus === null ? null : focusKey(graph, view),

@@ -36,7 +36,7 @@ export function NeighbourList({ graph, view, change }: { graph: MapGraph; view: 
   const opened = focused.name === null ? null : viewOfKind(focused.kind);
   return (
     <>
-      <Part title="Gets data from" found={near.up} change={change} />
+      <Part title="Gets data from" found={near.up} asOf={view.asOf} change={change} />
       <section className="panel">
         <header>
           <Icon of={focused.kind} />
@@ -56,12 +56,13 @@ export function NeighbourList({ graph, view, change }: { graph: MapGraph; view: 
           </button>
         </p>
       </section>
-      <Part title="Gives data to" found={near.down} change={change} />
+      <Part title="Gives data to" found={near.down} asOf={view.asOf} change={change} />
     </>
   );
 }
 
-function Part({ title, found, change }: { title: string; found: Neighbour[]; change: Change }) {
+/** The bytes of a day are those of now. */
+function Part({ title, found, asOf, change }: { title: string; found: Neighbour[]; asOf: number | null; change: Change }) {
   return (
     <section className="panel">
       <header>
@@ -71,7 +72,7 @@ function Part({ title, found, change }: { title: string; found: Neighbour[]; cha
       <ul className="list body">
         {found.length === 0 ? <li className="muted">nothing that is known</li> : null}
         {found.map(({ node, use }) => (
-          <Row key={node.key} node={node} change={change} more={`${use.state === "both" ? "" : `${use.state} only`}${use.use.bytes_day === null ? "" : ` ${bytes(use.use.bytes_day)}/d`}`} />
+          <Row key={node.key} node={node} change={change} more={`${use.state === "both" ? "" : `${use.state} only`}${use.use.bytes_day === null || asOf !== null ? "" : ` ${bytes(use.use.bytes_day)}/d`}`} />
         ))}
       </ul>
     </section>

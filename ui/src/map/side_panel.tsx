@@ -59,28 +59,28 @@ export function SidePanel({ node, graph, view, change, isPaused, onToggle }: Pro
           )}
         </div>
       )}
-      {node.kind === "topic" && node.name !== null ? <TopicFacts name={node.name} /> : null}
-      <Uses title={node.kind === "topic" ? "Written by" : "Reads"} found={near.up} change={change} />
-      <Uses title={node.kind === "topic" ? "Read by" : "Writes"} found={near.down} change={change} />
+      {node.kind === "topic" && node.name !== null ? <TopicFacts name={node.name} asOf={view.asOf} /> : null}
+      <Uses title={node.kind === "topic" ? "Written by" : "Reads"} found={near.up} asOf={view.asOf} change={change} />
+      <Uses title={node.kind === "topic" ? "Read by" : "Writes"} found={near.down} asOf={view.asOf} change={change} />
       {node.name === null ? null : node.kind === "topic" ? (
         <>
-          <TopicImpact name={node.name} direction="down" change={change} />
-          <TopicImpact name={node.name} direction="up" change={change} />
+          <TopicImpact name={node.name} direction="down" asOf={view.asOf} change={change} />
+          <TopicImpact name={node.name} direction="up" asOf={view.asOf} change={change} />
         </>
       ) : (
         <>
-          <Reached node={node} direction="down" change={change} />
-          <Reached node={node} direction="up" change={change} />
+          <Reached node={node} direction="down" asOf={view.asOf} change={change} />
+          <Reached node={node} direction="up" asOf={view.asOf} change={change} />
         </>
       )}
     </aside>
   );
 }
 
-function TopicFacts({ name }: { name: string }) {
-  const topic = useResource<Topic>(`topics/${encodeURIComponent(name)}`, 30_000);
+function TopicFacts({ name, asOf }: { name: string; asOf: number | null }) {
+  const topic = useResource<Topic>(`topics/${encodeURIComponent(name)}${asOf === null ? "" : `?as_of=${asOf}`}`, 30_000);
   return (
-    <Resource of={topic} what="topic" absent={<p className="muted">The topic is not in use now.</p>}>
+    <Resource of={topic} what="topic" absent={<Unused asOf={asOf} />}>
       {(data) => (
         <dl className="facts">
           <dt>Through the gateway</dt>
@@ -93,7 +93,12 @@ function TopicFacts({ name }: { name: string }) {
   );
 }
 
-function Uses({ title, found, change }: { title: string; found: Neighbour[]; change: Props["change"] }) {
+function Unused({ asOf }: { asOf: number | null }) {
+  return <p className="muted">The topic {asOf === null ? "is not in use now" : "was not in use at that time"}.</p>;
+}
+
+/** The bytes of a day are those of now. */
+function Uses({ title, found, asOf, change }: { title: string; found: Neighbour[]; asOf: number | null; change: Props["change"] }) {
   if (found.length === 0) return null;
   return (
     <section>
@@ -109,8 +114,8 @@ function Uses({ title, found, change }: { title: string; found: Neighbour[]; cha
               <span className="muted" style={{ font: "11px/16px system-ui" }}>
                 {USE_WORDS[use.state]}
                 {use.use.filled ? " · by a pattern or a chosen topic" : ""}
-                {use.use.bytes_day === null ? "" : ` · ${bytes(use.use.bytes_day)} a day`}
-                {use.use.last_seen === null ? null : (
+                {use.use.bytes_day === null || asOf !== null ? "" : ` · ${bytes(use.use.bytes_day)} a day`}
+                {use.use.last_seen === null || asOf !== null ? null : (
                   <>
                     {" · "}
                     <Time at={use.use.last_seen} />
@@ -140,12 +145,13 @@ function Pick({ node, change }: { node: MapNode; change: Props["change"] }) {
   );
 }
 
-function TopicImpact({ name, direction, change }: { name: string; direction: "up" | "down"; change: Props["change"] }) {
-  const impact = useResource<Impact>(`topics/${encodeURIComponent(name)}/impact?direction=${direction}&limit=100`, 30_000);
+function TopicImpact({ name, direction, asOf, change }: { name: string; direction: "up" | "down"; asOf: number | null; change: Props["change"] }) {
+  const at = asOf === null ? "" : `&as_of=${asOf}`;
+  const impact = useResource<Impact>(`topics/${encodeURIComponent(name)}/impact?direction=${direction}&limit=100${at}`, 30_000);
   return (
     <section>
       <h2>{direction === "down" ? "Depends on it" : "It depends on"}</h2>
-      <Resource of={impact} what="impact" absent={<p className="muted">Not in use now.</p>}>
+      <Resource of={impact} what="impact" absent={<Unused asOf={asOf} />}>
         {(data) => (
           <>
             <p className="muted">{data.nodes.length === 0 ? "nothing that is known" : impactSummary(data)}</p>
@@ -186,8 +192,8 @@ function TopicImpact({ name, direction, change }: { name: string; direction: "up
 }
 
 /** Of an application or client: what its data can reach, along all uses of topics. */
-function Reached({ node, direction, change }: { node: MapNode; direction: "up" | "down"; change: Props["change"] }) {
-  const path = graphPath({ ...WHOLE_MAP, focus: node.name, focusKind: node.kind, hops: "all", direction });
+function Reached({ node, direction, asOf, change }: { node: MapNode; direction: "up" | "down"; asOf: number | null; change: Props["change"] }) {
+  const path = graphPath({ ...WHOLE_MAP, asOf, focus: node.name, focusKind: node.kind, hops: "all", direction });
   const found = useResource<Graph>(path, 30_000);
   return (
     <section>

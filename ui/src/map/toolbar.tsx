@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { save, token } from "../api/client";
 import { exact, kindWord } from "../model/format";
-import { graphPath, type Hops, type MapView } from "../model/map_view";
+import { graphPath, type Hops, type MapView, withoutFigures } from "../model/map_view";
 import { type Overlay, OVERLAY_WORDS, OVERLAYS } from "../model/overlay";
 import { Name } from "../shell/parts";
 
@@ -41,20 +41,33 @@ export function Toolbar({ view, change }: { view: MapView; change: (changes: Par
         <Toggle text="Without topics" isOn={!view.topics} onChange={(isOn) => change({ topics: !isOn })} />
         <Toggle text="Parts" isOn={view.parts} onChange={(parts) => change({ parts })} />
       </span>
-      <label className="narrow-hide">
-        <span className="visually-hidden">Overlay</span>
-        <select value={view.overlay} disabled={view.compare !== null} onChange={(event) => change({ overlay: event.target.value as Overlay })}>
+      <OverlayChoice view={view} change={change} />
+      <AsOf view={view} change={change} />
+      <span className="space" style={{ flex: 1 }} />
+      <Export view={view} />
+    </div>
+  );
+}
+
+function OverlayChoice({ view, change }: { view: MapView; change: (changes: Partial<MapView>) => void }) {
+  const reason = withoutFigures(view);
+  return (
+    <label className="narrow-hide">
+      <span className="visually-hidden">Overlay</span>
+      {reason === null ? (
+        <select value={view.overlay} onChange={(event) => change({ overlay: event.target.value as Overlay })}>
           {OVERLAYS.map((overlay) => (
             <option key={overlay} value={overlay}>
               {overlay === "none" ? "No overlay" : `Overlay: ${OVERLAY_WORDS[overlay]}`}
             </option>
           ))}
         </select>
-      </label>
-      <AsOf view={view} change={change} />
-      <span className="space" style={{ flex: 1 }} />
-      <Export view={view} />
-    </div>
+      ) : (
+        <select disabled>
+          <option>Overlay: {reason}</option>
+        </select>
+      )}
+    </label>
   );
 }
 

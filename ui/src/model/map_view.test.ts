@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { graphPath, layoutPath, mapPath, mapQuery, parseMapView, WHOLE_MAP } from "./map_view";
+import { graphPath, layoutPath, mapPath, mapQuery, parseMapView, WHOLE_MAP, withoutFigures } from "./map_view";
 
 test("a link reproduces the view, also with hostile names", () => {
   const view = {
@@ -42,4 +42,10 @@ test("the server computes the positions of an overview, and of nothing else", ()
   expect(layoutPath(graphPath(WHOLE_MAP))).toBe("graph/layout?internal=false");
   expect(layoutPath(graphPath({ ...WHOLE_MAP, topics: false }))).toContain("kinds=");
   expect(layoutPath(graphPath({ ...WHOLE_MAP, focus: "orders" }))).toBeNull();
+});
+
+test("figures are those of now, so a map of another time has none, and says why", () => {
+  expect(withoutFigures(WHOLE_MAP)).toBeNull();
+  expect(withoutFigures({ ...WHOLE_MAP, asOf: 1_794_744_000_000 })).toBe("on the live map only");
+  expect(withoutFigures({ ...WHOLE_MAP, compare: 1_794_744_000_000 })).toBe("not on a difference");
 });

@@ -98,6 +98,12 @@ export function mapPath(view: Partial<MapView>): string {
   return query === "" ? "/map" : `/map?${query}`;
 }
 
+/** Why the map has no figures here, as the end of a sentence about them; null where it can have some. */
+export function withoutFigures(view: MapView): string | null {
+  if (view.compare !== null) return "not on a difference";
+  return view.asOf !== null ? "on the live map only" : null;
+}
+
 /** The request for this view; the selection is not a part of it. */
 export function graphPath(view: MapView, format?: string): string {
   const query = new URLSearchParams();

@@ -33,6 +33,12 @@ describe("a notice", () => {
     expect(concerns("share-groups/other", notice)).toBe(false);
     expect(concerns("attention", notice)).toBe(true);
     expect(concerns("graph", notice)).toBe(false);
+    expect(concerns("graph?focus=overlay", notice)).toBe(false);
+  });
+
+  it("of a group concerns the states on the map, which are those of all groups", () => {
+    expect(concerns("graph/overlay", { kind: "share_groups", group: "a/b" })).toBe(true);
+    expect(concerns("graph/overlay", { kind: "share_groups", group: null })).toBe(true);
   });
 
   it("of tables concerns what is made of them", () => {

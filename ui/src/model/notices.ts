@@ -85,7 +85,7 @@ export function concerns(path: string, notice: LiveNotice): boolean {
   const [resource = "", name] = (path.split("?")[0] ?? "").split("/");
   switch (notice.kind) {
     case "share_groups":
-      if (resource === "attention") return true;
+      if (resource === "attention" || (resource === "graph" && name === "overlay")) return true;
       return resource === "share-groups" && (name === undefined || notice.group === null || decodeURIComponent(name) === notice.group);
     case "tables":
       if (resource === "share-groups") return name !== undefined && notice.tables.some((one) => GROUP_TABLES.includes(one));
