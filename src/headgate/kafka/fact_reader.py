@@ -3,8 +3,8 @@
 Invariant of `FactReader`: records are handed over in the log's order, and the position moves only after they were
 taken in. So `await reached(offset)` is reading one's own writes, and a reader that starts at a saved position misses
 nothing. If the topic lost records, it is read again from its start: the position does not lie in it any more (it was
-created again, or truncated), its id is another, or its first records were deleted. The last two are checked before it
-is read, and every ten seconds.
+created again, or truncated), its id is another, or the first records of a partition were deleted. The last two are
+checked before it is read, and every ten seconds.
 
 librdkafka reports the end of a partition only when nothing was written to it for half a second. So the end is also
 reached with the last of the records that were there when the first one came.
@@ -55,10 +55,14 @@ E = TypeVar("E")
 
 
 class _Log(NamedTuple):
-    """What shows that a topic lost records: another id, or a later first offset."""
+    """What shows that a topic lost records: another id, or a later first offset of a partition."""
 
     topic_id: str | None
-    first_offset: int
+    first_offsets: Mapping[int, int]
+
+    def has_lost_since(self, before: "_Log") -> bool:
+        now, then = self.first_offsets, before.first_offsets
+        return self.topic_id != before.topic_id or any(now.get(one, first) > first for one, first in then.items())
 
 
 class FactReader(TopicFollower, Generic[T]):
@@ -94,11 +98,10 @@ class FactReader(TopicFollower, Generic[T]):
         self._with_headers = with_headers
         self._on_end = on_end
         self._detects_loss = detects_loss
-        self._log: _Log | None = None  # used on the thread, as is the first offset of partition 0 that was read
-        self._first_read: int | None = None
+        self._log: _Log | None = None  # used on the thread, as is the first offset that was read of each partition
+        self._first_read: dict[int, int] = {}
         self._rewind = threading.Event()
-        # Used on the thread: the ends when the first records came, the partitions that were read to them, and when each
-        # was assigned or something of it came.
+        # Used on the thread: the ends when the first records came, the partitions read to them, when each answered.
         self._ends: dict[int, int] = {}
         self._ended: set[int] = set()
         self._heard_at: dict[int, float] = {}
@@ -163,14 +166,15 @@ class FactReader(TopicFollower, Generic[T]):
         return dict.fromkeys(admin.partitions(self.topic, timeout_s=CALL_S), OFFSET_BEGINNING)
 
     def look(self, admin: TopicAdmin) -> _Log | None:
-        """The topic's id and first offset; None when they cannot be read."""
+        """The topic's id and the first offsets of what is read; None when they cannot be read."""
         try:
-            first = admin.first_offsets({self.topic: (0,)}, timeout_s=CALL_S / 2).get((self.topic, 0))
+            numbers = admin.partitions(self.topic, timeout_s=CALL_S / 2) if self._every_partition else [0]
+            found = admin.first_offsets({self.topic: numbers}, timeout_s=CALL_S / 2)
             topic_id = admin.ids((self.topic,), timeout_s=CALL_S / 2).get(self.topic) if self._detects_loss else None
-        except (ClusterError, TimeoutError):
+        except (ClusterError, KafkaException, TimeoutError):
             return None
-        is_known = first is not None and (topic_id is not None or not self._detects_loss)
-        return _Log(topic_id, first) if is_known and first is not None else None
+        is_known = len(found) == len(numbers) and (topic_id is not None or not self._detects_loss)
+        return _Log(topic_id, {partition: first for (_, partition), first in found.items()}) if is_known else None
 
     # --- on the consumer's thread
 
@@ -188,11 +192,8 @@ class FactReader(TopicFollower, Generic[T]):
             return Next.GO_ON
         if self.replayed.is_set():
             self.problem = None
-        # If the look before reading failed, what was read shows where the topic began.
-        before = self._log
-        if before is None and self._first_read is not None:
-            before = _Log(found.topic_id, self._first_read)
-        if before is not None and (found.topic_id != before.topic_id or found.first_offset > before.first_offset):
+        # If the look before reading failed, what was read shows where each partition began.
+        if found.has_lost_since(self._log or _Log(found.topic_id, self._first_read)):
             return self._begin(lost=True)
         self._log = found
         return Next.GO_ON
@@ -230,8 +231,7 @@ class FactReader(TopicFollower, Generic[T]):
             if error is None:
                 record = record_of(message, with_headers=self._with_headers)
                 if record.offset >= reached[partition]:
-                    if partition == 0 and self._first_read is None:
-                        self._first_read = record.offset
+                    self._first_read.setdefault(partition, record.offset)
                     records.append(record)
                     reached[partition] = record.offset + 1
                 ended |= self._is_first_end(partition, reached[partition])
@@ -266,7 +266,7 @@ class FactReader(TopicFollower, Generic[T]):
         self._hand_over(self._begin_again, self._forget(lost), dict.fromkeys(self.positions, 0), lost)
         self.positions = dict.fromkeys(self.positions, OFFSET_BEGINNING)
         self._ended.clear()
-        self._first_read = None
+        self._first_read.clear()
         if lost:
             self._log = None
             if self._every_partition:

@@ -143,6 +143,7 @@ def size(number: int) -> str:
         f"the last {resources.EVENT_HISTORY:,} events of each partition are read",
         f"by the others after {state_recovery.OTHERS_WRITE_AFTER_S:g} s",
         f"{fact_reader.FactReader.look_s:g} s: the id and the first offset of the topic are compared",
+        f"{fact_reader.FactReader.look_s:g} s: the first offsets of all partitions are compared",
         f"others take it over after {pipeline_lock.EXPIRES_S:g} s",
         f"{operations._MOST_OF_ONE} failed logins a minute over operations of all kinds",
         f"over operations of all kinds, {operations._MOST} of all callers",

@@ -8,11 +8,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from headgate.kafka.topic_consumer import TopicConsumer
 from headgate.share_groups.spool.model.index import SpoolIndex, SpoolPlace, spool_record
-from headgate.share_groups.spool.model.records import SpooledLetter, encode_spooled
+from headgate.share_groups.spool.model.records import DeadlinesReported, SpooledLetter, encode_spooled
 from headgate.share_groups.spool.readers import SpoolFollower, SpoolReader
+from headgate.share_groups.spool.transfer import SpoolClients
 from tests.unit.kafka.fake_topics import FakeTopics, Record
 from tests.unit.proxy.stage import until
 from tests.unit.share_groups.spool.test_spool_index import letter
+from tests.unit.share_groups.spool.test_spool_mover import DEADLINE, bench
 
 _EOF = KafkaError._PARTITION_EOF
 
@@ -179,6 +181,66 @@ async def test_a_spool_that_was_created_again_with_as_many_records_is_noticed_by
     await until(lambda: [one.offset for one in index.waiting("dlq.g", letter(2).lane)] == [2])
     await until(follower.replayed.is_set)  # also when it has fewer partitions
     await follower.close()
+    await consumer.close()
+
+
+@pytest.mark.parametrize("fails_to_look", [False, True])
+async def test_letters_that_were_deleted_from_any_partition_leave_the_index(
+    monkeypatch: pytest.MonkeyPatch, *, fails_to_look: bool
+) -> None:
+    """If the look before reading failed, what was read shows where each partition began."""
+    log, index = FakeTopics(), SpoolIndex()
+    log.install(monkeypatch)
+    log.create("p.spool", partitions=8)
+    log.append("p.spool", record_with(letter(1)))
+    log.append("p.spool", record_with(letter(2)), record_with(letter(3)), partition=3)
+    if fails_to_look:
+        del log.ids["p.spool"]
+    consumer = TopicConsumer({}, admin=log.admin)
+    follower = SpoolFollower(consumer, prefix="p.", index=index, on_change=lambda: None)
+    reader: Any = follower._reader
+    reader.look_s = 0.01
+
+    def indexed() -> list[int]:
+        return [one.offset for one in index.waiting("dlq.g", letter(1).lane)]
+
+    follower.start()
+    await until(lambda: indexed() == [1, 2, 3] and follower.replayed.is_set())
+    log.first["p.spool", 3] = 1
+    log.ids["p.spool"] = "first"
+    await until(lambda: indexed() == [1, 3] and follower.replayed.is_set())
+    log.first["p.spool", 3] = 2
+    await until(lambda: indexed() == [1] and follower.replayed.is_set())
+    await follower.close()
+    await consumer.close()
+
+
+async def test_a_lane_goes_on_after_its_next_letter_was_deleted_from_the_spool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted by DeleteRecords or by a retention: no tombstone says so, and the mover finds nothing there."""
+    log = FakeTopics()
+    log.install(monkeypatch)
+    log.create("p.spool", partitions=2)
+    consumer = TopicConsumer({}, admin=log.admin)
+    async with bench() as on:
+        follower = SpoolFollower(consumer, prefix="p.", index=on.index, on_change=on.mover.wake)
+        reader: Any = follower._reader
+        reader.look_s = 0.01
+        clients: Any = {"letters": on.topics, "spool": on.spool, "reader": on.spool}
+        on.mover.open(SpoolClients(**clients, replayed=follower.replayed))
+        lost, kept = letter(1, deadline=DEADLINE), letter(2, deadline=DEADLINE)
+        log.append("p.spool", record_with(lost), record_with(kept), partition=1)
+        follower.start()
+        await until(follower.replayed.is_set)
+        on.spool.log[1] = [DeadlinesReported(0), kept]  # as a read finds it: the first record is no dead letter
+        for _ in range(3):
+            await on.tick(6)
+        assert on.topics.offsets() == []
+        log.first["p.spool", 1] = 1
+        await until(lambda: len(list(on.index.waiting("dlq.g", kept.lane))) == 1 and follower.replayed.is_set())
+        await on.tick(6)
+        assert on.topics.offsets() == [2]
+        assert not on.index.has_letters(kept.lane)
+        await follower.close()
     await consumer.close()
 
 
