@@ -162,6 +162,7 @@ class BreakerLeader:
         except ClusterError as problem:
             self._warn(problem)
         except Exception:  # any: the next second is evaluated all the same
+            self._meter.failures += 1
             log.exception("evaluation of circuit breakers failed")
 
     async def maintain(self) -> None:
@@ -178,6 +179,7 @@ class BreakerLeader:
             except ClusterError as problem:
                 self._warn(problem)
             except Exception:  # as above
+                self._meter.failures += 1
                 log.exception("maintenance of share groups failed")
 
     def _warn(self, problem: ClusterError) -> None:

@@ -188,11 +188,12 @@ class DeliveryLimits:
             if self._throttle.allows("limits", ""):
                 log.warning("delivery count limits of the brokers are not known", problem=str(problem))
 
-    async def load_until_known(self, pause_s: float) -> None:
-        """Until then deliveries over the brokers' default limit are not recognised."""
-        while self.default is None:
+    async def keep_loading(self, pause_s: float) -> None:
+        """Load until the default is known; before that deliveries over it are not recognised."""
+        while True:
             await asyncio.sleep(pause_s)
-            await self.load()
+            if self.default is None:
+                await self.load()
 
     def effective(self, state: ShareGroupState) -> int | None:
         """The limit that Headgate applies; None where the broker applies its own."""

@@ -6,7 +6,7 @@ minute at most.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeVar
 
@@ -15,7 +15,7 @@ import structlog
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
-from headgate.base.tasks import TaskSet, retry
+from headgate.base.tasks import TaskSet, retry, run_forever
 from headgate.config.model import Config
 from headgate.proxy.rights import Rights
 from headgate.share_groups.acknowledgements import MAX_HOLD_S, AcknowledgementTracker
@@ -158,6 +158,10 @@ class ShareGroupService:
         """Start a task that runs to its end also when its caller is cancelled."""
         return self._tasks.spawn(work)
 
+    def _keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a loop that ends with the service; when it fails it is started again."""
+        self._tasks.spawn(run_forever(work, pause_s=self._retry_s, on_failure=self.report_failure))
+
     def report_failure(self, failure: BaseException) -> None:
         self.meter.failures += 1
         log.error("task of the share groups failed", exc_info=failure)
@@ -170,17 +174,17 @@ class ShareGroupService:
         self._dead_letters.open(resources.dead_letter_writer, resources.spool_writer, cluster)
         self._leader.open(resources)
         self._resources = resources
-        await self._limits.load()
+        await asyncio.wait((self._tasks.spawn(self._limits.load()),))  # groups are known also if it fails
         self._open_if_read()
         self._warn_of_missing_pause()
-        self._tasks.spawn(self._outbox.run(resources.writer))
-        self._tasks.spawn(self._outbox.put_counts_of_seconds(self.acknowledgements.drain))
-        self._tasks.spawn(self._limits.load_until_known(self._load_limits_s))
-        self._tasks.spawn(self._leader.run())
-        self._tasks.spawn(self._leader.maintain())
-        self._tasks.spawn(self._recovery.run(resources.writer.write, lambda: self._leader.is_leading))
+        self._keep_running(lambda: self._outbox.run(resources.writer))
+        self._keep_running(lambda: self._outbox.put_counts_of_seconds(self.acknowledgements.drain))
+        self._keep_running(lambda: self._limits.keep_loading(self._load_limits_s))
+        self._keep_running(self._leader.run)
+        self._keep_running(self._leader.maintain)
+        self._keep_running(lambda: self._recovery.run(resources.writer.write, lambda: self._leader.is_leading))
         self._mover.open(resources.follow_spool(self._spool_index, self._mover.wake))
-        self._tasks.spawn(self._mover.run())
+        self._keep_running(self._mover.run)
         resources.start_leadership(self.start_leading, self.stop_leading)
 
     async def start_leading(self) -> None:

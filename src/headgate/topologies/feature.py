@@ -194,15 +194,15 @@ class TopologyFeature(Feature):
     async def running(self) -> AsyncIterator[None]:
         async with self._service.running():
             if self._service.has_store:
-                self._service.spawn(self.assignments.run())
-                self._service.spawn(self.mismatches.run())
+                self._service.keep_running(self.assignments.run)
+                self._service.keep_running(self.mismatches.run)
                 if self._tasks is not None:
-                    self._service.spawn(self._tasks.run())
+                    self._service.keep_running(self._tasks.run)
                 for tasks in (self._tasks, self._classic_tasks):
                     if tasks is not None and tasks.lost is not None:
-                        self._service.spawn(tasks.lost.run())
+                        self._service.keep_running(tasks.lost.run)
             if self._cleanup is not None and self._service.has_store:
-                self._service.spawn(self._cleanup.run())
+                self._service.keep_running(self._cleanup.run)
             yield
 
     def samples(self) -> Mapping[tuple[str, tuple[str, ...]], float]:

@@ -18,7 +18,7 @@ import structlog
 from headgate.base.clock import Clock, SystemClock
 from headgate.base.errors import ClusterError
 from headgate.base.log_throttle import LogThrottle
-from headgate.base.tasks import TaskSet, retry
+from headgate.base.tasks import TaskSet, retry, run_forever
 from headgate.config.model import Config
 from headgate.facts import TopologyEpochsSet
 from headgate.facts.topology import Description
@@ -93,7 +93,7 @@ class TopologyService:
         self._throttle = LogThrottle(self._clock.monotonic)
         self._locks = GroupLocks()
         self._push_rate = PushRate()
-        self._tasks = TaskSet(lambda failure: log.error("topologies task failed", exc_info=failure))
+        self._tasks = TaskSet(self._on_failure)
         self.metrics = TopologyMetrics()
         self.has_store = config.topologies.store.scheme != "none"
         self.is_ready = False  # the topics were read, and the early joins were recorded
@@ -144,6 +144,14 @@ class TopologyService:
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run it to its end, also when its caller stops waiting for it."""
         return self._tasks.spawn(work)
+
+    def keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a loop that ends with the service; when it fails it is started again."""
+        self.spawn(run_forever(work, pause_s=self._retry_s, on_failure=self._on_failure))
+
+    def _on_failure(self, failure: BaseException) -> None:
+        self.metrics.failures += 1
+        log.error("topologies task failed", exc_info=failure)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Open the resources, again and again until it succeeds; a problem is logged when it changes."""

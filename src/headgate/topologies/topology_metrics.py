@@ -74,6 +74,7 @@ FAMILIES = (
         "counter",
         "Heartbeats that were answered although the decision to ask for a topology failed",
     ),
+    MetricFamily("headgate_topologies_failures", "counter", "Failed background tasks of topologies"),
 )
 
 
@@ -89,6 +90,7 @@ class TopologyMetrics:
         self.removed_records: Counter[str] = Counter(dict.fromkeys(("deleted", "versions"), 0))
         self.heartbeats: Counter[Solicitation] = Counter(dict.fromkeys(Solicitation, 0))
         self.gate_failures = 0
+        self.failures = 0  # of background tasks
         self.pushes: Counter[int] = Counter()  # by error code
 
     def count_store_call(self, call: str, *, failed: bool) -> None:
@@ -108,6 +110,7 @@ class TopologyMetrics:
             ("headgate_topologies_cleanup_cycles", ()): self.cleanup_cycles,
             ("headgate_topologies_cleanup_eligible", ()): self.cleanup_eligible,
             ("headgate_topologies_gate_failures", ()): self.gate_failures,
+            ("headgate_topologies_failures", ()): self.failures,
         }
         for (call, outcome), count in self.store_calls.items():
             samples["headgate_topologies_store_calls", (call, outcome)] = count

@@ -97,6 +97,8 @@ def test_panels_have_ids_and_places_of_their_own() -> None:
         "headgate_certificate_expiry_seconds",
         "headgate_connections",
         "headgate_interceptor_failures_total",
+        "headgate_share_groups_failures_total",
+        "headgate_topologies_failures_total",
         "headgate_added_seconds_bucket",
         'cause="bad_answer"',
         'cause="upstream_unreachable"',

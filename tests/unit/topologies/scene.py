@@ -26,7 +26,7 @@ from headgate.plugin import TopologyStore
 from headgate.proxy.principals import Principals, PrincipalsFeature
 from headgate.proxy.server import Gateway
 from headgate.share_groups.feature import ReservedNames
-from headgate.topologies.feature import TopologyFeature
+from headgate.topologies.feature import DescribeGroups, TopologyFeature
 from headgate.topologies.model.streams_groups import StreamsGroups
 from headgate.topologies.resources import TopologyResources
 from headgate.topologies.service import TopologyService
@@ -205,6 +205,9 @@ async def scene(
     upstream: FakeUpstream | None = None,
     write_timeout_s: float = NEVER_S,
     store_timeout_s: float | None = None,
+    retry_s: float = 2.0,
+    describe: DescribeGroups | None = None,
+    cleanup_interval_s: float = NEVER_S,
     topic: "tuple[FakeTopic, Path] | None" = None,
     keep_version: Callable[[TopologyDescribed], Awaitable[None]] | None = None,
     principals: Principals | None = None,
@@ -241,13 +244,15 @@ async def scene(
                 calls, epochs.write, keep_version=keep_version, write_event=events.write, write_tasks=write_tasks
             )
 
-        service = TopologyService(whole, opening, random_number=lambda: 0.5)
+        service = TopologyService(whole, opening, random_number=lambda: 0.5, retry_s=retry_s)
         feature = TopologyFeature(
             service,
             max_bytes=topologies.max_bytes,
             write_timeout_s=write_timeout_s,
             principals=principals,
             watch_tasks=write_tasks is not None,
+            describe=describe,
+            cleanup_interval_s=cleanup_interval_s,
         )
         who = () if principals is None else (PrincipalsFeature(principals),)
         # With what every gateway has in front of its features: several interceptors of a request decide together.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from headgate.base.errors import ClusterError
 from headgate.kafka.group_admin import GroupOutline
@@ -167,11 +168,26 @@ async def test_without_a_store_there_is_no_cleanup(has_store: bool) -> None:
         def running(self) -> nullcontext[None]:
             return nullcontext()
 
-        def spawn(self, work: Any) -> None:
+        def keep_running(self, work: Any) -> None:
             self.tasks.append(work.__qualname__)
-            work.close()
 
     tasks = ["AssignmentRecorder.run", "MismatchReporter.run", "Cleanup.run"]
     service: Any = Service()
     async with TopologyFeature(service, max_bytes=1, describe=Cluster().describe).running():
         assert service.tasks == (tasks if has_store else [])
+
+
+async def test_a_background_loop_that_fails_is_counted_logged_and_started_again(logs: list[EventDict]) -> None:
+    cluster, problems = Cluster(gone=NOT_FOUND), [RuntimeError("a defect"), RuntimeError("another")]
+
+    async def describe(groups: Sequence[str]) -> Mapping[str, GroupOutline]:
+        if problems:
+            raise problems.pop()
+        return await cluster.describe(groups)
+
+    async with scene(retry_s=0.001, describe=describe, cleanup_interval_s=0.001) as it:
+        await stored(it, "gone")
+        await until(lambda: not it.service.must_delete("gone"))
+        assert it.service.samples()["headgate_topologies_failures", ()] == 2
+    errors = [str(one["exc_info"]) for one in logs if one["event"] == "topologies task failed"]
+    assert errors == ["another", "a defect"]
