@@ -47,6 +47,8 @@ from headgate.wire.primitives import Buffer, read_uvarint
 from headgate.wire.share_requests import Acquired, ShareFetchSummary, ShareRequest
 
 _MAX_ACQUIRED_RANGES: Final = 1_000_000
+KEPT_S: Final = 3600.0  # after the end of its lock, which renewals move at the broker and not here
+_EXPIRE_S: Final = 60.0
 _LOCK_MARGIN_S: Final = 2.0  # of a lock: the acknowledgement has to reach the broker
 _MIN_HOLD_S: Final = 0.1
 # For many dead letters that are being written: topic and spool bound the time for which they are not.
@@ -174,6 +176,7 @@ class AcknowledgementTracker:
         self._deferred = DeferredAcks()
         self._dispositions = Dispositions()
         self._ledger = DeliveryLedger(_MAX_ACQUIRED_RANGES)
+        self._expire_at = 0.0
         self._unknown_offsets: WeakKeyDictionary[Session, tuple[int, int]] = WeakKeyDictionary()  # second, number
 
     @property
@@ -438,6 +441,7 @@ class AcknowledgementTracker:
         known: this process may have been stopped since. So they are counted from `sent_at`, when it was forwarded.
         Returns the ranges that the member may get, for each partition (by index) of which it may not get all.
         """
+        self._drop_expired()
         state = self._states.of(request.group)
         limit = self._limits.effective(state)
         kept: dict[int, list[Acquired]] = {}
@@ -474,6 +478,12 @@ class AcknowledgementTracker:
         if over_limit:
             self._defer(over_limit, state.settings, locked_until - _LOCK_MARGIN_S, session)
         return kept
+
+    def _drop_expired(self) -> None:
+        """Forget what killed members held; some of it at each response, while there is more."""
+        now = self._clock.monotonic()
+        if now >= self._expire_at and not self._ledger.drop_expired(now - KEPT_S):
+            self._expire_at = now + _EXPIRE_S
 
     def _defer(
         self, over_limit: Sequence[DeadLetterRange], settings: GroupSettings, until: float, session: Session

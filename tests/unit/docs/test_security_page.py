@@ -139,6 +139,8 @@ def size(number: int) -> str:
         f"up to {mover._MAX_UNREMOVED + mover._BATCH_LETTERS:,} are written twice",
         f"{parking._PARKED_LETTERS} of a topic in {'a minute' if parking._PARKED_S == 60 else '?'}, until one is",
         f"that group, {config_interceptors._MAX_PARKED_CHARACTERS:,} characters",
+        f"{acknowledgements._MAX_ACQUIRED_RANGES:,} ranges a worker, of 200 bytes",
+        f"all are {acknowledgements.KEPT_S:,.0f} s after their locks have ended",
         f"never later than {acknowledgements._LOCK_MARGIN_S:g} s before its lock ends",
         f"the last {resources.EVENT_HISTORY:,} events of each partition are read",
         f"by the others after {state_recovery.OTHERS_WRITE_AFTER_S:g} s",

@@ -2,11 +2,12 @@
 
 import pytest
 
-from headgate.share_groups.acknowledgements import MAX_UNKNOWN_OFFSETS
+from headgate.share_groups.acknowledgements import KEPT_S, MAX_UNKNOWN_OFFSETS
 from headgate.share_groups.model.delivery_ledger import AcquiredRange, DeliveryLedger, HeldKey
 from tests.support.clock import FakeClock
 from tests.unit.share_groups.scene import (
     DESCRIBE_ONLY,
+    LOCK_MS,
     METADATA,
     REJECT,
     Scene,
@@ -39,6 +40,22 @@ async def test_a_client_that_names_a_member_of_another_principal_finds_nothing_o
         await on.goes_on_acknowledging(acknowledged({0: 121}))
         assert [(one.source.delivery_count, one.value) for one in on.dead_letters.written] == [(None, None)]
         assert on.service.acknowledgements.acquired_ranges == 1, "the member itself still holds it"
+
+
+async def test_what_a_killed_member_held_is_forgotten_an_hour_after_its_locks_ended() -> None:
+    """It never ends its session, and a renewal does not move the end of a lock here."""
+    clock = FakeClock()
+    async with scene(clock=clock) as on:
+        on.configure()
+        await on.acquires((10, 19, 1))
+        clock.now += LOCK_MS / 1000 + KEPT_S - 1
+        await on.acquires((0, 9, 1), partition=1)
+        assert on.service.acknowledgements.acquired_ranges == 2
+        clock.now += 61  # it is looked at once a minute
+        await on.acquires((10, 19, 1), partition=1)
+        assert on.service.acknowledgements.acquired_ranges == 2, "two of the partition of now"
+        await on.rejects({0: [(10, 10, [REJECT])], 1: [(0, 0, [REJECT])]})
+        assert sorted(counts(on), key=str) == [1, None]
 
 
 @pytest.mark.parametrize(("principal", "is_known"), [("User:ops", True), (None, False)])

@@ -1,6 +1,8 @@
 """What is known of acquired offsets, beside a dictionary that has every offset by itself."""
 
+import math
 import os
+import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -113,12 +115,50 @@ def test_cutting_a_range_in_two_stays_within_the_bound() -> None:
     assert len(ledger) <= 3
 
 
+def test_partitions_whose_locks_ended_long_ago_are_dropped(ledger: DeliveryLedger) -> None:
+    for partition, locked_until in enumerate((30.0, 40.0, 50.0, 35.0)):
+        ledger.acquire(("sg", M, TOPIC, partition), 0, 9, 1, 0, locked_until)
+    ledger.acquire(("sg", M, TOPIC, 1), 20, 29, 1, 0, 60.0)
+    assert ledger.drop_expired(50.0) is False
+    assert [ledger.has_any(("sg", M, TOPIC, partition)) for partition in range(4)] == [False, True, True, True]
+    assert (len(ledger), ledger.evicted) == (4, 0), "one that acquired later has the lock that ends first; it waits"
+    assert ledger.drop_expired(61.0) is False
+    assert len(ledger) == 0
+    ledger.acquire(KEY, 0, 9, 1, 0)
+    assert ledger.drop_expired(1e9) is False
+    assert len(ledger) == 1, "a lock of which nothing is known"
+
+
+def test_so_many_partitions_are_dropped_at_once(ledger: DeliveryLedger) -> None:
+    for partition in range(5):
+        ledger.acquire(("sg", M, TOPIC, partition), 0, 9, 1, 0, 30.0)
+    assert [ledger.drop_expired(31.0, most=2) for _ in range(3)] == [True, True, False]
+    assert len(ledger) == 0
+
+
 def test_the_lock_of_a_range_stays_with_its_parts(ledger: DeliveryLedger) -> None:
     ledger.acquire(KEY, 0, 9, 1, 0, 30.0)
     ledger.acquire(KEY, 10, 19, 1, 0, 45.0)
     ledger.settle(KEY, 5, 14)
     found = [(one.first, one.last, one.locked_until) for one in ledger.lookup(KEY, 0, 19)]
     assert found == [(0, 4, 30.0), (5, 14, None), (15, 19, 45.0)]
+
+
+@pytest.mark.parametrize(("a_partition", "most_bytes"), [(50, 200), (1, 1000)])
+def test_a_range_takes_two_hundred_bytes_of_memory_beside_others_of_its_partition(
+    a_partition: int, most_bytes: int
+) -> None:
+    count = 20_000
+    ledger = DeliveryLedger(count)
+    tracemalloc.start()
+    try:
+        for offset in range(1_000_000, 1_000_000 + 2 * count, 2):
+            holder = Holder(f"nz0IMLOrQ2OZ3vqXjAtc{offset // 2 // a_partition:05}", "User:a")
+            ledger.acquire(("sg", holder, TOPIC, 0), offset, offset, 1, 0, offset / 1000)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used / count < most_bytes
 
 
 # --- beside an oracle -----------------------------------------------------------------------------------------------
@@ -141,12 +181,12 @@ class Locks(RuleBasedStateMachine):
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH, count=st.integers(1, 5), generation=st.integers(0, 3))
     def acquire(self, key: HeldKey, first: int, length: int, count: int, generation: int) -> None:
-        self.ledger.acquire(key, first, first + length - 1, count, generation)
+        self.ledger.acquire(key, first, first + length - 1, count, generation, 30.0)
         self.truth.setdefault(key, {}).update(dict.fromkeys(range(first, first + length), (count, generation)))
         # What was acquired last is there, unless a single partition has more than all may have.
         if len(self.ledger) < self.most:
             assert self.ledger.lookup(key, first, first + length - 1) == [
-                AcquiredRange(first, first + length - 1, count, generation)
+                AcquiredRange(first, first + length - 1, count, generation, 30.0)
             ]
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH)
@@ -192,6 +232,13 @@ class Locks(RuleBasedStateMachine):
         self.ledger.forget_holder("sg", member)
         for key in [key for key in self.truth if key[1] == member]:
             del self.truth[key]
+
+    @rule(most=st.integers(1, 3))
+    def drop_expired(self, most: int) -> None:
+        """Every lock has ended: what is left is true, and in order."""
+        for key in list(self.ledger._partitions)[:most]:
+            del self.truth[key]
+        self.ledger.drop_expired(math.inf, most=most)
 
     @rule(key=KEYS, first=OFFSET, length=LENGTH)
     def look(self, key: HeldKey, first: int, length: int) -> None:

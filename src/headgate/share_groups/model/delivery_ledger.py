@@ -4,9 +4,9 @@ The ledger knows which offsets a member holds and how often they were delivered,
 entry belongs to (group, holder, topic id, partition). The holder is a member as one principal: a broker lets every
 client with READ on the group use a member's session if it knows the member's id, and another client must not find here
 what it has not acquired itself. An offset without an entry was acquired through another gateway, before a restart, by
-another principal, or so long ago that its entry was evicted: its history is unknown, which is a result and never an
-error. A renewal changes nothing here, and nothing expires: only the broker knows when a lock ends, and its response to
-a late acknowledgement says so.
+another principal, or so long ago that its entry was dropped: its history is unknown, which is a result and never an
+error. A renewal changes nothing here, and the end of a lock drops nothing by itself: only the broker knows it, and its
+response to a late acknowledgement says so.
 
 Invalid batches are never repaired and never counted: the broker refuses them. Dispositions are counted from the
 broker's responses, never from requests, and added up by second until they are written as facts. `delivered` of KIP-1316
@@ -208,6 +208,19 @@ class DeliveryLedger:
         """The member's session ended: its records are available again, and are next delivered with a higher count."""
         for key in self._members.pop((group, holder), ()):
             self._size -= len(self._partitions.pop(key))
+
+    def drop_expired(self, before: float, *, most: int = 1_000) -> bool:
+        """Drop the partitions, longest silent first, whose locks all ended before this time; True if there may be more.
+
+        Members that were killed never end their sessions. One call drops `most` partitions.
+        """
+        for _ in range(most):
+            key, held = next(iter(self._partitions.items()), (None, ()))
+            if key is None or any(one.locked_until is None or one.locked_until >= before for one in held):
+                return False
+            self._size -= len(held)
+            self._drop(key)
+        return bool(self._partitions)
 
     def _cut(self, held: list[AcquiredRange], first: int, last: int) -> int:
         """Remove these offsets; returns the index for a new range that begins at `first`."""
