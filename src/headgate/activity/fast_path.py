@@ -45,17 +45,16 @@ class _SingleTopicRequests(FastPath):
         self._interval = interval
         self._error_at = error_at + 1  # the lower byte: it is not zero in any of Kafka's error codes
         self._touch = touch
-        self.sent = 0  # bytes, until the response
+        self.sent: list[int] = []  # bytes of each request that is under way; responses have the same order
         self.left = _SAMPLE_EVERY
 
     def on_response(self, view: memoryview, pos: int, end: int, length: int) -> None:  # noqa: ARG002
+        sent = self.sent.pop(0)
         at = pos + self._error_at
         if at < end and view[at]:
-            self.sent = 0  # the first partition refused it
-            return
+            return  # the first partition refused it
         interval = self._interval
-        interval.bytes += self.sent
-        self.sent = 0
+        interval.bytes += sent
         self.left -= 1
         if not interval.touched:
             self._touch(interval)
@@ -117,7 +116,7 @@ class ProduceFastPath(FastPath):
                 if call.left <= 0:
                     call.left = _SAMPLE_EVERY
                     return None
-                call.sent += length
+                call.sent.append(length)
                 return call
         return self._asked_multi(view, begin, end, length) if self._multi else None
 

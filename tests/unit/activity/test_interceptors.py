@@ -157,6 +157,20 @@ async def test_a_refused_produce_is_no_use_neither_the_first_nor_a_later_one() -
         assert it.uses() == {(TEXT_1, "write"): it.sent[1] + it.sent[3]}
 
 
+@pytest.mark.parametrize("refused", [0, 1, 2])
+async def test_of_produces_under_way_at_once_only_the_refused_one_does_not_count(refused: int) -> None:
+    async with scene() as it:
+        await it.call(PRODUCE, 13, produce(ID_1), took(ID_1))
+        frames = [request(PRODUCE, 13, produce(ID_1, size=size), client_id=b"c") for size in (200, 300, 400)]
+        await it.client.send(*frames)
+        asked = [await it.broker.request() for _ in frames]
+        for number, one in enumerate(asked):
+            await it.broker.send(one.answer(took(ID_1, code=29 if number == refused else 0)))
+            await it.client.frame()
+        accepted = sum(len(frame) - 4 for number, frame in enumerate(frames) if number != refused)
+        assert it.uses() == {(TEXT_1, "write"): it.sent[0] + accepted}
+
+
 async def test_a_produce_without_a_response_counts_when_it_is_sent_on_a_proved_connection() -> None:
     async with scene() as it:
         await it.call(PRODUCE, 13, produce(ID_1), took(ID_1))
