@@ -30,6 +30,7 @@ _ACTIONS: Final = {
     "restart_member": "restart or remove this member, then replay the records",
     "resume_and_watch": "when the downstream works, resume the group, watch it, and run triage again",
 }
+_WATCH: Final = "the group is not paused: watch it while you look for the cause, and run triage again"
 _PERCENT: Final = 100
 
 
@@ -59,7 +60,7 @@ def print_triage(document: Document) -> None:
         _print_cluster(cluster)
     for group, counts in document["unassigned"].items():
         name = escaped(group) or "letters that name no group"
-        print(f"{name}: {counts['letters']} dead letters belong to no episode, {counts['readable']} can be replayed")
+        print(f"{name}: {counts['letters']} dead letters belong to no episode, {_readable(counts)}")
     if document["truncated"]:
         print_error("there are more episodes: use --group or --since")
 
@@ -72,19 +73,24 @@ def _print_cluster(cluster: Document) -> None:
     )
     topics = ", ".join(map(escaped, cluster["topics"])) or "unknown"
     print(f"  episode   {cluster['id']}, began {_time(cluster['first_at'])}, {ended}")
-    print(f"  records   {cluster['count']} dead letters of {topics}{_readable(cluster['records'])}")
+    print(f"  records   {cluster['count']} dead letters of {topics}; {_readable(cluster['records'])}")
     for line in _evidence(cluster["evidence"]):
         print(f"  evidence  {line}")
     if warning := _expiry(cluster["records"]):
         print(f"  WARNING   {warning}")
-    print(f"  action    {cluster['action']}: {_ACTIONS[cluster['action']]}")
+    print(f"  action    {cluster['action']}: {_action(cluster)}")
     print(f"  next      {_next_command(cluster)}")
 
 
 def _readable(records: Document) -> str:
-    lost = f", {records['gone']} are gone at their source and not copied" if records["gone"] else ""
-    odd = f", {records['problems']} have headers that are not right" if records["problems"] else ""
-    return f"; {records['readable']} can be replayed{lost}{odd}"
+    texts = {
+        "readable": "can be replayed",
+        "gone": "are gone at their source and not copied",
+        "unknown": "are not known: the service account has no READ on the source, or has not read it yet",
+        "unplannable": "do not identify their record, so that no plan replays them",
+        "problems": "have headers that are not right",
+    }
+    return ", ".join(f"{records[name]} {text}" for name, text in texts.items() if records[name] or name == "readable")
 
 
 def _evidence(evidence: Document) -> list[str]:
@@ -124,6 +130,11 @@ def _expiry(records: Document) -> str | None:
     )
 
 
+def _action(cluster: Document) -> str:
+    needs_resume = cluster["action"] == "resume_and_watch"
+    return _WATCH if needs_resume and not cluster["paused"] else _ACTIONS[cluster["action"]]
+
+
 def _next_command(cluster: Document) -> str:
     group, episode = shlex.quote(escaped(cluster["group"])), cluster["id"]
     match cluster["action"]:
@@ -131,9 +142,12 @@ def _next_command(cluster: Document) -> str:
             return f"headgate dlq plan --group {group} --cluster {episode} --to original --config FILE"
         case "quarantine":
             where = shlex.quote(f"cluster={episode}")
-            return f"headgate tables show dead_letters --where {where} --columns topic,partition,offset,reason,key_hash"
+            columns = "--columns topic,partition,offset,reason,key_hash"
+            return f"headgate tables show dead_letters --where {where} {columns} --config FILE"
         case _:
-            return f"headgate share-groups --bootstrap-server HOST:PORT --resume --group {group} --reason REASON"
+            what = "--resume" if cluster["paused"] else "--describe"
+            more = "--reason REASON" if cluster["paused"] else "--circuit-breaker"
+            return f"headgate share-groups --bootstrap-server HOST:PORT {what} --group {group} {more}"
 
 
 def _time(at: Any) -> str:

@@ -1,14 +1,19 @@
 """`headgate dlq triage`: the verdict with its numbers and the next command, as text and as JSON."""
 
 import json
+import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headgate.cli.main import main
+from headgate.cli.main import main, parse_arguments
 from headgate.dead_letters.model.clusters import Letter, clusters_of
 from headgate.dead_letters.model.episodes import Attempts
+from headgate.dead_letters.model.plans import PLANNABLE
+from headgate.dead_letters.model.where import is_selected
+from headgate.dead_letters.triage import Document, TriageTables
 from headgate.tables.definitions import TABLES
 from tests.unit.tables.estate import Row, write
 
@@ -76,6 +81,16 @@ def letter_rows(group: str, cluster: object, times: list[int], **values: object)
     ]
 
 
+def write_events(root: Path, group: str, *events: str) -> None:
+    columns = TABLES["breaker_events"].columns
+    empty: Row = {one.name: None if one.nullable else "" for one in columns} | {"cluster_id": "c", "is_historic": False}
+    rows = [
+        empty | {"event_id": str(number), "group": group, "event": event, "at": NOW - HOUR + 30_000 + number}
+        for number, event in enumerate(events)
+    ]
+    write(root, TABLES["breaker_events"], rows)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     outage, times = cluster_row("billing", "outage")
@@ -89,6 +104,7 @@ def root(tmp_path: Path) -> Path:
         *letter_rows("mail", None, [NOW], offset=8, withdrawn=True),
     ]
     write(tmp_path, TABLES["dead_letters"], letters)
+    write_events(tmp_path, "billing", "tripped")
     return tmp_path
 
 
@@ -119,12 +135,122 @@ def test_the_text_has_verdict_numbers_action_and_the_next_command(
     assert "billing" not in out
 
 
+@pytest.mark.parametrize("state", ["unknown", "unreadable"])
+def test_a_record_that_could_not_be_looked_at_is_not_gone(
+    state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan takes it, and reads it with the operator's rights."""
+    row, times = cluster_row("sg", "outage")
+    write(tmp_path, TABLES["dead_letter_clusters"], [row])
+    letters = [
+        *letter_rows("sg", row["cluster"], times[:1]),
+        *letter_rows("sg", row["cluster"], times[:1], offset=1, source_state=state),
+        *letter_rows("sg", row["cluster"], times[:1], offset=2, source_state=state, copied=True),
+        *letter_rows("sg", None, [NOW], offset=3, source_state=state),
+    ]
+    write(tmp_path, TABLES["dead_letters"], letters)
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "2 can be replayed, 1 are not known: " in out
+    assert "belong to no episode, 0 can be replayed, 1 are not known: " in out
+    assert "READ on the source" in out
+    assert "gone" not in out
+    assert run(tmp_path, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    records = document["clusters"][0]["records"]
+    assert (records["readable"], records["unknown"], records["gone"]) == (2, 1, 0)
+    assert document["unassigned"]["sg"]["unknown"] == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"topic": None, "topic_id": "dlq-id"},
+        {"topic": None, "topic_id": "dlq-id", "copied": True, "source_state": "unknown"},
+        {"topic_id": ""},
+        {"topic_id": "", "copied": True},
+        {"copied": True},
+        {},
+    ],
+)
+def test_what_no_plan_replays_is_not_counted_as_replayable(values: Row, tmp_path: Path) -> None:
+    write(tmp_path, TABLES["dead_letter_clusters"], [cluster_row("other", "outage")[0]])
+    [letter] = letter_rows("sg", None, [NOW], **values)
+    write(tmp_path, TABLES["dead_letters"], [letter])
+    counts = triage(tmp_path)["unassigned"]["sg"]
+    expected = (1, 0) if is_selected(PLANNABLE, letter) else (0, 1)
+    assert (counts["readable"], counts["unplannable"]) == expected
+    assert counts["gone"] + counts["unknown"] == 0
+
+
+def test_what_no_plan_replays_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, TABLES["dead_letter_clusters"], [cluster_row("other", "outage")[0]])
+    write(tmp_path, TABLES["dead_letters"], letter_rows("sg", None, [NOW], topic=None, copied=True))
+    assert run(tmp_path, "--group", "sg") == 0
+    assert "0 can be replayed, 1 do not identify their record, so that no plan replays them" in capsys.readouterr().out
+
+
+def test_without_a_topic_id_only_the_copy_counts_because_only_that_is_replayed(tmp_path: Path) -> None:
+    write(tmp_path, TABLES["dead_letter_clusters"], [cluster_row("other", "outage")[0]])
+    copy = {"topic_id": "", "copied": True, "letter_expires_at": NOW + HOUR, "source_expires_at": None}
+    write(tmp_path, TABLES["dead_letters"], letter_rows("sg", None, [NOW], **copy))
+    counts = triage(tmp_path)["unassigned"]["sg"]
+    assert (counts["readable"], counts["expire_soon"], counts["next_expiry"]) == (1, 1, NOW + HOUR)
+
+
+def test_the_newest_episodes_are_shown_whatever_the_order_of_their_groups(tmp_path: Path) -> None:
+    rows = [
+        cluster_row(group, "outage", begin=NOW - hours * HOUR)[0]
+        for group, hours in (("a", 9), ("b", 2), ("y", 8), ("z", 1))
+    ]
+    write(tmp_path, TABLES["dead_letter_clusters"], rows)
+    found = triage(tmp_path, most=2)
+    assert [one["group"] for one in found["clusters"]] == ["z", "b"]
+    assert found["truncated"] is True
+    assert triage(tmp_path, most=4)["truncated"] is False
+
+
+def test_since_leaves_out_no_dead_letter_of_an_episode_that_lasted_then(tmp_path: Path) -> None:
+    row, times = cluster_row("sg", "outage")
+    write(tmp_path, TABLES["dead_letter_clusters"], [row])
+    early = times[0] - 2 * HOUR
+    letters = [*letter_rows("sg", row["cluster"], times), *letter_rows("sg", None, [early, times[2]], partition=1)]
+    write(tmp_path, TABLES["dead_letters"], letters)
+    found = triage(tmp_path, since_ms=times[0] + 1500)
+    [episode] = found["clusters"]
+    assert (episode["count"], episode["records"]["letters"]) == (3, 3)
+    assert found["unassigned"]["sg"]["letters"] == 1
+
+
+def triage(root: Path, **asked: Any) -> Document:
+    tables = TriageTables(root)
+    try:
+        return tables.triage(now_ms=NOW, **asked)
+    finally:
+        tables.close()
+
+
 def test_records_that_expire_soon_are_warned_of(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(root, "--group", "billing") == 0
     out = capsys.readouterr().out
     assert "billing  OUTAGE: the downstream of the group failed, for most members at once\n" in out
     assert "WARNING   3 records expire within 24 hours" in out
+    assert "action    resume_and_watch: when the downstream works, resume the group" in out
     assert "next      headgate share-groups --bootstrap-server HOST:PORT --resume --group billing" in out
+
+
+@pytest.mark.parametrize("events", [(), ("tripped", "resumed")])
+def test_a_group_that_is_not_paused_is_not_to_be_resumed(
+    events: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row, _ = cluster_row("sg", "outage")
+    write(tmp_path, TABLES["dead_letter_clusters"], [row])
+    write_events(tmp_path, "sg", *events)
+    assert run(tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "action    resume_and_watch: the group is not paused: " in out
+    assert "next      headgate share-groups --bootstrap-server HOST:PORT --describe --group sg --circuit-breaker" in out
+    assert "--resume" not in out
 
 
 def test_the_newest_episode_comes_first_and_letters_without_one_last(
@@ -188,4 +314,6 @@ def test_poison_is_left_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(tmp_path) == 0
     out = capsys.readouterr().out
     assert "sg  POISON: single records fail whatever is tried, all others work" in out
-    assert f"headgate tables show dead_letters --where cluster={row['cluster']}" in out
+    [command] = [line.removeprefix("  next      headgate ") for line in out.splitlines() if "  next " in line]
+    assert command.startswith(f"tables show dead_letters --where cluster={row['cluster']}")
+    assert parse_arguments(shlex.split(command)).config == Path("FILE")

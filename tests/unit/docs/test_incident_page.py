@@ -57,6 +57,11 @@ def rows_of(name: str) -> list[Row]:
     return [empty | json.loads(line) for line in lines]
 
 
+def _time_of(row: Row) -> int:
+    assert isinstance(row["at"], int)
+    return row["at"]
+
+
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
     """Writes the tables as they were at a stage of the incident, in a folder with the configuration of the page."""
@@ -71,6 +76,8 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         root = tmp_path / ".headgate" / "tables"
         for name in ("dead_letters", "dead_letter_clusters"):
             write(root, TABLES[name], rows_of(f"{name}.{stage}"))
+        events = [row | {"is_historic": False} for row in rows_of("breaker_events") if _time_of(row) <= TRIAGE_AT[stage]]
+        write(root, TABLES["breaker_events"], events)
         for name in ("replay_plans", "replay_plan_records", "replay_audit"):
             write(root, TABLES[name], rows_of(name))
         return root

@@ -61,6 +61,8 @@ async def test_how_many_records_can_be_had_and_expire_within_a_day_is_that_of_al
         "letters": 3,
         "readable": 3,
         "gone": 0,
+        "unknown": 0,
+        "unplannable": 0,
         "problems": 0,
         "expire_soon": 2,
         "next_expiry": TWO + 3_600_000,

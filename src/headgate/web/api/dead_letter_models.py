@@ -66,8 +66,13 @@ class LetterCountsModel(ApiModel):
     """How many records of dead letters can still be had, as `headgate dlq triage --json` counts them."""
 
     letters: int
-    readable: int
-    gone: int
+    readable: Annotated[int, Field(description="a plan takes them, and their record can be read")]
+    gone: Annotated[int, Field(description="gone at their source, and the dead letter has no copy")]
+    unknown: Annotated[
+        int,
+        Field(description="no copy, and the service account may not read the source or has not yet; a plan takes them"),
+    ]
+    unplannable: Annotated[int, Field(description="they do not identify their record, so that no plan replays them")]
     expire_soon: Annotated[int, Field(description="of the readable ones: within 24 hours, to the hour")]
     next_expiry: Annotated[Time | None, Field(description="when the first of them expires; null for never")]
     problems: int

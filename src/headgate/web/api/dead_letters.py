@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from headgate.dead_letters.triage import count_letter, no_letters
+from headgate.dead_letters.triage import COUNTED_COLUMNS, count_letter, no_letters
 from headgate.tables.reader import Condition
 from headgate.web.access import AccessControl
 from headgate.web.api.answers import Answers, Rendered, json_answer
@@ -22,6 +22,7 @@ from headgate.web.api.parameters import MAX_NAME, Cluster, Limit, parse_api_time
 from headgate.web.visible_names import VisibleNames
 
 _LETTER_COLUMNS: Final = tuple(DeadLetterModel.model_fields)
+_READ_COLUMNS: Final = tuple(dict.fromkeys((*_LETTER_COLUMNS, *COUNTED_COLUMNS)))
 _CLUSTER_COLUMNS: Final = (
     *("group", "verdict", "action", "count", "first_at", "last_at", "ended_at", "topics", "member", "feature"),
     *("evidence", "cluster"),
@@ -86,7 +87,7 @@ def dead_letters_router(tables: EstateTables, answers: Answers, access: AccessCo
 
         def make() -> Rendered:
             estate = tables.open_estate(cluster=cluster, as_of_ms=None)
-            rows = estate.rows("dead_letters", *where, columns=("cluster_id", *_LETTER_COLUMNS))
+            rows = estate.rows("dead_letters", *where, columns=("cluster_id", *_READ_COLUMNS))
             counts, newest = no_letters(), []
             for row in estate.of_one_cluster(rows):
                 if names.has(group) and (row["topic"] is None or names.has(row["topic"])):
